@@ -1,0 +1,115 @@
+"""The fully connected ReLU net on STS_q as a program with hand-derived gradients.
+
+The first layer holds `width` units on vec(X); the subset enters as a multi-hot vector where `y_enters` says. The columns of each
+weight matrix are its inputs, then the bias, fed by a column of ones, then zeros up to an aligned size. A unit beyond a trial's
+width has zero weights on both sides: its output and all its gradients are exactly zero, so it never wakes.
+
+Initial weights and biases are uniform on +-1/sqrt(fan-in), as in `torch.nn.Linear`, fan-in counting the trial's own units only.
+"""
+
+import math
+
+import numpy as np
+import torch
+
+from stsq_core.architecture import Fcn
+from stsq_core.products import aligned, product
+from stsq_core.program import CHUNK, Program, Tensors
+from stsq_core.stacking import padded_width
+from stsq_core.streams import Purpose
+from stsq_core.trial import TrialConfig
+
+
+class FcnProgram(Program):
+    """k nets of one depth, tail width and rung."""
+
+    def __init__(self, configs: tuple[TrialConfig, ...], device: torch.device) -> None:
+        super().__init__(configs, device)
+        models = [config.model for config in configs if isinstance(config.model, Fcn)]
+        T, d = self.task.T, self.task.d
+        self.model = models[0]
+        self.widths = [model.width for model in models]
+        self.y_first = self.model.y_enters in ("first", "both")
+        self.y_second = self.model.y_enters in ("second", "both")
+        units = (padded_width(configs[0]), *[self.model.tail_width] * (self.model.depth - 1), d)
+        inputs = (T * d + T * self.y_first, units[0] + T * self.y_second, *units[1:-1])
+        self.shapes = tuple(zip(units, inputs, strict=True))
+
+    def initial(self) -> Tensors:
+        parameters: Tensors = {}
+        for layer, (units, inputs) in enumerate(self.shapes):
+            blocks = [self._uniforms((units,), 3 * layer).unsqueeze(-1)]
+            if layer == 1:
+                # Each block is drawn with its inputs outermost, so that a narrow trial's weights are a prefix of a wide one's.
+                rung = self.shapes[0][0]
+                blocks = [self._uniforms((size, units), 3 * layer + part).mT for part, size in ((1, rung), (2, inputs - rung))] + blocks
+            else:
+                blocks = [self._uniforms((units, inputs), 3 * layer + 1), *blocks]
+            W = torch.cat(blocks, -1)
+            parameters[f"W{layer + 1}"] = torch.nn.functional.pad(W, (0, aligned(inputs + 1, self.dtype) - inputs - 1))
+        return self._fitted(parameters)
+
+    def gradients(self, parameters: Tensors, step: int) -> tuple[torch.Tensor, Tensors]:
+        X = self.streams.normals((self.batch, self.task.T * self.task.d), Purpose.TOKENS, step, self.dtype)
+        layers, residual = self._forward(parameters, X, self.subsets(step))
+        loss = (residual * residual).sum((1, 2)) * (self.task.q / (self.task.d * self.batch))
+        gradient = residual / self.batch
+        gradients: Tensors = {}
+        for layer in range(len(self.shapes), 0, -1):
+            name, below = f"W{layer}", layers[layer - 1]
+            gradients[name] = product(gradient.mT, below)
+            if layer > 1:
+                units = self.shapes[layer - 2][0]
+                gradient = product(gradient, parameters[name][..., :units])
+                gradient = torch.ops.aten.threshold_backward(gradient, below[..., :units], 0)
+        return loss, gradients
+
+    def fresh_losses(self, parameters: Tensors, chunk: int) -> torch.Tensor:
+        X = self.streams.normals((CHUNK, self.task.T * self.task.d), Purpose.FRESH_TOKENS, chunk, self.dtype)
+        _, residual = self._forward(parameters, X, self.fresh_subsets(chunk))
+        return (residual * residual).sum(-1) * (self.task.q / self.task.d)
+
+    def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
+        """Each `W1, W2, ...` of shape (units, inputs + 1), inputs ordered [units below, multi-hot y], bias last."""
+        width, rung = self.widths[trial], self.shapes[0][0]
+        arrays = {
+            f"W{layer}": parameters[f"W{layer}"][trial, :, : inputs + 1].cpu().numpy() for layer, (_, inputs) in enumerate(self.shapes, 1)
+        }
+        arrays["W1"] = arrays["W1"][:width]
+        arrays["W2"] = np.delete(arrays["W2"], np.s_[width:rung], axis=1)
+        return arrays
+
+    def _forward(self, parameters: Tensors, X: torch.Tensor, y: torch.Tensor) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """The input of every layer, (k, batch, columns), and the residual f - target, (k, batch, d)."""
+        k, count, T, d = X.shape[0], X.shape[1], self.task.T, self.task.d
+        hot = torch.zeros((k, count, T), dtype=self.dtype, device=self.device).scatter_(2, y, 1.0)
+        layers = [self._inputs(0, [X, hot] if self.y_first else [X])]
+        for layer in range(1, len(self.shapes)):
+            hidden = product(layers[-1], parameters[f"W{layer}"].mT).relu_()
+            layers.append(self._inputs(layer, [hidden, hot] if layer == 1 and self.y_second else [hidden]))
+        output = product(layers[-1], parameters[f"W{len(self.shapes)}"].mT)
+        index = y.unsqueeze(-1).expand(-1, -1, -1, d)
+        target = X.view(k, count, T, d).gather(2, index).sum(2) / self.task.q
+        return layers, output - target
+
+    def _inputs(self, layer: int, blocks: list[torch.Tensor]) -> torch.Tensor:
+        """What a layer reads: its inputs, a one for the bias, and zeros."""
+        inputs = self.shapes[layer][1]
+        rest = torch.zeros((*blocks[0].shape[:2], aligned(inputs + 1, self.dtype) - inputs), dtype=self.dtype, device=self.device)
+        rest[..., 0] = 1
+        return torch.cat([*blocks, rest], -1)
+
+    def _uniforms(self, shape: tuple[int, ...], stream: int) -> torch.Tensor:
+        return self.streams.uniforms(shape, Purpose.INIT, stream, self.dtype)
+
+    def _fitted(self, parameters: Tensors) -> Tensors:
+        """Scale each trial's draws by its own 1/sqrt(fan-in) and silence the units beyond its width."""
+        rung = self.shapes[0][0]
+        for layer, (_, inputs) in enumerate(self.shapes):
+            fan_in = [inputs - (rung - width) * (layer == 1) for width in self.widths]
+            scale = torch.tensor([1 / math.sqrt(fan) for fan in fan_in], dtype=self.dtype, device=self.device)
+            parameters[f"W{layer + 1}"] *= scale.view(-1, 1, 1)
+        for trial, width in enumerate(self.widths):
+            parameters["W1"][trial, width:] = 0
+            parameters["W2"][trial, :, width:rung] = 0
+        return parameters

@@ -1,0 +1,66 @@
+"""What the training loop needs of a model: the parameters, gradients and fresh losses of a stack of k trials.
+
+A program holds no state of training: it is rebuilt from the configs of the trials that are left whenever one leaves the stack.
+"""
+
+from abc import ABC, abstractmethod
+from itertools import combinations
+
+import numpy as np
+import torch
+
+from stsq_core.streams import Purpose, Streams
+from stsq_core.trial import TrialConfig
+
+Tensors = dict[str, torch.Tensor]
+
+CHUNK = 64
+"""Samples in one chunk of the evaluation; codes that are redrawn are redrawn once a chunk."""
+
+
+class Program(ABC):
+    """The forward pass and the hand-derived gradient of k models of one static shape.
+
+    Every tensor of `initial` and of the gradients has the k trials along its leading axis.
+    """
+
+    def __init__(self, configs: tuple[TrialConfig, ...], device: torch.device) -> None:
+        first = configs[0]
+        self.configs = configs
+        self.device = device
+        self.dtype = torch.float64 if first.training.dtype == "float64" else torch.float32
+        self.task = first.task
+        self.batch = first.batch
+        self.streams = Streams(tuple(config.seed for config in configs), device)
+        self._every_subset = self._enumerate() if first.training.batch_size == "all" else None
+
+    @abstractmethod
+    def initial(self) -> Tensors:
+        """The parameters before the first step."""
+
+    @abstractmethod
+    def gradients(self, parameters: Tensors, step: int) -> tuple[torch.Tensor, Tensors]:
+        """The relative loss of the batch of one step, shape (k,), and the gradient of the objective `1/2 E ||f - target||^2`."""
+
+    @abstractmethod
+    def fresh_losses(self, parameters: Tensors, chunk: int) -> torch.Tensor:
+        """Relative losses of `CHUNK` samples that training never sees, shape (k, CHUNK)."""
+
+    @abstractmethod
+    def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
+        """The arrays of one trial in the papers' names, without padding."""
+
+    def subsets(self, step: int) -> torch.Tensor:
+        """The subsets y of one training step, shape (k, batch, q)."""
+        if self._every_subset is not None:
+            return self._every_subset
+        return self.streams.subsets(T=self.task.T, q=self.task.q, count=self.batch, purpose=Purpose.SUBSETS, step=step)
+
+    def fresh_subsets(self, chunk: int) -> torch.Tensor:
+        """The subsets of one evaluation chunk, shape (k, CHUNK, q)."""
+        return self.streams.subsets(T=self.task.T, q=self.task.q, count=CHUNK, purpose=Purpose.FRESH_SUBSETS, step=chunk)
+
+    def _enumerate(self) -> torch.Tensor:
+        """All q-subsets of [T] in lexicographic order, shape (k, C(T, q), q)."""
+        rows = torch.tensor(list(combinations(range(self.task.T), self.task.q)), device=self.device)
+        return rows.expand(len(self.configs), -1, -1).contiguous()

@@ -1,0 +1,143 @@
+"""Training one stack: trials of one static shape, from the first step to the measurement on fresh data.
+
+A trial whose loss is no longer finite leaves the stack at the next report; the others do not notice.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from stsq_core.architecture import Transformer
+from stsq_core.descent import Descent
+from stsq_core.fcn import FcnProgram
+from stsq_core.program import CHUNK, Program, Tensors
+from stsq_core.transformer import MinibatchTransformer, PopulationTransformer
+from stsq_core.trial import Measurement, TrialConfig, TrialResult
+
+Report = Callable[[Measurement], None]
+
+
+@dataclass
+class StackState:
+    """All that a stack needs to go on: `step` updates are behind the trials `alive`, in the order of the tensors' leading axis.
+
+    `diverged` maps a trial that left to the step at which it was seen to. `seconds` is the wall time spent so far.
+    """
+
+    step: int
+    alive: tuple[str, ...]
+    parameters: Tensors
+    moments: Tensors
+    diverged: dict[str, int]
+    seconds: float
+
+
+class Stack:
+    """A stack in training; `state` can be saved between any two steps."""
+
+    def __init__(self, configs: tuple[TrialConfig, ...], device: torch.device, state: StackState | None = None) -> None:
+        self._configs = {config.trial_id: config for config in configs}
+        self._device = device
+        self._training = configs[0].training
+        self._man(tuple(self._configs) if state is None else state.alive)
+        self.state = self._start() if state is None else _moved(state, device)
+
+    def train(self, report: Report, between_steps: Callable[[], None]) -> None:
+        """Run the steps that are left."""
+        state, steps, every = self.state, self._training.steps, self._training.report_steps
+        begun = time.perf_counter() - state.seconds
+        while state.alive:
+            losses, gradients = self._program.gradients(state.parameters, state.step)
+            if state.step % every == 0 or state.step == steps:
+                values = losses.tolist()
+                report(Measurement(state.step, state.alive, tuple(values)))
+                gradients = self._drop_diverged(values, gradients)
+            if state.step == steps or not state.alive:
+                break
+            self._descent.update(state.parameters, gradients, state.moments, state.step)
+            state.step += 1
+            state.seconds = time.perf_counter() - begun
+            between_steps()
+        state.seconds = time.perf_counter() - begun
+
+    def results(self, *, keep_weights: bool) -> list[TrialResult]:
+        """Measure the trained trials on fresh data and say how every trial ended."""
+        begun = time.perf_counter()
+        means, errors = self._measure()
+        seconds = (self.state.seconds + time.perf_counter() - begun) / len(self._configs)
+        results = [TrialResult(self._configs[i], "diverged", None, None, step, seconds) for i, step in self.state.diverged.items()]
+        for place, (trial_id, mean, error) in enumerate(zip(self.state.alive, means, errors, strict=True)):
+            config = self._configs[trial_id]
+            if not math.isfinite(mean):
+                results.append(TrialResult(config, "diverged", None, None, self._training.steps, seconds))
+                continue
+            weights = self._program.weights(self.state.parameters, place) if keep_weights else None
+            results.append(TrialResult(config, "finished", mean, error, self._training.steps, seconds, weights))
+        return results
+
+    def _start(self) -> StackState:
+        parameters = self._program.initial()
+        return StackState(0, tuple(self._configs), parameters, self._descent.moments(parameters), {}, 0.0)
+
+    def _man(self, alive: tuple[str, ...]) -> None:
+        """Set up program and optimizer for the trials that are left."""
+        configs = tuple(self._configs[trial_id] for trial_id in alive)
+        if configs:
+            self._program = build_program(configs, self._device)
+            optimizers = tuple(config.optimizer for config in configs)
+            self._descent = Descent(optimizers, self._training.steps, dtype=self._program.dtype, device=self._device)
+
+    def _drop_diverged(self, losses: list[float], gradients: Tensors) -> Tensors:
+        """Let trials with a loss that is not finite leave; hand back the gradients of the rest."""
+        state = self.state
+        kept = [place for place, loss in enumerate(losses) if math.isfinite(loss)]
+        if len(kept) == len(losses):
+            return gradients
+        state.diverged |= {state.alive[i]: state.step for i in range(len(losses)) if i not in set(kept)}
+        state.alive = tuple(state.alive[i] for i in kept)
+        index = torch.tensor(kept, dtype=torch.int64, device=self._device)
+        state.parameters = {name: value.index_select(0, index) for name, value in state.parameters.items()}
+        state.moments = {name: value.index_select(0, index) for name, value in state.moments.items()}
+        self._man(state.alive)
+        if not any(name in state.moments for name in self._descent.moments(state.parameters)):
+            state.moments = {}
+        return {name: value.index_select(0, index) for name, value in gradients.items()}
+
+    def _measure(self) -> tuple[list[float], list[float]]:
+        """Mean relative loss on fresh data and its standard error, for each trial alive.
+
+        The error is taken over chunk means, because samples of a chunk may share a code book.
+        """
+        if not self.state.alive:
+            return [], []
+        chunks = -(-self._training_samples() // CHUNK)
+        rows = [self._program.fresh_losses(self.state.parameters, chunk).mean(-1).double().cpu() for chunk in range(chunks)]
+        means, errors = [], []
+        for values in torch.stack(rows, 1).tolist():
+            mean = math.fsum(values) / chunks
+            means.append(mean)
+            errors.append(math.sqrt(math.fsum((x - mean) ** 2 for x in values) / (chunks - 1) / chunks) if math.isfinite(mean) else mean)
+        return means, errors
+
+    def _training_samples(self) -> int:
+        return next(iter(self._configs.values())).evaluation.samples
+
+
+def build_program(configs: tuple[TrialConfig, ...], device: torch.device) -> Program:
+    """The program of trials of one static shape."""
+    match configs[0].model:
+        case Transformer() if configs[0].training.objective == "population":
+            return PopulationTransformer(configs, device)
+        case Transformer():
+            return MinibatchTransformer(configs, device)
+        case _:
+            return FcnProgram(configs, device)
+
+
+def _moved(state: StackState, device: torch.device) -> StackState:
+    state.parameters = {name: value.to(device) for name, value in state.parameters.items()}
+    state.moments = {name: value.to(device) for name, value in state.moments.items()}
+    return state

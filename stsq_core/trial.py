@@ -1,0 +1,153 @@
+"""A trial: one `TrialConfig` trained once, and what came of it.
+
+`trial_id` hashes exactly what affects a trial's numbers. Fields at their default do not enter the hash, so a new field with a
+default leaves old identities alone; a change of a default, or of the arithmetic, must raise `NUMERICS`.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, Field, model_validator
+
+from stsq_core.architecture import Fcn, Model, Transformer
+from stsq_core.optimizer import Optimizer
+from stsq_core.positions import OneHot
+from stsq_core.records import Record
+from stsq_core.task import PositiveInt, Stsq
+
+NUMERICS = 1
+"""Raised whenever a change makes the same config give other numbers; old ledger lines are then trained again."""
+
+MAX_SUBSETS = 20_000
+"""The most subsets that `batch_size: all` may enumerate."""
+
+
+class Training(Record):
+    """How long and on what a trial trains.
+
+    `population` integrates X out exactly (transformer from zero only); `minibatch` samples X and trains all of W and V.
+    `batch_size: all` takes every q-subset in every step. `log_every` sets the steps at which a trial reports and is checked for
+    divergence: by default about 20 times. `dtype: float64` is for comparing with the oracles.
+    """
+
+    objective: Literal["population", "minibatch"] = "minibatch"
+    batch_size: PositiveInt | Literal["all"] = 64
+    steps: Annotated[int, Field(ge=1)]
+    log_every: PositiveInt | None = None
+    dtype: Literal["float32", "float64"] = "float32"
+
+    @property
+    def report_steps(self) -> int:
+        """Steps between two reports."""
+        return self.log_every or max(1, self.steps // 20)
+
+
+class Evaluation(Record):
+    """The final measurement: `samples` fresh draws, never seen in training."""
+
+    samples: Annotated[int, Field(ge=4096)] = 4096
+
+
+class TrialConfig(Record):
+    """Everything that decides a trial's numbers, and nothing else."""
+
+    task: Stsq
+    model: Model
+    optimizer: Optimizer
+    training: Training
+    evaluation: Evaluation = Evaluation()
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_hot_has_T_coordinates(cls, data: Any) -> Any:
+        """Fill in `d_e = T` where a one-hot code leaves it out."""
+        match data:
+            case {"task": {"T": T}, "model": {"positions": {"kind": "one_hot", **rest}}} if rest.get("d_e") is None:
+                positions = {"kind": "one_hot", **rest, "d_e": T}
+                return {**data, "model": {**data["model"], "positions": positions}}
+        return data
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        match self.model:
+            case Transformer(positions=OneHot(d_e=d_e)) if d_e != self.task.T:
+                raise ValueError(f"one_hot codes need d_e = T; got d_e={d_e}, T={self.task.T}: leave d_e out or set it to {self.task.T}")
+            case Fcn() if self.training.objective == "population":
+                raise ValueError(
+                    "objective: population is defined for the transformer only; got model.kind=fcn: use objective: minibatch"
+                )
+        if self.training.batch_size == "all" and math.comb(self.task.T, self.task.q) > MAX_SUBSETS:
+            raise ValueError(
+                f"batch_size: all enumerates every subset and allows at most {MAX_SUBSETS}; got C(T={self.task.T}, q={self.task.q})"
+                f" = {math.comb(self.task.T, self.task.q)}: give a number"
+            )
+        return self
+
+    @property
+    def trial_id(self) -> str:
+        """Sixteen hex digits that name this config under this version of the arithmetic."""
+        text = json.dumps([NUMERICS, _deviations(self)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def width(self) -> int:
+        """The width m that a threshold is about: `d + d_e` for the transformer, the first layer's width for the FCN."""
+        match self.model:
+            case Transformer(positions=positions):
+                return self.task.d + positions.d_e
+            case Fcn(width=width):
+                return width
+
+    @property
+    def batch(self) -> int:
+        """Samples in one step."""
+        if self.training.batch_size == "all":
+            return math.comb(self.task.T, self.task.q)
+        return self.training.batch_size
+
+
+def _deviations(record: BaseModel) -> dict[str, Any]:
+    """The fields of a record that differ from their defaults, and its kind: what identifies it."""
+    told: dict[str, Any] = {}
+    for name, field in type(record).model_fields.items():
+        value = getattr(record, name)
+        if name == "kind" or value != field.default:
+            told[name] = _deviations(value) if isinstance(value, BaseModel) else value
+    return told
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """How one trial ended.
+
+    `relative_loss` is `E ||f - target||^2 / (d/q)` on fresh data after the last step (1 = learned nothing) and
+    `relative_loss_stderr` its standard error; both are None for a diverged trial, whose `steps` is the reported step at which the
+    loss was first seen not to be finite. `seconds` is the trial's share of its pack's wall time. `weights` are kept on request:
+    the trained arrays without padding.
+    """
+
+    config: TrialConfig
+    status: Literal["finished", "diverged"]
+    relative_loss: float | None
+    relative_loss_stderr: float | None
+    steps: int
+    seconds: float
+    weights: Mapping[str, np.ndarray] | None = None
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a stack of trials reports at one step: `relative_loss[i]` of the training batch belongs to `trial_ids[i]`.
+
+    A trial that diverges reports its non-finite loss once and is absent from then on.
+    """
+
+    step: int
+    trial_ids: tuple[str, ...]
+    relative_loss: tuple[float, ...]

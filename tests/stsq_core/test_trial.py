@@ -1,0 +1,57 @@
+"""Configs: what is refused and how it is said; identity; defaults."""
+
+import pytest
+from pydantic import ValidationError
+
+from stsq_core import TrialConfig
+from stsq_core.trial import MAX_SUBSETS
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "words"),
+    [
+        ("transformer", dict(T=8, q=9), ["q must be at most T", "q=9, T=8"]),
+        ("transformer", dict(model__width=3), ["model.transformer.width", "Extra inputs"]),
+        ("fcn", dict(width=0), ["model.fcn.width", "greater than or equal to 1"]),
+        ("fcn", dict(optimizer__lr=-0.1), ["optimizer.adam.lr", "greater than 0"]),
+        ("fcn", dict(optimizer__lr=float("inf")), ["optimizer.adam.lr", "finite"]),
+        ("fcn", dict(task__T="12"), ["task.T", "valid integer"]),
+        ("fcn", dict(evaluation__samples=100), ["evaluation.samples", "4096"]),
+        ("fcn", dict(training__objective="population"), ["transformer only", "minibatch"]),
+        ("transformer", dict(T=12, model__positions={"kind": "one_hot", "d_e": 11}), ["d_e = T", "d_e=11, T=12"]),
+        ("transformer", dict(T=64, q=4, training__batch_size="all"), [str(MAX_SUBSETS), "T=64, q=4"]),
+    ],
+)
+def test_bad_input_is_refused_with_the_value_and_what_is_allowed(trial_data, kind: str, fields: dict, words: list[str]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        TrialConfig.model_validate(trial_data(kind, **fields))
+    message = str(caught.value)
+    assert [word for word in words if word not in message] == []
+
+
+def test_one_hot_codes_take_their_length_from_T(transformer) -> None:
+    trial = transformer(T=12, model__positions={"kind": "one_hot"})
+    assert trial.model.positions.d_e == 12
+    assert trial.trial_id == transformer(T=12, model__positions={"kind": "one_hot", "d_e": 12}).trial_id
+
+
+def test_a_trial_id_depends_on_every_field_and_on_no_spelled_out_default(transformer) -> None:
+    base = transformer()
+    changed = [
+        transformer(T=13), transformer(q=2), transformer(d=3), transformer(d_e=17), transformer(seed=1),
+        transformer(optimizer__lr=0.02), transformer(optimizer={"kind": "gd", "lr": 0.03}), transformer(training__steps=21),
+        transformer(training__objective="minibatch"), transformer(model__positions__query="sum"),
+        transformer(model__positions__redraw="never"), transformer(optimizer__schedule={"kind": "cosine"}),
+    ]  # fmt: skip
+    assert len({trial.trial_id for trial in [base, *changed]}) == len(changed) + 1
+    assert transformer(model__init="zero", optimizer__beta1=0.9, seed=0).trial_id == base.trial_id
+
+
+def test_a_trial_id_survives_the_trip_through_json(transformer) -> None:
+    trial = transformer(optimizer__lr=0.1 + 0.2)
+    assert TrialConfig.model_validate_json(trial.model_dump_json()).trial_id == trial.trial_id
+
+
+def test_width_is_the_papers(transformer, fcn) -> None:
+    assert transformer(d=4, d_e=24).width == 28
+    assert fcn(width=6).width == 6
