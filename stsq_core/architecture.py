@@ -1,7 +1,7 @@
 """The two architectures whose widths are compared (the configs).
 
-Source: arXiv:2406.06893. Theorem 1 gives the transformer width `m = d + d_e`; the lower bound for a fully connected net is on the
-width of its first layer.
+Source: arXiv:2406.06893. Theorem 1 gives the transformer width `m = d + d_e`; the lower bound for a fully connected net is on
+the width of its first layer.
 """
 
 from typing import Annotated, Literal
@@ -25,7 +25,7 @@ class Transformer(Record):
 
 
 class Fcn(Record):
-    """A fully connected ReLU net: a first layer of `width` units on vec(X), then `depth - 1` layers of `tail_width`, then a linear map to R^d.
+    """A fully connected ReLU net: `width` units on vec(X), then `depth - 1` layers of `tail_width`, then a linear map to R^d.
 
     The subset enters as a multi-hot vector of length T: at the first layer, at the second, or at both. However it enters, the
     net sees X through a linear map of rank `width` only, so the exact floor of `theory.fcn_floor` holds.

@@ -5,13 +5,15 @@ attention weights, and the query `e_y` of a subset y. Codes narrower than the st
 no score, mixture or query.
 """
 
+import functools
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 
 from stsq_core.positions import OneHot, Positions, Query, RandomSign
-from stsq_core.products import product
+from stsq_core.products import dot, product
 from stsq_core.streams import Purpose, Streams
 
 DUAL_TOLERANCE = 1e-7
@@ -80,7 +82,7 @@ class SampleBook(CodeBook):
         self._codes = codes
 
     def scores(self, directions: torch.Tensor) -> torch.Tensor:
-        return torch.linalg.vecdot(self._codes, directions.unsqueeze(-2))
+        return dot(self._codes, directions.unsqueeze(-2))
 
     def mixture(self, weights: torch.Tensor) -> torch.Tensor:
         return (self._codes * weights.unsqueeze(-1)).sum(-2)
@@ -93,7 +95,7 @@ class SampleBook(CodeBook):
 def _query(members: list[torch.Tensor], query: Query) -> torch.Tensor:
     """`e_y` from the q member codes, each of shape (k, batch, d_e)."""
     if query == "sum":
-        return torch.stack(members).sum(0)
+        return _total(members)
     coefficients = dual_coefficients(_gram(members)).to(members[0].dtype).unsqueeze(-1)
     z = members[0] * coefficients[0]
     for member, coefficient in zip(members[1:], coefficients[1:], strict=True):
@@ -102,21 +104,21 @@ def _query(members: list[torch.Tensor], query: Query) -> torch.Tensor:
 
 
 def _gram(members: list[torch.Tensor]) -> torch.Tensor:
-    """Inner products of the member codes, shape (q, q, k, batch), in float64: float32 sums would make dependent codes independent."""
+    """Inner products of the members, (q, q, k, batch), in float64: float32 sums would make dependent codes independent."""
     q = len(members)
     members = [member.double() for member in members]
     gram = torch.empty((q, q, *members[0].shape[:2]), dtype=torch.float64, device=members[0].device)
     for i in range(q):
         for j in range(i + 1):
-            gram[i, j] = gram[j, i] = torch.linalg.vecdot(members[i], members[j])
+            gram[i, j] = gram[j, i] = dot(members[i], members[j])
     return gram
 
 
 def dual_coefficients(gram: torch.Tensor) -> torch.Tensor:
-    """Coefficients c of the dual query `w = sum_j c_j e_{y_j}`, the minimum-norm least-squares solution of `<e_j, w> = 1` for all j.
+    """Coefficients c of the dual query `w = sum_j c_j e_{y_j}`: the least-squares `<e_j, w> = 1` for all j, of minimum norm.
 
-    Conjugate gradients on the normal equations, written in the q coefficients: from zero they stay in the span of the members and
-    end after at most q steps, so no inverse of a singular matrix is ever formed.
+    Conjugate gradients on the normal equations, written in the q coefficients: from zero they stay in the span of the members
+    and end after at most q steps, so no inverse of a singular matrix is ever formed.
 
     Args:
         gram: inner products of the member codes, float64, shape (q, q, ...): the members lead, so that every pass is long.
@@ -126,24 +128,32 @@ def dual_coefficients(gram: torch.Tensor) -> torch.Tensor:
     """
 
     def times(c: torch.Tensor) -> torch.Tensor:
-        return (gram * c).sum(1)
+        image = gram[:, 0] * c[0]
+        for column, coefficient in zip(gram.unbind(1)[1:], c[1:], strict=True):
+            image.addcmul_(column, coefficient)
+        return image
 
     residual = torch.ones_like(gram[0])
     coefficients = torch.zeros_like(residual)
     direction = residual
-    slope = (residual * times(residual)).sum(0)
+    slope = _total((residual * times(residual)).unbind(0))
     enough = DUAL_TOLERANCE**2 * slope
     for _ in range(len(gram)):
         direction_image = times(direction)
-        curvature = (direction_image * direction_image).sum(0)
+        curvature = _total((direction_image * direction_image).unbind(0))
         going = (slope > enough) & (curvature > 0)
         step = torch.where(going, slope / curvature, 0.0)
         coefficients = torch.addcmul(coefficients, step, direction)
         residual = torch.addcmul(residual, step, direction_image, value=-1)
-        new_slope = (residual * times(residual)).sum(0)
+        new_slope = _total((residual * times(residual)).unbind(0))
         direction = torch.addcmul(residual, torch.where(going, new_slope / slope, 0.0), direction)
         slope = torch.where(going, new_slope, 0.0)
     return coefficients
+
+
+def _total(terms: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The sum of tensors, one after another: a reduction over a leading axis would round by how many trials lie behind it."""
+    return functools.reduce(torch.add, terms)
 
 
 def code_scales(positions: tuple[Positions, ...], *, length: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

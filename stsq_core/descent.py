@@ -30,8 +30,8 @@ def schedule_factors(schedule: Schedule, steps: int) -> np.ndarray:
 class Descent:
     """Updates the parameters of k trials in place.
 
-    Adam keeps first and second moments `m` and `v` of every parameter; gradient descent keeps nothing, and where the two share a
-    stack its moments are carried along unused.
+    Adam keeps first and second moments `m` and `v` of every parameter; gradient descent keeps nothing, and where the two share
+    a stack its moments are carried along unused.
     """
 
     def __init__(self, optimizers: tuple[Optimizer, ...], steps: int, *, dtype: torch.dtype, device: torch.device) -> None:

@@ -1,8 +1,8 @@
 """The fully connected ReLU net on STS_q as a program with hand-derived gradients.
 
-The first layer holds `width` units on vec(X); the subset enters as a multi-hot vector where `y_enters` says. The columns of each
-weight matrix are its inputs, then the bias, fed by a column of ones, then zeros up to an aligned size. A unit beyond a trial's
-width has zero weights on both sides: its output and all its gradients are exactly zero, so it never wakes.
+The first layer holds `width` units on vec(X); the subset enters as a multi-hot vector where `y_enters` says. The columns of
+each weight matrix are its inputs, then the bias, fed by a column of ones, then zeros up to an aligned size. A unit beyond a
+trial's width has zero weights on both sides: its output and all its gradients are exactly zero, so it never wakes.
 
 Initial weights and biases are uniform on +-1/sqrt(fan-in), as in `torch.nn.Linear`, fan-in counting the trial's own units only.
 """
@@ -42,7 +42,9 @@ class FcnProgram(Program):
             if layer == 1:
                 # Each block is drawn with its inputs outermost, so that a narrow trial's weights are a prefix of a wide one's.
                 rung = self.shapes[0][0]
-                blocks = [self._uniforms((size, units), 3 * layer + part).mT for part, size in ((1, rung), (2, inputs - rung))] + blocks
+                blocks = [
+                    self._uniforms((size, units), 3 * layer + part).mT for part, size in ((1, rung), (2, inputs - rung))
+                ] + blocks
             else:
                 blocks = [self._uniforms((units, inputs), 3 * layer + 1), *blocks]
             W = torch.cat(blocks, -1)
@@ -73,7 +75,8 @@ class FcnProgram(Program):
         """Each `W1, W2, ...` of shape (units, inputs + 1), inputs ordered [units below, multi-hot y], bias last."""
         width, rung = self.widths[trial], self.shapes[0][0]
         arrays = {
-            f"W{layer}": parameters[f"W{layer}"][trial, :, : inputs + 1].cpu().numpy() for layer, (_, inputs) in enumerate(self.shapes, 1)
+            f"W{layer}": parameters[f"W{layer}"][trial, :, : inputs + 1].cpu().numpy()
+            for layer, (_, inputs) in enumerate(self.shapes, 1)
         }
         arrays["W1"] = arrays["W1"][:width]
         arrays["W2"] = np.delete(arrays["W2"], np.s_[width:rung], axis=1)
@@ -95,7 +98,9 @@ class FcnProgram(Program):
     def _inputs(self, layer: int, blocks: list[torch.Tensor]) -> torch.Tensor:
         """What a layer reads: its inputs, a one for the bias, and zeros."""
         inputs = self.shapes[layer][1]
-        rest = torch.zeros((*blocks[0].shape[:2], aligned(inputs + 1, self.dtype) - inputs), dtype=self.dtype, device=self.device)
+        rest = torch.zeros(
+            (*blocks[0].shape[:2], aligned(inputs + 1, self.dtype) - inputs), dtype=self.dtype, device=self.device
+        )
         rest[..., 0] = 1
         return torch.cat([*blocks, rest], -1)
 

@@ -37,7 +37,7 @@ def train_pack(
 
     Args:
         configs: any trials, of any shapes; a config given twice is trained once.
-        report: called at step 0, every `training.report_steps` and the last step, with the relative losses of that step's batch.
+        report: called at step 0, every `training.report_steps` and the last step, with that step's batch losses.
         device: a torch device; on `cpu` training uses one thread.
         checkpoint: where to keep the state, and to go on from.
         keep_weights: put the trained arrays into the results.
@@ -97,7 +97,8 @@ def _load(saved: bytes | None, by_id: dict[str, TrialConfig]) -> tuple[dict[str,
     done = {}
     for trial_id, *values, tensors in state["done"]:
         weights = None if tensors is None else {name: tensor.numpy() for name, tensor in tensors.items()}
-        done[trial_id] = TrialResult(by_id[trial_id], *values, weights)
+        status, loss, error, steps, seconds = values
+        done[trial_id] = TrialResult(by_id[trial_id], status, loss, error, steps, seconds, weights)
     return done, StackState(**state["running"])
 
 

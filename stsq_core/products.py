@@ -1,8 +1,9 @@
 """Matrix products of a stack whose bits do not depend on a slice's place in it.
 
 MKL picks its kernels by the alignment of the operands. In a contiguous stack slice i starts i slices after the first, so a
-slice whose size is no multiple of 64 bytes is aligned differently at different places, and rounds differently there. Zero columns
-bring every slice to such a multiple; engine shapes are chosen so that this is rarely needed.
+slice whose size is no multiple of 64 bytes is aligned differently at different places, and rounds differently there; and a
+product with a vector goes to another kernel in a stack of one. Zero columns bring every slice to an aligned size that is no
+vector. Engine shapes are chosen so that this is rarely needed.
 """
 
 import torch
@@ -16,10 +17,15 @@ def aligned(size: int, dtype: torch.dtype) -> int:
     return -(-size // line) * line
 
 
+def dot(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Inner products along the last axis."""
+    return (a * b).sum(-1)
+
+
 def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """`a @ b` for stacks of shape (k, M, K) and (k, K, N), slice by slice: shape (k, M, N)."""
     M, K, N = a.shape[1], a.shape[2], b.shape[2]
-    if all(size == aligned(size, a.dtype) for size in (M * K, K * N, M * N)):
+    if M > 1 and N > 1 and all(size == aligned(size, a.dtype) for size in (M * K, K * N, M * N)):
         return torch.bmm(a, b)
     more_K, more_N = aligned(K, a.dtype) - K, aligned(N, a.dtype) - N
     a = torch.nn.functional.pad(a, (0, more_K)).contiguous()

@@ -40,7 +40,7 @@ class Program(ABC):
 
     @abstractmethod
     def gradients(self, parameters: Tensors, step: int) -> tuple[torch.Tensor, Tensors]:
-        """The relative loss of the batch of one step, shape (k,), and the gradient of the objective `1/2 E ||f - target||^2`."""
+        """The relative loss of one step's batch, shape (k,), and the gradient of the objective `1/2 E ||f - target||^2`."""
 
     @abstractmethod
     def fresh_losses(self, parameters: Tensors, chunk: int) -> torch.Tensor:

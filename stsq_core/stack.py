@@ -68,7 +68,9 @@ class Stack:
         begun = time.perf_counter()
         means, errors = self._measure()
         seconds = (self.state.seconds + time.perf_counter() - begun) / len(self._configs)
-        results = [TrialResult(self._configs[i], "diverged", None, None, step, seconds) for i, step in self.state.diverged.items()]
+        results = [
+            TrialResult(self._configs[i], "diverged", None, None, step, seconds) for i, step in self.state.diverged.items()
+        ]
         for place, (trial_id, mean, error) in enumerate(zip(self.state.alive, means, errors, strict=True)):
             config = self._configs[trial_id]
             if not math.isfinite(mean):
@@ -119,7 +121,9 @@ class Stack:
         for values in torch.stack(rows, 1).tolist():
             mean = math.fsum(values) / chunks
             means.append(mean)
-            errors.append(math.sqrt(math.fsum((x - mean) ** 2 for x in values) / (chunks - 1) / chunks) if math.isfinite(mean) else mean)
+            errors.append(
+                math.sqrt(math.fsum((x - mean) ** 2 for x in values) / (chunks - 1) / chunks) if math.isfinite(mean) else mean
+            )
         return means, errors
 
     def _training_samples(self) -> int:

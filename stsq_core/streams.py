@@ -1,4 +1,4 @@
-"""Random streams that are functions of (seed, purpose, step): no generator is shared, so nobody's draws depend on anybody else's.
+"""Random streams that are functions of (seed, purpose, step): none is shared, so nobody's draws depend on anybody else's.
 
 A trial that is interrupted needs no saved generator, and trials of one seed see the same draws (common random numbers).
 """
@@ -65,7 +65,7 @@ class Streams:
         return self._spread(draws)
 
     def subsets(self, *, T: int, q: int, count: int, purpose: Purpose, step: int) -> torch.Tensor:
-        """Uniform q-subsets of [T], shape (k, count, q), by Floyd's algorithm (Bentley, Floyd 1987): exact in q draws a subset."""
+        """Uniform q-subsets of [T], shape (k, count, q), by Floyd's algorithm (Bentley, Floyd 1987): exact in q draws each."""
         draws = torch.empty((len(self.distinct), count, q), dtype=torch.int64, device=self.device)
         for seed, draw in zip(self.distinct, draws, strict=True):
             draw.random_(generator=self.at(seed, purpose, step))

@@ -29,7 +29,7 @@ def fcn_floor(width: float, *, T: int, d: int, q: int) -> float:
 
 
 def fcn_width_bound(target_loss: float, *, T: int, d: int, q: int) -> float:
-    """The first-layer width below which no net can reach a relative loss of `target_loss`: the inverse of `fcn_floor`, a real number of units."""
+    """The first-layer width below which no net reaches a relative loss of `target_loss`, a real number: inverts `fcn_floor`."""
     _check_task(T=T, d=d, q=q)
     if not 0 <= target_loss <= 1:
         raise UserError(f"target_loss must be between 0 and 1; got {target_loss}")
@@ -41,7 +41,7 @@ def fcn_width_bound(target_loss: float, *, T: int, d: int, q: int) -> float:
 
 
 def one_hot_gap_loss(gap: float, *, T: int, q: int) -> float:
-    """The relative loss when member scores exceed the rest by `gap` and the value is optimal: `(T-q) / (q e^{2 gap} + T - q)`."""
+    """The relative loss when member scores exceed the rest by `gap`, at the best value: `(T-q) / (q e^{2 gap} + T - q)`."""
     _check_task(T=T, d=1, q=q)
     return (T - q) / (q * math.exp(2 * gap) + T - q)
 
@@ -71,7 +71,9 @@ def one_hot_descent(*, T: int, q: int, d: int, lr: float, steps: int) -> np.ndar
     return losses
 
 
-def attention_reference(*, T: int, q: int, d_e: int, query: Query, num_books: int = 64, num_subsets: int = 64, seed: int = 0) -> float:
+def attention_reference(
+    *, T: int, q: int, d_e: int, query: Query, num_books: int = 64, num_subsets: int = 64, seed: int = 0
+) -> float:
     """The relative loss of the plain construction `W = beta I` with the best beta and v, stochastic random-sign codes.
 
     A reference, not a bound: with fixed codes a trained W whitens the book and beats it.

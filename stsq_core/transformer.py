@@ -1,7 +1,7 @@
 """The one-layer transformer on STS_q: its two objectives as programs with hand-derived gradients.
 
-`f(X, y) = V Z softmax(Z^T W z_query)`, `Z = [X; E]`, `z_query = [0; e_y]`. As the query's X part is zero, the X columns of `W` get
-no gradient and keep their initial zeros; only `W_x` (rows that read tokens) and `W_e` (rows that read codes) are stored.
+`f(X, y) = V Z softmax(Z^T W z_query)`, `Z = [X; E]`, `z_query = [0; e_y]`. As the query's X part is zero, the X columns of `W`
+get no gradient and keep their initial zeros; only `W_x` (rows that read tokens) and `W_e` (rows that read codes) are stored.
 
 Source: arXiv:2406.06893. That X integrates out in `population` is derived in docs/theory.md and tested against `minibatch`.
 """
@@ -11,7 +11,7 @@ import torch
 
 from stsq_core.architecture import Transformer
 from stsq_core.codebook import CodeBook, CodeSource
-from stsq_core.products import product
+from stsq_core.products import dot, product
 from stsq_core.program import CHUNK, Program, Tensors
 from stsq_core.stacking import padded_width
 from stsq_core.streams import Purpose
@@ -32,7 +32,9 @@ class _TransformerProgram(Program):
     def zeros(self, *shape: int) -> torch.Tensor:
         return torch.zeros((len(self.configs), *shape), dtype=self.dtype, device=self.device)
 
-    def full_weights(self, W_x: torch.Tensor, W_e: torch.Tensor, V_x: torch.Tensor, V_e: torch.Tensor, trial: int) -> dict[str, np.ndarray]:
+    def full_weights(
+        self, W_x: torch.Tensor, W_e: torch.Tensor, V_x: torch.Tensor, V_e: torch.Tensor, trial: int
+    ) -> dict[str, np.ndarray]:
         """`W`, (d+d_e) x (d+d_e), and `V`, d x (d+d_e), of one trial from its blocks."""
         d, m = self.task.d, self.configs[trial].width
         W = np.zeros((m, m), dtype=W_e.cpu().numpy().dtype)
@@ -45,8 +47,8 @@ class _TransformerProgram(Program):
 class PopulationTransformer(_TransformerProgram):
     """Training with X integrated out: `L = d/2 E ||v p - 1_y / q||^2` over subsets and codes, p the attention weights.
 
-    From zero initialisation the blocks `W_x` and `V_e` stay zero and `V_x = v I`; the gradient of v is that of each diagonal entry
-    of V, hence without the factor d.
+    From zero initialisation the blocks `W_x` and `V_e` stay zero and `V_x = v I`; the gradient of v is that of each diagonal
+    entry of V, hence without the factor d.
     """
 
     def initial(self) -> Tensors:
@@ -55,7 +57,7 @@ class PopulationTransformer(_TransformerProgram):
     def gradients(self, parameters: Tensors, step: int) -> tuple[torch.Tensor, Tensors]:
         book = self.codes.book(self.batch, Purpose.CODES, step)
         z, p, residual = self._attend(parameters, book, self.subsets(step))
-        loss = _squares(residual).sum(-1) * (self.task.q / self.batch)
+        loss = dot(residual, residual).sum(-1) * (self.task.q / self.batch)
         # With grad_p = (d v / batch) residual, the scores' gradient and v's share the products p * residual.
         shares = p * residual
         totals = shares.sum(-1)
@@ -67,7 +69,7 @@ class PopulationTransformer(_TransformerProgram):
     def fresh_losses(self, parameters: Tensors, chunk: int) -> torch.Tensor:
         book = self.codes.book(CHUNK, Purpose.FRESH_CODES, chunk)
         _, _, residual = self._attend(parameters, book, self.fresh_subsets(chunk))
-        return _squares(residual) * self.task.q
+        return dot(residual, residual) * self.task.q
 
     def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
         d = self.task.d
@@ -98,7 +100,7 @@ class MinibatchTransformer(_TransformerProgram):
         book = self.codes.book(self.batch, Purpose.CODES, step)
         X = self.streams.normals((self.task.d, self.batch, self.task.T), Purpose.TOKENS, step, self.dtype)
         z, p, c_x, c_e, residual = self._attend(parameters, book, X, self.subsets(step))
-        loss = _squares(residual).sum(-1) * (self.task.q / (self.task.d * self.batch))
+        loss = dot(residual, residual).sum(-1) * (self.task.q / (self.task.d * self.batch))
         r = residual / self.batch
         grad_p = book.scores(product(r.mT, parameters["V_e"]))
         _add_products(grad_p, X, product(parameters["V_x"].mT, r))
@@ -123,7 +125,7 @@ class MinibatchTransformer(_TransformerProgram):
     def _attend(
         self, parameters: Tensors, book: CodeBook, X: torch.Tensor, y: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Queries z, weights p, contexts c_x (k, d, batch) and c_e (k, batch, d_e), and the residual f - target (k, d, batch)."""
+        """Queries z, weights p, contexts c_x (k, d, batch) and c_e (k, batch, d_e), residual f - target (k, d, batch)."""
         z = book.queries(y, self.query)
         scores = book.scores(product(z, parameters["W_e"].mT))
         _add_products(scores, X, product(parameters["W_x"], z.mT))
@@ -138,13 +140,8 @@ class MinibatchTransformer(_TransformerProgram):
 
 def _softmax_gradient(p: torch.Tensor, grad_p: torch.Tensor) -> torch.Tensor:
     """The gradient at the scores from the gradient at `p = softmax(scores)`, whose storage it takes."""
-    total = torch.linalg.vecdot(p, grad_p).unsqueeze(-1)
+    total = dot(p, grad_p).unsqueeze(-1)
     return grad_p.sub_(total).mul_(p)
-
-
-def _squares(residual: torch.Tensor) -> torch.Tensor:
-    """Squared norms along the last axis."""
-    return torch.linalg.vecdot(residual, residual)
 
 
 def _add_products(scores: torch.Tensor, X: torch.Tensor, u: torch.Tensor) -> None:
@@ -155,4 +152,4 @@ def _add_products(scores: torch.Tensor, X: torch.Tensor, u: torch.Tensor) -> Non
 
 def _mix_tokens(X: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """`sum_t weights_t x_t`, shape (k, d, batch)."""
-    return torch.stack([torch.linalg.vecdot(X[:, coordinate], weights) for coordinate in range(X.shape[1])], 1)
+    return torch.stack([dot(X[:, coordinate], weights) for coordinate in range(X.shape[1])], 1)

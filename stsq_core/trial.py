@@ -77,15 +77,15 @@ class TrialConfig(Record):
     def _parts_fit(self) -> Self:
         match self.model:
             case Transformer(positions=OneHot(d_e=d_e)) if d_e != self.task.T:
-                raise ValueError(f"one_hot codes need d_e = T; got d_e={d_e}, T={self.task.T}: leave d_e out or set it to {self.task.T}")
+                raise ValueError(f"one_hot codes need d_e = T; got d_e={d_e}, T={self.task.T}: leave d_e out")
             case Fcn() if self.training.objective == "population":
                 raise ValueError(
                     "objective: population is defined for the transformer only; got model.kind=fcn: use objective: minibatch"
                 )
-        if self.training.batch_size == "all" and math.comb(self.task.T, self.task.q) > MAX_SUBSETS:
+        if self.training.batch_size == "all" and (subsets := math.comb(self.task.T, self.task.q)) > MAX_SUBSETS:
             raise ValueError(
-                f"batch_size: all enumerates every subset and allows at most {MAX_SUBSETS}; got C(T={self.task.T}, q={self.task.q})"
-                f" = {math.comb(self.task.T, self.task.q)}: give a number"
+                f"batch_size: all enumerates every subset and allows at most {MAX_SUBSETS}; "
+                f"got C(T={self.task.T}, q={self.task.q}) = {subsets}: give a number"
             )
         return self
 
@@ -127,8 +127,8 @@ class TrialResult:
     """How one trial ended.
 
     `relative_loss` is `E ||f - target||^2 / (d/q)` on fresh data after the last step (1 = learned nothing) and
-    `relative_loss_stderr` its standard error; both are None for a diverged trial, whose `steps` is the reported step at which the
-    loss was first seen not to be finite. `seconds` is the trial's share of its pack's wall time. `weights` are kept on request:
+    `relative_loss_stderr` its standard error; both are None for a diverged trial, whose `steps` is the reported step at which
+    the loss was first seen not to be finite. `seconds` is the trial's share of its pack's wall time. `weights` are kept on request:
     the trained arrays without padding.
     """
 

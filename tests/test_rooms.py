@@ -46,7 +46,10 @@ def test_a_room_imports_downwards_and_its_own_guests_only(room: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize(("room", "guests"), [("stsq_core", ["torch"]), ("sweeps", ["torch", "optuna"]), ("dashboards", ["torch", "wandb", "plotly"])])
+@pytest.mark.parametrize(
+    ("room", "guests"),
+    [("stsq_core", ["torch"]), ("sweeps", ["torch", "optuna"]), ("dashboards", ["torch", "wandb", "plotly"])],
+)
 def test_importing_a_room_does_not_load_heavy_guests(room: str, guests: list[str]) -> None:
     code = f"import sys, {room}; print([g for g in {guests!r} if g in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)

@@ -7,7 +7,12 @@ from stsq_core.stack import build_program
 
 
 def test_parameters_are_counted_right(transformer, fcn) -> None:
-    for trial in (transformer(d_e=20), transformer(d_e=20, training__objective="minibatch"), fcn(width=16), fcn(width=16, model__depth=4)):
+    for trial in (
+        transformer(d_e=20),
+        transformer(d_e=20, training__objective="minibatch"),
+        fcn(width=16),
+        fcn(width=16, model__depth=4),
+    ):
         program = build_program((trial,), torch.device("cpu"))
         trained = sum(array.size for array in program.weights(program.initial(), 0).values())
         match trial.model.kind, trial.training.objective:

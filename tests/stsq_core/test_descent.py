@@ -56,7 +56,9 @@ def test_schedules() -> None:
     assert np.array_equal(schedule_factors(Schedule(), 4), np.ones(4))
     np.testing.assert_allclose(schedule_factors(Schedule(kind="linear"), 4), [1, 0.75, 0.5, 0.25])
     np.testing.assert_allclose(schedule_factors(Schedule(kind="linear", floor=0.5), 4), [1, 0.875, 0.75, 0.625])
-    np.testing.assert_allclose(schedule_factors(Schedule(kind="cosine"), 4), [0.5 + 0.5 * math.cos(math.pi * t / 4) for t in range(4)])
+    np.testing.assert_allclose(
+        schedule_factors(Schedule(kind="cosine"), 4), [0.5 + 0.5 * math.cos(math.pi * t / 4) for t in range(4)]
+    )
     np.testing.assert_allclose(schedule_factors(Schedule(warmup=4), 6), [0.25, 0.5, 0.75, 1, 1, 1])
 
 

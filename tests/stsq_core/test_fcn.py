@@ -14,7 +14,16 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize("y_enters", ["first", "second", "both"])
 @pytest.mark.parametrize("depth", [2, 3])
 def test_gradient_is_that_of_the_same_net_in_torch_nn(fcn, y_enters: str, depth: int) -> None:
-    trial = fcn(T=5, q=2, d=2, width=6, model__depth=depth, model__tail_width=7, model__y_enters=y_enters, training={"steps": 5, "batch_size": 8, "dtype": "float64"})
+    trial = fcn(
+        T=5,
+        q=2,
+        d=2,
+        width=6,
+        model__depth=depth,
+        model__tail_width=7,
+        model__y_enters=y_enters,
+        training={"steps": 5, "batch_size": 8, "dtype": "float64"},
+    )
     program = build_program((trial,), CPU)
     parameters = program.initial()
     losses, gradients = program.gradients(parameters, 2)
@@ -77,7 +86,13 @@ def test_initial_weights_have_torchs_linear_scale(fcn) -> None:
 
 def test_no_trained_net_is_below_its_floor(fcn) -> None:
     """Beyond sampling error; and training comes close, so that the floor is not met by learning nothing."""
-    shared = {"T": 8, "q": 2, "d": 2, "model__tail_width": 128, "optimizer": {"kind": "adam", "lr": 0.01, "schedule": {"kind": "cosine"}}}
+    shared = {
+        "T": 8,
+        "q": 2,
+        "d": 2,
+        "model__tail_width": 128,
+        "optimizer": {"kind": "adam", "lr": 0.01, "schedule": {"kind": "cosine"}},
+    }
     widths = (2, 4, 8, 12, 16, 20)
     results = train_pack([fcn(width=m, **shared, training={"steps": 1000, "batch_size": 128}) for m in widths])
     for m, result in zip(widths, results, strict=True):

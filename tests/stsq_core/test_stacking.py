@@ -17,6 +17,12 @@ def test_the_ladder_pads_by_at_most_a_quarter_beyond_sixteen() -> None:
 def test_seed_rate_optimizer_and_width_within_a_rung_share_a_stack(transformer, fcn) -> None:
     base = stack_key(transformer(d_e=17))
     assert stack_key(transformer(d_e=20, seed=3, optimizer={"kind": "gd", "lr": 1.0})) == base
-    others = [transformer(d_e=21), transformer(d_e=17, T=13), transformer(d_e=17, training__steps=21), transformer(d_e=17, model__positions__query="sum"), fcn(width=17)]
+    others = [
+        transformer(d_e=21),
+        transformer(d_e=17, T=13),
+        transformer(d_e=17, training__steps=21),
+        transformer(d_e=17, model__positions__query="sum"),
+        fcn(width=17),
+    ]
     assert all(stack_key(other) != base for other in others)
     assert stack_key(fcn(width=17)) == stack_key(fcn(width=20)) != stack_key(fcn(width=17, model__depth=3))

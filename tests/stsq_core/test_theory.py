@@ -10,7 +10,7 @@ from stsq_core import UserError, theory
 
 
 def best_linear_loss(A: np.ndarray, *, T: int, d: int, q: int) -> float:
-    """Relative loss of the best predictor of the target from (A vec X, y): the residual of a Gaussian regression, averaged over all y."""
+    """Relative loss of the best predictor of the target from (A vec X, y): a Gaussian regression's residual, over all y."""
     projector = A.T @ np.linalg.pinv(A @ A.T) @ A if len(A) else np.zeros((T * d, T * d))
     losses = []
     for y in combinations(range(T), q):
@@ -95,7 +95,9 @@ def test_inverse_loss_grows_by_four_lr_over_T_minus_one(T: int, q: int, d: int) 
     assert slope == pytest.approx(4 * lr / (T - 1), rel=0.02)
 
 
-@pytest.mark.parametrize(("query", "d_e", "loss"), [("dual", 16, 0.78), ("dual", 32, 0.14), ("sum", 16, 0.66), ("sum", 32, 0.41), ("sum", 64, 0.24)])
+@pytest.mark.parametrize(
+    ("query", "d_e", "loss"), [("dual", 16, 0.78), ("dual", 32, 0.14), ("sum", 16, 0.66), ("sum", 32, 0.41), ("sum", 64, 0.24)]
+)
 def test_attention_reference_gives_the_known_values(query: str, d_e: int, loss: float) -> None:
     assert theory.attention_reference(T=200, q=3, d_e=d_e, query=query) == pytest.approx(loss, abs=0.025)
 

@@ -46,7 +46,9 @@ def test_minibatch_gradient_is_that_of_the_definition(transformer, codes) -> Non
     assert isinstance(program, MinibatchTransformer)
     d, D, true = 2, program.length, trial.model.positions.d_e
     generator = torch.Generator().manual_seed(5)
-    parameters = {name: torch.randn(value.shape, generator=generator, dtype=torch.float64) for name, value in program.initial().items()}
+    parameters = {
+        name: torch.randn(value.shape, generator=generator, dtype=torch.float64) for name, value in program.initial().items()
+    }
     losses, gradients = program.gradients(parameters, 3)
 
     W = torch.zeros(d + D, d + D, dtype=torch.float64)
@@ -71,7 +73,13 @@ def test_minibatch_gradient_is_that_of_the_definition(transformer, codes) -> Non
 
 @pytest.mark.parametrize("codes", CODES, ids=lambda c: f"{c['kind']}-{c.get('redraw', '')}-{c.get('query', '')}")
 def test_population_gradient_is_that_of_the_integrated_loss(transformer, codes) -> None:
-    trial = transformer(T=9, q=3, d=4, model__positions=codes, training={"objective": "population", "steps": 5, "batch_size": 4, "dtype": "float64"})
+    trial = transformer(
+        T=9,
+        q=3,
+        d=4,
+        model__positions=codes,
+        training={"objective": "population", "steps": 5, "batch_size": 4, "dtype": "float64"},
+    )
     program = build_program((trial,), CPU)
     assert isinstance(program, PopulationTransformer)
     generator = torch.Generator().manual_seed(5)
@@ -98,8 +106,12 @@ def test_population_and_minibatch_agree_in_expectation(transformer, codes) -> No
     """Loss and gradients of the sampled objective, averaged over fresh X, are those of the integrated one."""
     d, batch, repeats = 3, 16, 3000
     shared = {"T": 8, "q": 2, "d": d, "model__positions": codes}
-    population = build_program((transformer(**shared, training={"objective": "population", "batch_size": batch, "steps": 5, "dtype": "float64"}),), CPU)
-    trials = tuple(transformer(**shared, seed=0, training={"batch_size": batch, "steps": repeats, "dtype": "float64"}) for _ in range(1))
+    population = build_program(
+        (transformer(**shared, training={"objective": "population", "batch_size": batch, "steps": 5, "dtype": "float64"}),), CPU
+    )
+    trials = tuple(
+        transformer(**shared, seed=0, training={"batch_size": batch, "steps": repeats, "dtype": "float64"}) for _ in range(1)
+    )
     sampled = build_program(trials, CPU)
     generator = torch.Generator().manual_seed(2)
     W_e = 2 * torch.randn((1, population.length, population.length), generator=generator, dtype=torch.float64)

@@ -10,16 +10,16 @@ from stsq_core.trial import MAX_SUBSETS
 @pytest.mark.parametrize(
     ("kind", "fields", "words"),
     [
-        ("transformer", dict(T=8, q=9), ["q must be at most T", "q=9, T=8"]),
-        ("transformer", dict(model__width=3), ["model.transformer.width", "Extra inputs"]),
-        ("fcn", dict(width=0), ["model.fcn.width", "greater than or equal to 1"]),
-        ("fcn", dict(optimizer__lr=-0.1), ["optimizer.adam.lr", "greater than 0"]),
-        ("fcn", dict(optimizer__lr=float("inf")), ["optimizer.adam.lr", "finite"]),
-        ("fcn", dict(task__T="12"), ["task.T", "valid integer"]),
-        ("fcn", dict(evaluation__samples=100), ["evaluation.samples", "4096"]),
-        ("fcn", dict(training__objective="population"), ["transformer only", "minibatch"]),
-        ("transformer", dict(T=12, model__positions={"kind": "one_hot", "d_e": 11}), ["d_e = T", "d_e=11, T=12"]),
-        ("transformer", dict(T=64, q=4, training__batch_size="all"), [str(MAX_SUBSETS), "T=64, q=4"]),
+        ("transformer", {"T": 8, "q": 9}, ["q must be at most T", "q=9, T=8"]),
+        ("transformer", {"model__width": 3}, ["model.transformer.width", "Extra inputs"]),
+        ("fcn", {"width": 0}, ["model.fcn.width", "greater than or equal to 1"]),
+        ("fcn", {"optimizer__lr": -0.1}, ["optimizer.adam.lr", "greater than 0"]),
+        ("fcn", {"optimizer__lr": float("inf")}, ["optimizer.adam.lr", "finite"]),
+        ("fcn", {"task__T": "12"}, ["task.T", "valid integer"]),
+        ("fcn", {"evaluation__samples": 100}, ["evaluation.samples", "4096"]),
+        ("fcn", {"training__objective": "population"}, ["transformer only", "minibatch"]),
+        ("transformer", {"T": 12, "model__positions": {"kind": "one_hot", "d_e": 11}}, ["d_e = T", "d_e=11, T=12"]),
+        ("transformer", {"T": 64, "q": 4, "training__batch_size": "all"}, [str(MAX_SUBSETS), "T=64, q=4"]),
     ],
 )
 def test_bad_input_is_refused_with_the_value_and_what_is_allowed(trial_data, kind: str, fields: dict, words: list[str]) -> None:
