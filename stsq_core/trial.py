@@ -128,8 +128,8 @@ class TrialResult:
 
     `relative_loss` is `E ||f - target||^2 / (d/q)` on fresh data after the last step (1 = learned nothing) and
     `relative_loss_stderr` its standard error; both are None for a diverged trial, whose `steps` is the reported step at which
-    the loss was first seen not to be finite. `seconds` is the trial's share of its pack's wall time. `weights` are kept on request:
-    the trained arrays without padding.
+    the loss was first seen not to be finite. `seconds` is the trial's share of its pack's wall time. `weights` are kept on
+    request: the trained arrays without padding.
     """
 
     config: TrialConfig

@@ -1,0 +1,286 @@
+"""The front door: `stsq`, also `python -m cluster`.
+
+A command checks its words here and leaves the work to its module, which is imported when the command runs, so that `--help` is
+quick. Exit codes are those of `cluster.verdict`.
+"""
+
+import json
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stsq_core import UserError
+
+BAD_INPUT = 2
+
+app = typer.Typer(
+    name="stsq",
+    help="Measures how wide a network must be to learn sparse token selection: runs sweeps, shows their width thresholds.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+job_app = typer.Typer(help="Send a sweep to a Ray cluster as a job, and look after it.", no_args_is_help=True)
+wandb_app = typer.Typer(help="Weights & Biases.", no_args_is_help=True)
+app.add_typer(job_app, name="job")
+app.add_typer(wandb_app, name="wandb")
+
+
+class DeviceName(StrEnum):
+    """Where packs train."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class WandbName(StrEnum):
+    """How W&B is written."""
+
+    AUTO = "auto"
+    OFFLINE = "offline"
+    ONLINE = "online"
+    DISABLED = "disabled"
+
+
+Sweep = Annotated[str, typer.Argument(metavar="SWEEP", help="A name of the catalogue (see `stsq list`), or a YAML file.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/quickstart.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="FIELD=VALUE", help="Change a field: task.T=16,32 or seeds=5 or GROUP:model.width=8. May be repeated."
+    ),
+]
+Out = Annotated[Path | None, typer.Option("--out", metavar="RUN", help="The run directory [default: runs/NAME].")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Packs that train at once [default: all cores, or GPUs].")
+]
+Address = Annotated[str | None, typer.Option("--address", help="The job server, such as http://HOST:8265.")]
+ClusterAddress = Annotated[
+    str | None, typer.Option("--address", help="Join this Ray cluster [default: RAY_ADDRESS, else our own].")
+]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id that `stsq job submit` printed.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib import metadata
+
+        print(f"stsq {metadata.version('stsq')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _front_door(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None: ...
+
+
+@app.command("list")
+def list_command() -> None:
+    """List the catalogue's sweeps."""
+    from cluster.planning import show_catalog
+    from cluster.terminal import out
+
+    show_catalog(out())
+
+
+@app.command()
+def plan(sweep: Sweep, settings: Settings = None, out: Out = None, workers: Workers = None) -> None:
+    """Show the cells, trials, packs and cost of a sweep; runs nothing."""
+    from cluster.planning import show_plan
+    from cluster.terminal import out as results
+
+    show_plan(results(), sweep, settings or [], out=out, workers=workers)
+
+
+@app.command()
+def run(
+    sweep: Sweep,
+    settings: Settings = None,
+    out: Out = None,
+    inline: Annotated[bool, typer.Option("--inline", help="One pack after another in this process, with no Ray.")] = False,
+    workers: Workers = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Train failed trials again.")] = False,
+    keep_weights: Annotated[
+        bool, typer.Option("--keep-weights", help="Keep the trained arrays, RUN/weights/TRIAL.npz.")
+    ] = False,
+    wandb: Annotated[
+        WandbName | None, typer.Option("--wandb", help="W&B mode [default: WANDB_MODE, else the sweep's].")
+    ] = None,
+    device: Annotated[DeviceName, typer.Option("--device", help="Where packs train.")] = DeviceName.AUTO,
+    address: ClusterAddress = None,
+    checkpoint_every: Annotated[
+        float,
+        typer.Option("--checkpoint-every", metavar="SECONDS", min=0, help="How often a pack in training saves its state."),
+    ] = 20.0,
+) -> None:
+    """Run a sweep, or what is left of it, and show its width thresholds."""
+    from cluster.options import RunOptions
+    from cluster.session import run_sweep
+    from cluster.terminal import log
+    from cluster.terminal import out as results
+
+    options = RunOptions(
+        out=out,
+        inline=inline,
+        workers=workers,
+        retry_failed=retry_failed,
+        keep_weights=keep_weights,
+        wandb=wandb.value if wandb else None,
+        device=device.value,
+        address=address,
+        checkpoint_every_s=checkpoint_every,
+    )
+    raise typer.Exit(run_sweep(sweep, settings or [], options, out=results(), log=log()))
+
+
+@app.command()
+def show(
+    run: Run,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_latex: Annotated[bool, typer.Option("--latex", help="As a LaTeX table.")] = False,
+) -> None:
+    """Show the width thresholds of a run with intervals, laws and failures."""
+    from cluster.results import show_run
+    from cluster.terminal import out
+    from dashboards.tables import thresholds_json, thresholds_latex
+    from sweeps.laws import fit_laws
+    from sweeps.ledger import Ledger
+    from sweeps.run_directory import open_run
+    from sweeps.thresholds import width_thresholds
+
+    if as_json and as_latex:
+        raise UserError("--json and --latex exclude each other: give one of them")
+    directory = open_run(run)
+    records = Ledger(directory.ledger).read()
+    thresholds = width_thresholds(records, directory.read_spec().criterion)
+    if as_json:
+        sys.stdout.write(thresholds_json(thresholds, fit_laws(thresholds)))
+    elif as_latex:
+        sys.stdout.write(thresholds_latex(thresholds, fit_laws(thresholds)))
+    else:
+        show_run(out(), records, thresholds)
+
+
+@app.command()
+def report(run: Run) -> None:
+    """Draw the figures and the page of a run again."""
+    from dashboards import write_report
+
+    print(f"page: {write_report(run)}")
+
+
+@app.command()
+def trial(
+    run: Run,
+    trial_id: Annotated[str, typer.Argument(metavar="ID", help="A trial's id in the ledger, or the beginning of it.")],
+    device: Annotated[
+        DeviceName, typer.Option("--device", help="Where it trains; auto: where the ledger says.")
+    ] = DeviceName.AUTO,
+) -> None:
+    """Train one trial of a run alone and compare it with its ledger line; exit code 1 where they differ."""
+    from cluster.rerun import rerun_trial
+
+    rerun = rerun_trial(run, trial_id, device=device.value)
+    for told, source in ((rerun.record, "ledger"), (rerun.result, "now")):
+        loss = f"relative loss {told.relative_loss!r} +- {told.relative_loss_stderr!r}"
+        print(f"{source:7} {told.status} after {told.steps} steps, {loss}")
+    print(f"{rerun.record.trial_id}: {rerun.verdict()} ({rerun.seconds:.1f} s)")
+    raise typer.Exit(0 if rerun.reproduced else 1)
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine has for running sweeps, what is missing, and how to get it."""
+    from cluster.doctor import examine
+    from cluster.terminal import out, say_table, table
+
+    checks = examine()
+    say_table(out(), table(("", "what", "found", "remark"), [(c.verdict, c.what, c.found, c.remedy) for c in checks]))
+    raise typer.Exit(BAD_INPUT if any(check.verdict == "missing" for check in checks) else 0)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of a sweep file, for editors."""
+    from sweeps import spec_json_schema
+
+    print(json.dumps(spec_json_schema(), indent=2))
+
+
+@wandb_app.command("sync")
+def wandb_sync(run: Run) -> None:
+    """Publish a run to W&B now, from its journals; what is there already is left alone."""
+    from dashboards import sync
+    from sweeps.run_directory import open_run
+
+    done = sync(open_run(run).path)
+    print(f"W&B {done.mode}: {done.num_published} trials published, {done.num_up_to_date} were up to date")
+
+
+@job_app.command("submit", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def job_submit(
+    context: typer.Context,
+    sweep: Sweep,
+    settings: Settings = None,
+    address: Address = None,
+    working_dir: Annotated[Path, typer.Option("--working-dir", help="The folder to upload.")] = Path(),
+    submission_id: Annotated[str | None, typer.Option("--submission-id", help="An id of your own for the job.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Print what the job prints, and take its exit code.")] = False,
+) -> None:
+    """Send a sweep to a Ray cluster; what stands after `--` is handed to `stsq run` there, such as `-- --out /shared/run`."""
+    from cluster import jobs
+
+    request = jobs.JobRequest(sweep, tuple(settings or ()), tuple(context.args), working_dir, submission_id)
+    job_id = jobs.submit(address, request, say=lambda text: print(text, file=sys.stderr))
+    print(job_id)
+    if follow:
+        raise typer.Exit(jobs.follow(address, job_id))
+
+
+@job_app.command("stop")
+def job_stop(job_id: JobId, address: Address = None) -> None:
+    """Stop a job in order: what is trained is kept."""
+    from cluster import jobs
+
+    print(jobs.stop(address, job_id))
+
+
+@job_app.command("status")
+def job_status(job_id: JobId, address: Address = None) -> None:
+    """Print the status of a job."""
+    from cluster import jobs
+
+    print(": ".join(part for part in jobs.status(address, job_id) if part))
+
+
+@job_app.command("logs")
+def job_logs(
+    job_id: JobId,
+    address: Address = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Until the job ends; takes its exit code.")] = False,
+) -> None:
+    """Print what a job has printed."""
+    from cluster import jobs
+
+    if follow:
+        raise typer.Exit(jobs.follow(address, job_id))
+    sys.stdout.write(jobs.logs(address, job_id))
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Run the command; a mistake of the user's is told in one message, with exit code 2."""
+    try:
+        app(arguments)
+    except UserError as error:
+        print(f"stsq: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

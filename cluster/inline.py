@@ -1,0 +1,26 @@
+"""Runs packs one after another in this process, with no Ray: for a debugger, and for machines without Ray."""
+
+from types import TracebackType
+from typing import Self
+
+from cluster.runner import Runner, Work
+from cluster.worker import train_order
+
+
+class InlineRunner(Runner):
+    """Trains in the calling thread."""
+
+    @property
+    def slots(self) -> int:
+        return 1
+
+    def train(self, work: Work) -> None:
+        """Train every pack of the queue, one after another."""
+        while (order := work.next_order()) is not None:
+            work.take(train_order(order.as_json()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        return None

@@ -1,0 +1,123 @@
+"""`stsq list` and `stsq plan`: what there is to run and what it would cost, with nothing started.
+
+Time is operations over a rate. The rate is measured where the run directory has a ledger, else it is the one assumed here.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from cluster.options import num_cores, run_path
+from cluster.terminal import say, say_table, table
+from sweeps import Plan, catalog_names, load_sweep, make_plan
+from sweeps.ledger import Ledger, LedgerRecord
+from sweeps.packs import trial_operations
+from sweeps.run_directory import RunDirectory
+
+ASSUMED_RATE = 2.0e9
+"""Operations a second of one core of 2020 or later, training packs."""
+
+GPU_PACK_STEP_S = 1e-3
+"""A step of a pack of small trials on a GPU is bound by the launching of its kernels, whatever the pack's size."""
+
+OVERHEAD_S = 15.0
+"""Starting Ray and its workers, and drawing the page."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Operations a second of one slot, and where the number comes from."""
+
+    operations_per_s: float
+    source: str
+
+
+def show_catalog(console: Console) -> None:
+    """Print the catalogue's sweeps: name, size and title."""
+    rows = []
+    for name in catalog_names():
+        spec = load_sweep(name)
+        plan = make_plan(spec)
+        rows.append((name, len(plan.cells), plan.num_trials, spec.heading))
+    say_table(console, table(("sweep", "cells", "trials", "title"), rows, right=("cells", "trials")))
+
+
+def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | None, workers: int | None) -> None:
+    """Print what a run would do: cells, packs and their cost.
+
+    Raises:
+        UserError: the sweep is refused.
+    """
+    spec = load_sweep(sweep, settings)
+    run = RunDirectory(run_path(spec.name, out))
+    records = Ledger(run.ledger).read()
+    slots = workers or num_cores()
+    plan = make_plan(spec, slots=slots, done={record.trial_id for record in records})
+    say(console, f"{spec.name}: {spec.heading}")
+    say(console, f"hypothesis: {spec.hypothesis.strip()}")
+    say_table(console, cell_table(plan, {record.trial_id for record in records}))
+    for line in cost_lines(plan, measured_rate(records), slots=slots):
+        say(console, line)
+    say(console, f"run directory: {run.path}")
+
+
+def cell_table(plan: Plan, done: Collection[str]) -> Table:
+    """A row a cell."""
+    rows = [
+        (
+            cell.label,
+            _listed(cell.widths),
+            _listed(cell.rates),
+            cell.num_seeds,
+            len(cell.configs),
+            sum(config.trial_id in done for config in cell.configs),
+        )
+        for cell in plan.cells
+    ]
+    return table(("cell", "widths m", "rates", "seeds", "trials", "done"), rows, right=("seeds", "trials", "done"))
+
+
+def cost_lines(plan: Plan, rate: Rate, *, slots: int) -> list[str]:
+    """The cost of what is left, in words."""
+    left = plan.num_trials - plan.num_done
+    lines = [
+        f"{len(plan.cells)} cells, {plan.num_trials} trials, {plan.num_done} done, {left} to train in {len(plan.packs)} packs"
+    ]
+    if not left:
+        return lines
+    seconds = plan.seconds(rate.operations_per_s, slots=slots) + OVERHEAD_S
+    core_hours = plan.device_hours(rate.operations_per_s)
+    gpu_hours = sum(pack.configs[0].training.steps for pack in plan.packs) * GPU_PACK_STEP_S / 3600
+    return [
+        *lines,
+        f"{plan.num_steps:,} model-steps, {plan.operations:.3g} operations, at most {plan.memory_bytes / 2**20:.0f} MiB a pack",
+        f"about {_duration(seconds)} with {slots} workers on CPU, {core_hours:.2g} core-hours ({rate.source})",
+        f"about {gpu_hours:.2g} GPU-hours on GPUs (assuming {1e3 * GPU_PACK_STEP_S:g} ms for a step of a pack)",
+    ]
+
+
+def measured_rate(records: Collection[LedgerRecord]) -> Rate:
+    """The rate that a ledger's CPU trials show, else the assumed one."""
+    trained = [record for record in records if record.status == "finished" and record.device == "cpu" and record.seconds > 0]
+    seconds = sum(record.seconds for record in trained)
+    if seconds < 1.0:
+        return Rate(ASSUMED_RATE, f"assuming {ASSUMED_RATE:.1g} operations/s a core")
+    rate = trial_operations(record.trial_config for record in trained) / seconds
+    return Rate(rate, f"at {rate:.2g} operations/s a core, as measured by the {len(trained)} trials in the ledger")
+
+
+def _listed(values: tuple[float, ...]) -> str:
+    return (
+        ", ".join(f"{value:g}" for value in values)
+        if len(values) <= 8
+        else f"{len(values)} from {values[0]:g} to {values[-1]:g}"
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,191 @@
+"""A Ray to run on: the cluster that was named, or one of our own on this machine that ends with the run.
+
+An own Ray has a temporary directory of its own with a short path (socket paths are limited to 107 bytes), no dashboard and a
+small object store, since packs travel as a few kilobytes. Its directory is removed at the end; one that a killed run left is
+removed by the next run.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from stsq_core import UserError
+
+PREFIX = "stsq-ray-"
+MAX_ROOT = 40
+"""The longest root for an own Ray's directory: its sockets lie 60 characters deeper."""
+
+OBJECT_STORE_BYTES = 100 * 2**20
+PROBE_TIMEOUT_S = 120.0
+
+WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+
+QUIET = {
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "3600",
+    "TUNE_WARN_THRESHOLD_S": "3600",
+    "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "60",
+}
+"""The ledger is our record, so Tune need not write its own, and our stop is one exception, so Tune need not catch signals."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the nodes of a cluster offer together."""
+
+    num_nodes: int
+    cpus: int
+    gpus: float
+
+
+def cluster_address(address: str | None) -> str | None:
+    """The cluster to join, None to start one: the address given, or `RAY_ADDRESS` as it is set inside a Ray job.
+
+    Raises:
+        UserError: the address of something that Tune cannot drive.
+    """
+    named = address or os.environ.get("RAY_ADDRESS") or "local"
+    source = "--address" if address else "RAY_ADDRESS"
+    if named == "local":
+        return None
+    if named.startswith(("http://", "https://")):
+        raise UserError(
+            f"{source} is the address of a job server: {named}; inside the cluster the address is HOST:6379, or 'auto'. "
+            f"To send the sweep there use `stsq job submit SWEEP --address {named}`; to run on this machine unset RAY_ADDRESS"
+        )
+    if named.startswith("ray://"):
+        raise UserError(
+            f"{source} is a Ray Client address: {named}; a sweep is driven from inside the cluster. "
+            "Use `stsq job submit SWEEP --address http://HOST:8265`"
+        )
+    return named
+
+
+@contextmanager
+def ray_cluster(address: str | None, *, num_cpus: int) -> Iterator[Resources]:
+    """Join `address`, or start a Ray of `num_cpus` slots; on leaving, disconnect or end what was started here.
+
+    Raises:
+        UserError: no cluster answers at the address, or Ray did not start.
+    """
+    os.environ.update({name: os.environ.get(name, value) for name, value in QUIET.items()})
+    with _joined(address) if address else _started(num_cpus):
+        yield _resources()
+
+
+def check_shared(path: Path) -> None:
+    """Make sure that every node sees the run directory.
+
+    Raises:
+        UserError: a node that does not, by name.
+    """
+    nodes = [node for node in _nodes() if node["Alive"]]
+    if len(nodes) < 2:
+        return
+    probe = path / f".probe-{secrets.token_hex(8)}"
+    probe.write_text("seen")
+    try:
+        sees = {node["NodeManagerAddress"]: _sees.options(**_on(node)).remote(str(probe)) for node in nodes}
+        blind = [address for address, answer in sees.items() if not ray.get(answer, timeout=PROBE_TIMEOUT_S)]
+    except ray.exceptions.RayError as error:
+        raise UserError(f"could not ask every node of the cluster whether it sees {path}: {error}") from error
+    finally:
+        probe.unlink(missing_ok=True)
+    if blind:
+        raise UserError(
+            f"the run directory {path} is not shared: the nodes {', '.join(blind)} do not see it, so workers there could not "
+            "write their results; give a path on a file system that all nodes mount, with --out"
+        )
+
+
+@ray.remote(num_cpus=0)
+def _sees(path: str) -> bool:
+    return Path(path).is_file()
+
+
+def _on(node: dict[str, Any]) -> dict[str, Any]:
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(str(node["NodeID"]), soft=False)}
+
+
+@contextmanager
+def _joined(address: str) -> Iterator[None]:
+    try:
+        try:
+            ray.init(address=address, runtime_env={"env_vars": WORKER_ENVIRONMENT}, **_logging())
+        except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+            raise UserError(f"no Ray cluster answers at {address!r}: {error}") from error
+        yield
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def _started(num_cpus: int) -> Iterator[None]:
+    os.environ.update({name: value for name, value in WORKER_ENVIRONMENT.items() if name not in os.environ})
+    own: dict[str, Any] = {"num_cpus": num_cpus, "include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
+    with _temporary_directory() as folder:
+        try:
+            try:
+                ray.init(address="local", _temp_dir=str(folder), **own, **_logging())
+            except (ConnectionError, RuntimeError, TimeoutError, ray.exceptions.RayError) as error:
+                raise UserError(f"Ray did not start on this machine: {error}; `stsq run --inline` does without") from error
+            yield
+        finally:
+            ray.shutdown()
+
+
+def _logging() -> dict[str, Any]:
+    return {"log_to_driver": False, "logging_level": logging.ERROR}
+
+
+def _nodes() -> list[dict[str, Any]]:
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return nodes
+
+
+def _resources() -> Resources:
+    total: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    num_nodes = sum(node["Alive"] for node in _nodes())
+    return Resources(num_nodes, int(total.get("CPU", 0)), float(total.get("GPU", 0)))
+
+
+@contextmanager
+def _temporary_directory() -> Iterator[Path]:
+    """A short path, held by a file lock that falls with this process, so that others can tell a living run from a dead one."""
+    root = Path(tempfile.gettempdir())
+    if len(str(root)) > MAX_ROOT:
+        root = Path("/tmp")
+    _remove_dead(root)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
+    held = os.open(folder / "new", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    (folder / "new").rename(folder / "held")
+    try:
+        yield folder
+    finally:
+        os.close(held)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_dead(root: Path) -> None:
+    """Remove directories whose run was killed; those of others, and of living runs, are left alone."""
+    for held in root.glob(f"{PREFIX}*/held"):
+        with contextlib.suppress(OSError), held.open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(held.parent, ignore_errors=True)

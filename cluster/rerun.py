@@ -1,0 +1,72 @@
+"""`stsq trial`: train one line of a ledger alone, and hold the result against what the ledger says."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster.options import Device
+from stsq_core import TrialResult, UserError
+from sweeps.ledger import Ledger, LedgerRecord
+from sweeps.run_directory import open_run
+
+NUMBERS = ("relative_loss", "relative_loss_stderr")
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A ledger line and the result of training it again."""
+
+    record: LedgerRecord
+    result: TrialResult
+    seconds: float
+
+    @property
+    def reproduced(self) -> bool:
+        """Whether every number is equal to the bit."""
+        return all(getattr(self.record, name) == getattr(self.result, name) for name in (*NUMBERS, "status", "steps"))
+
+    def verdict(self) -> str:
+        """In words: reproduced bit for bit, or by how much it differs."""
+        if self.reproduced:
+            return "reproduced bit for bit"
+        if self.record.status == "failed":
+            return f"the ledger says failed ({self.record.reason}); trained again it {self.result.status}"
+        if self.record.status != self.result.status or self.record.steps != self.result.steps:
+            told, now = self.record, self.result
+            return f"differs: the ledger says {told.status} after {told.steps} steps, now {now.status} after {now.steps} steps"
+        told_loss, now_loss = self.record.relative_loss or 0.0, self.result.relative_loss or 0.0
+        share = abs(now_loss - told_loss) / abs(told_loss) if told_loss else abs(now_loss)
+        errors = abs(now_loss - told_loss) / (self.record.relative_loss_stderr or float("inf"))
+        return f"differs by {share:.3g} of the loss, {errors:.3g} standard errors"
+
+
+def rerun_trial(run_path: Path, trial_id: str, *, device: Device = "auto") -> Rerun:
+    """Train one trial of a run alone; `auto` takes the device that the ledger names.
+
+    Raises:
+        UserError: no run there, or no such trial in its ledger.
+    """
+    record = find_record(Ledger(open_run(run_path).ledger).read(), trial_id)
+    from stsq_core import train_pack
+
+    began = time.perf_counter()
+    (result,) = train_pack([record.trial_config], device=record.device if device == "auto" else device)
+    return Rerun(record, result, time.perf_counter() - began)
+
+
+def find_record(records: tuple[LedgerRecord, ...], trial_id: str) -> LedgerRecord:
+    """The record of a trial by its id, or by the beginning of it.
+
+    Raises:
+        UserError: none or several begin so.
+    """
+    found = [record for record in records if trial_id and record.trial_id.startswith(trial_id)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        several = ", ".join(record.trial_id for record in found[:4])
+        raise UserError(f"{len(found)} trials begin with {trial_id!r} ({several}, ...): give more of the id")
+    example = f"such as {records[0].trial_id}" if records else "but the ledger is empty"
+    raise UserError(
+        f"the ledger holds no trial {trial_id!r}; it holds {len(records)} trials, {example}: copy an id from ledger.jsonl"
+    )

@@ -1,0 +1,107 @@
+"""The results of a run as the `stsq` command prints them: thresholds with intervals and laws, and what failed."""
+
+import math
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from cluster.terminal import say, say_table, table
+from dashboards.tables import failures_table, threshold_rows
+from sweeps.laws import Estimate, ScalingLaw, fit_laws
+from sweeps.ledger import LedgerRecord
+from sweeps.thresholds import WidthThreshold
+
+SHOWN_FAILURES = 20
+
+
+def show_run(console: Console, records: Sequence[LedgerRecord], thresholds: Sequence[WidthThreshold]) -> None:
+    """The thresholds of a run with their laws, and what failed."""
+    laws = fit_laws(thresholds)
+    say_table(console, threshold_table(thresholds, laws))
+    for law in laws:
+        say(console, law_line(law))
+    for threshold in thresholds:
+        if threshold.note:
+            say(console, f"{threshold.label}: {threshold.note}")
+    show_failures(console, records)
+
+
+def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingLaw]) -> Table:
+    """The thresholds, a row a cell; a censored one stays an inequality."""
+    level = f"{thresholds[0].level:.0%} " if thresholds else ""
+    names = ("architecture", "T", "q", "d", "m*", "M", f"{level}interval", "exact bound", "law", "seeds", "status")
+    rows = [
+        (
+            row["architecture"],
+            row["T"],
+            row["q"],
+            row["d"],
+            _m_star(threshold),
+            _number(row["M"], "d"),
+            _interval(threshold),
+            _number(row["bound"], ".1f"),
+            _number(row["law"], ".1f"),
+            row["num_seeds"],
+            row["status"].replace("_", " "),
+        )
+        for threshold, row in zip(thresholds, threshold_rows(thresholds, laws), strict=True)
+    ]
+    return table(names, rows, right=names[1:6] + names[7:10])
+
+
+def show_failures(console: Console, records: Sequence[LedgerRecord]) -> None:
+    """What gave no loss, and why; nothing when all trials did."""
+    rows = failures_table(records)
+    if not rows:
+        return
+    num_failed = sum(record.status == "failed" for record in records)
+    num_diverged = sum(record.status == "diverged" for record in records)
+    say(console, f"{num_failed} trials failed and {num_diverged} diverged, of {len(records)}:")
+    names = ("status", "trials", "cell", "widths", "rates", "reason", "one of them")
+    shown = [
+        (row["status"], row["num_trials"], row["cell"], row["widths"], row["rates"], row["reason"], row["trial_id"])
+        for row in rows[:SHOWN_FAILURES]
+    ]
+    say_table(console, table(names, shown, right=("trials",)))
+    if len(rows) > SHOWN_FAILURES:
+        say(console, f"and {len(rows) - SHOWN_FAILURES} more kinds of failure")
+
+
+def _m_star(threshold: WidthThreshold) -> str:
+    match threshold.status:
+        case "found":
+            return f"{threshold.m_star:.2f}"
+        case "above_range":
+            return f"> {max(threshold.widths)}"
+        case "below_range":
+            return f"<= {min(threshold.widths)}"
+        case _:
+            return "none"
+
+
+def _number(value: float | None, style: str) -> str:
+    return "" if value is None else format(value, style)
+
+
+def law_line(law: ScalingLaw) -> str:
+    """A fitted law with its numbers, their intervals, and how well it holds."""
+    numbers = [_estimate_words(name, estimate, law.level) for name, estimate in law.parameters.items()]
+    fit = f"{law.num_cells} cells, largest residual {law.largest_residual:.1%}"
+    left_out = f", {law.num_censored} censored cells left out" if law.num_censored else ""
+    return f"{law.formula}, {'; '.join(numbers)} ({fit}{left_out})"
+
+
+def _estimate_words(name: str, estimate: Estimate, level: float) -> str:
+    told = f"{name} = {estimate.value:.3g}"
+    if not (math.isfinite(estimate.low) and math.isfinite(estimate.high)):
+        return f"{told}, too few cells for an interval"
+    return f"{told}, {level:.0%} interval {estimate.low:.3g} to {estimate.high:.3g}"
+
+
+def _interval(threshold: WidthThreshold) -> str:
+    if threshold.low is None and threshold.high is None and not (threshold.low_censored or threshold.high_censored):
+        return "none"
+    low = f"< {min(threshold.widths)}" if threshold.low is None else f"{threshold.low:.2f}"
+    high = f"> {max(threshold.widths)}" if threshold.high is None else f"{threshold.high:.2f}"
+    return f"{low} to {high}"

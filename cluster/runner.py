@@ -1,0 +1,80 @@
+"""What every way of running packs is given, and how each of them takes an outcome back."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from cluster.options import RunOptions
+from cluster.progress import Progress
+from cluster.stop import StopSignals
+from cluster.worker import Order, outcome_from_json, outcome_path
+from sweeps.packs import Pack
+from sweeps.queue import PackOutcome, PackQueue
+from sweeps.run_directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class Work:
+    """A queue of packs, the run directory that takes their results, and who is to be told.
+
+    `may_start` says whether another pack may start, which a spent time budget denies.
+    """
+
+    queue: PackQueue
+    run: RunDirectory
+    options: RunOptions
+    progress: Progress
+    stop: StopSignals
+    retries: int
+    may_start: Callable[[], bool]
+
+    def next_order(self) -> Order | None:
+        """The next pack, as an order to a worker; None when nothing may start now."""
+        self.stop.check()
+        pack = self.queue.next() if self.may_start() else None
+        if pack is None:
+            return None
+        self.progress.started(pack)
+        options = self.options
+        return Order(pack, self.run.path, options.device, options.keep_weights, options.checkpoint_every_s)
+
+    def take(self, told: str) -> None:
+        """Put what a worker told into the ledger."""
+        self.record(outcome_from_json(told))
+
+    def record(self, outcome: PackOutcome) -> None:
+        """Put an outcome into the ledger, as a whole, and drop the file that kept it till now."""
+        with self.stop.deferred():
+            self.queue.record(outcome)
+            outcome_path(self.run, outcome.pack.pack_id).unlink(missing_ok=True)
+            self.progress.ended(outcome)
+
+
+class Runner(ABC):
+    """A way of running packs: a context that is entered once, says how many packs it trains at once, and trains."""
+
+    @property
+    @abstractmethod
+    def slots(self) -> int:
+        """Packs that train at once; known once the context is entered."""
+
+    @abstractmethod
+    def train(self, work: Work) -> None:
+        """Train every pack of the queue that may start.
+
+        Raises:
+            UserError: the run directory cannot be written.
+        """
+
+    @abstractmethod
+    def __enter__(self) -> Self: ...
+
+    @abstractmethod
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+
+def is_over(work: Work, running: dict[str, Pack]) -> bool:
+    """Whether no pack is left to start, nor one running whose outcome might bring others."""
+    return not running and (work.queue.finished or not work.may_start())

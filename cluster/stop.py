@@ -1,0 +1,85 @@
+"""Stopping in order: SIGINT and SIGTERM become one exception in the main thread, never in the middle of a ledger line.
+
+`ray job stop` sends SIGTERM (or SIGINT, as `stsq job submit` asks), a terminal sends SIGINT. A second signal acts as it did
+before: it ends the process at once, which loses nothing but the time since the last checkpoint.
+"""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopped(BaseException):
+    """Somebody asked the run to stop; not an `Exception`, so that no retry logic takes it for a failure."""
+
+    def __init__(self, signal_name: str) -> None:
+        super().__init__(signal_name)
+        self.signal_name = signal_name
+
+
+class StopSignals:
+    """Turns the first SIGINT or SIGTERM into `Stopped`, between `install` and `restore`."""
+
+    def __init__(self) -> None:
+        self._before: dict[signal.Signals, Any] = {}
+        self._num_deferrals = 0
+        self._num_polled = 0
+        self.requested: str | None = None
+
+    def install(self) -> None:
+        """Take the signals over, also from a library that did so in the meantime."""
+        for number in SIGNALS:
+            before = signal.signal(number, self._handle)
+            self._before.setdefault(number, before)
+
+    def restore(self) -> None:
+        """Give the signals back to whoever had them first."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    def check(self) -> None:
+        """Raise `Stopped` if it was asked for, unless that is deferred."""
+        if self.requested and not self._num_deferrals:
+            raise Stopped(self.requested)
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Hold a stop back until the block ends: for what must not be left half done."""
+        self._num_deferrals += 1
+        try:
+            yield
+        finally:
+            self._num_deferrals -= 1
+        self.check()
+
+    @contextmanager
+    def polled(self) -> Iterator[None]:
+        """Let only `check` raise while the block runs: compiled code of Ray's turns an exception out of nowhere into a crash."""
+        self._num_polled += 1
+        try:
+            yield
+        finally:
+            self._num_polled -= 1
+        self.check()
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        self.requested = signal.Signals(number).name
+        self.restore()
+        if not self._num_polled:
+            self.check()
+
+
+@contextmanager
+def stop_signals() -> Iterator[StopSignals]:
+    """Stop in order while the block runs; only in the main thread, as signals are."""
+    stop = StopSignals()
+    stop.install()
+    try:
+        yield stop
+    finally:
+        stop.restore()

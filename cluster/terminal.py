@@ -1,0 +1,50 @@
+"""Words and tables on standard output and error; wide enough for a pipe, which has no width of its own."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+PIPE_WIDTH = 150
+
+
+def console(stream: TextIO) -> Console:
+    """A console on standard output or error."""
+    return Console(file=stream, width=None if stream.isatty() else PIPE_WIDTH)
+
+
+def out() -> Console:
+    """Where results go."""
+    return console(sys.stdout)
+
+
+def log() -> Console:
+    """Where progress and warnings go."""
+    return console(sys.stderr)
+
+
+def say(console: Console, text: str) -> None:
+    """Print words as they are: no markup, no colours, no wrapping."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[str] = ()) -> Table:
+    """A plain table."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(_plain(value) for value in row))
+    return made
+
+
+def say_table(console: Console, made: Table) -> None:
+    """Print a table without colouring numbers in it."""
+    console.print(made, highlight=False)
+
+
+def _plain(value: Any) -> Text:
+    return Text("" if value is None else str(value))

@@ -1,0 +1,28 @@
+"""Shows a sweep: tables, figures, one self-contained page, and Weights & Biases.
+
+Everything here is computed from a run directory and changes no number in it. plotly, matplotlib and wandb load when first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dashboards.page import write_report
+    from dashboards.publisher import publish, sync
+    from dashboards.publisher_process import PublisherProcess
+
+__all__ = ["PublisherProcess", "publish", "sync", "write_report"]
+
+_HOMES = {
+    "PublisherProcess": "dashboards.publisher_process",
+    "publish": "dashboards.publisher",
+    "sync": "dashboards.publisher",
+    "write_report": "dashboards.page",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name on first use, so that a command that draws nothing waits for no plotting library."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

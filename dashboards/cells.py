@@ -1,0 +1,188 @@
+"""One cell as the small figures show it: losses against width, curves through training, all thinned to what can be seen."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dashboards.panels import round_numbers
+from stsq_core import theory
+from sweeps.journal import Curve
+from sweeps.thresholds import Point, WidthThreshold
+
+MAX_DOTS = 240
+"""More trials than this in a cell are shown by quantiles."""
+
+QUANTILES = (0.05, 0.25, 0.75, 0.95)
+MAX_CURVES = 12
+MAX_CURVE_POINTS = 60
+LEAST_SHOWN = 1e-6
+
+
+@dataclass(frozen=True)
+class MedianCurve:
+    """The median over seeds of the relative training loss of one width."""
+
+    width: int
+    steps: np.ndarray
+    losses: np.ndarray
+
+
+@dataclass(frozen=True)
+class CellView:
+    """What the small figures of a cell show; trials with the chosen rate of each width only.
+
+    `floor` is the exact floor of a fully connected net over the widths tried; `quantiles` says that dots are quantiles and not
+    trials.
+    """
+
+    threshold: WidthThreshold
+    name: str
+    dot_widths: tuple[int, ...]
+    dot_losses: tuple[float, ...]
+    quantiles: bool
+    median_widths: tuple[int, ...]
+    median_losses: tuple[float, ...]
+    floor: tuple[np.ndarray, np.ndarray] | None
+    curves: tuple[MedianCurve, ...]
+
+    @property
+    def kind(self) -> str:
+        """The architecture."""
+        return self.threshold.kind
+
+    @property
+    def target_loss(self) -> float:
+        """The relative loss that counts as solved."""
+        return self.threshold.target_loss
+
+    @property
+    def width_range(self) -> tuple[float, float]:
+        """The widths tried, with room around them."""
+        return min(self.threshold.widths) / 1.12, max(self.threshold.widths) * 1.12
+
+    @property
+    def width_ticks(self) -> tuple[float, ...]:
+        """At most four round widths."""
+        ticks = round_numbers(*self.width_range)
+        return ticks[:: math.ceil(len(ticks) / 4)] or (float(self.threshold.widths[0]),)
+
+    @property
+    def loss_range(self) -> tuple[float, float]:
+        """The losses shown and the target, with room around them."""
+        return _range([*self.dot_losses, *self.median_losses, self.target_loss])
+
+    @property
+    def curve_range(self) -> tuple[float, float]:
+        """The training losses shown and the target, with room around them."""
+        return _range([self.target_loss, *(float(loss) for curve in self.curves for loss in curve.losses)])
+
+
+def cell_views(thresholds: Sequence[WidthThreshold], curves: Mapping[str, Curve]) -> tuple[CellView, ...]:
+    """The view of every cell that has a finished trial; names tell what varies between cells of one architecture."""
+    return tuple(
+        _view(threshold, name, curves)
+        for threshold, name in zip(thresholds, cell_names(thresholds), strict=True)
+        if threshold.status != "failed"
+    )
+
+
+def cell_names(thresholds: Sequence[WidthThreshold]) -> tuple[str, ...]:
+    """A short name for each cell: T, with q and d where they vary; the whole label where that does not tell cells apart."""
+    tasks = [threshold.config_sample.task for threshold in thresholds]
+    letters = [
+        "T",
+        *(name for name in ("q", "d") if len({(t.kind, getattr(t.config_sample.task, name)) for t in thresholds}) > 2),
+    ]
+    names = [", ".join(f"{name} = {getattr(task, name)}" for name in letters) for task in tasks]
+    keys = [(threshold.kind, name) for threshold, name in zip(thresholds, names, strict=True)]
+    return tuple(t.label if keys.count(key) > 1 else key[1] for t, key in zip(thresholds, keys, strict=True))
+
+
+def _view(threshold: WidthThreshold, name: str, curves: Mapping[str, Curve]) -> CellView:
+    chosen: dict[int, list[Point]] = {}
+    for point in threshold.points:
+        if point.chosen:
+            chosen.setdefault(point.width, []).append(point)
+    dots = [
+        (point.width, _shown(point.relative_loss))
+        for points in chosen.values()
+        for point in points
+        if point.relative_loss is not None
+    ]
+    quantiles = len(dots) > MAX_DOTS
+    if quantiles:
+        dots = [(width, _quantile(points, share)) for width, points in chosen.items() for share in QUANTILES]
+    medians = [(width, _quantile(points, 0.5)) for width, points in sorted(chosen.items())]
+    medians = [(width, loss) for width, loss in medians if math.isfinite(loss)]
+    dots = [(width, loss) for width, loss in dots if math.isfinite(loss)]
+    return CellView(
+        threshold=threshold,
+        name=name,
+        dot_widths=tuple(width for width, _ in dots),
+        dot_losses=tuple(loss for _, loss in dots),
+        quantiles=quantiles,
+        median_widths=tuple(width for width, _ in medians),
+        median_losses=tuple(loss for _, loss in medians),
+        floor=_floor(threshold),
+        curves=tuple(_curves(chosen, curves)),
+    )
+
+
+def _floor(threshold: WidthThreshold) -> tuple[np.ndarray, np.ndarray] | None:
+    """The exact floor of a fully connected net's loss, where it is above zero."""
+    if threshold.kind != "fcn":
+        return None
+    task = threshold.config_sample.task
+    widths = np.geomspace(
+        min(threshold.widths), max(min(threshold.widths) + 1e-9, min(max(threshold.widths), 0.995 * task.T * task.d)), 60
+    )
+    return widths, np.array([theory.fcn_floor(width, T=task.T, d=task.d, q=task.q) for width in widths])
+
+
+def _curves(chosen: Mapping[int, list[Point]], curves: Mapping[str, Curve]) -> Iterable[MedianCurve]:
+    widths = sorted(chosen)
+    picked = (
+        widths
+        if len(widths) <= MAX_CURVES
+        else [widths[round(i * (len(widths) - 1) / (MAX_CURVES - 1))] for i in range(MAX_CURVES)]
+    )
+    for width in picked:
+        told = [
+            curves[point.trial_id] for point in chosen[width] if point.trial_id in curves and len(curves[point.trial_id][0])
+        ]
+        if told:
+            yield _median_curve(width, told)
+
+
+def _median_curve(width: int, told: Sequence[Curve]) -> MedianCurve:
+    """The median at each step at which any seed reports; a seed that has diverged counts as infinite from then on."""
+    steps = np.unique(np.concatenate([steps for steps, _ in told]))
+    if len(steps) > MAX_CURVE_POINTS:
+        steps = steps[np.unique(np.round(np.linspace(0, len(steps) - 1, MAX_CURVE_POINTS)).astype(int))]
+    losses = np.full((len(told), len(steps)), np.inf)
+    for row, (own_steps, own_losses) in zip(losses, told, strict=True):
+        places = np.searchsorted(own_steps, steps)
+        present = (places < len(own_steps)) & (own_steps[np.minimum(places, len(own_steps) - 1)] == steps)
+        row[present] = np.where(np.isfinite(own_losses[places[present]]), own_losses[places[present]], np.inf)
+    medians = np.sort(losses, axis=0)[(len(told) - 1) // 2]
+    finite = np.isfinite(medians)
+    return MedianCurve(width, steps[finite], np.maximum(medians[finite], LEAST_SHOWN))
+
+
+def _quantile(points: Sequence[Point], share: float) -> float:
+    """A quantile of the losses, diverged and failed trials above all others; between two seeds, in the logarithm."""
+    logs = sorted(math.inf if p.relative_loss is None else math.log(_shown(p.relative_loss)) for p in points)
+    place = share * (len(logs) - 1)
+    low, high = logs[math.floor(place)], logs[math.ceil(place)]
+    weight = place - math.floor(place)
+    return math.exp(low if weight == 0 else low + weight * (high - low)) if math.isfinite(low) else math.inf
+
+
+def _shown(loss: float) -> float:
+    return max(loss, LEAST_SHOWN)
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    return min(values) / 1.3, max(values) * 1.3

@@ -1,0 +1,146 @@
+"""The page's figures: width thresholds, loss against width, loss through training."""
+
+from collections.abc import Callable, Sequence
+
+from dashboards.cells import CellView
+from dashboards.findings import Findings
+from dashboards.interactive import Spec, curves_plots, losses_plots, threshold_plot
+from dashboards.markup import Html, element, prose
+from dashboards.panels import Panel, settings_differ
+from dashboards.section import MAX_CELLS, Section, downloads, key, lead, more, name_html, plot_place, section
+from dashboards.style import NAMES, WIDTHS
+
+
+def thresholds_section(findings: Findings, panels: Sequence[Panel], names: Sequence[str]) -> Section | None:
+    """The threshold figure with what it shows and what it must not be read as."""
+    if not panels:
+        return None
+    level = findings.spec.criterion.level
+    drawn = [
+        element(
+            "div",
+            element("h3", panel.title),
+            element("p", prose(panel.setting), class_="setting"),
+            plot_place(threshold_plot(panel, level=level), f"Width threshold against {panel.axis}: {panel.title}"),
+            class_="panel",
+        )
+        for panel in panels
+    ]
+    return section(
+        "thresholds",
+        "Width thresholds",
+        element("figure", element("div", *drawn, class_="panels"), _threshold_caption(findings, panels), class_="hero"),
+        _difference_note(findings),
+        downloads(names, ("thresholds.png", "thresholds.pdf")),
+        class_="first",
+        heading=False,
+    )
+
+
+def losses_section(views: Sequence[CellView], names: Sequence[str]) -> Section | None:
+    """Small multiples of loss against width."""
+    if not views:
+        return None
+    dots = (
+        "one seed, or the 5, 25, 75 and 95% quantiles where there are many" if any(v.quantiles for v in views) else "one seed"
+    )
+    keys = [
+        key("dot", dots),
+        key("", "median over seeds"),
+        key("dashed", "target", colour="var(--target)"),
+        key("band", "interval of the threshold"),
+    ]
+    keys += [key("dotted", "exact floor", colour="var(--ink)")] if any(view.floor for view in views) else []
+    return section(
+        "losses",
+        "Loss against width",
+        lead("Relative loss on fresh data after the last step: 1 is a network that has learned nothing. Logarithmic axes."),
+        element("p", *keys, class_="key"),
+        *_multiples(views, losses_plots, _loss_words),
+        downloads(names, ("losses.png", "losses.pdf")),
+    )
+
+
+def curves_section(views: Sequence[CellView]) -> Section | None:
+    """Small multiples of loss against step."""
+    views = [view for view in views if view.curves]
+    if not views:
+        return None
+    ramp = element(
+        "span", *(element("i", style=f"background:light-dark({shade.light}, {shade.dark})") for shade in WIDTHS), class_="ramp"
+    )
+    return section(
+        "curves",
+        "Loss through training",
+        lead(
+            "Relative loss of the training batch against step, the median over seeds of each width at its chosen learning rate."
+        ),
+        element("p", element("span", "narrow", ramp, "wide"), key("dashed", "target", colour="var(--target)"), class_="key"),
+        *_multiples(views, curves_plots, _curve_words),
+    )
+
+
+def _threshold_caption(findings: Findings, panels: Sequence[Panel]) -> Html:
+    criterion = findings.spec.criterion
+    axis = " or ".join(dict.fromkeys(panel.axis for panel in panels))
+    told = [
+        f" Marks are the measured thresholds, bars their {criterion.level:.0%} intervals over seeds; an arrow is a threshold,"
+        " or an end of an interval, beyond the widths that were tried."
+    ]
+    roles = {line.role for panel in panels for series in panel.series for line in series.lines}
+    if "law" in roles:
+        told.append(" Solid lines are fitted laws, shaded their intervals over seeds and cells.")
+    if "floor" in roles:
+        told.append(
+            " Dashed: the width below which no net that sees `X` through its first layer can reach the target, exact."
+            " Dotted: 2`Td`, where a ReLU first layer can reach zero loss."
+        )
+    if len(panels) > 1:
+        told.append(" All panels span equal factors on both axes, so slopes compare.")
+    return element("figcaption", element("b", prose(f"Width threshold `m`* against `{axis}`.")), *map(prose, told))
+
+
+def _difference_note(findings: Findings) -> Html | None:
+    told = settings_differ(findings.regimes)
+    if not told:
+        return None
+    words = f" {told}. Compare how the thresholds grow, not their sizes."
+    return element("p", element("b", "The two architectures were measured on different settings:"), prose(words), class_="note")
+
+
+def _multiples(
+    views: Sequence[CellView], plot: Callable[[Sequence[CellView]], list[Spec]], words: Callable[[CellView], str]
+) -> list[Html | None]:
+    """Small figures in a grid, a grid an architecture; the figures of a grid share their loss axis."""
+    parts: list[Html | None] = []
+    for kind in dict.fromkeys(view.kind for view in views):
+        of_kind = [view for view in views if view.kind == kind]
+        shown = of_kind[:MAX_CELLS]
+        cards = [
+            element(
+                "div",
+                element("h4", name_html(view.name)),
+                element("p", prose(words(view))),
+                plot_place(spec, f"{NAMES.get(kind, kind)}, {view.name}"),
+                class_="multiple",
+            )
+            for view, spec in zip(shown, plot(shown), strict=True)
+        ]
+        parts += [
+            element("h3", element("span", NAMES.get(kind, kind), class_=kind)),
+            element("div", *cards, class_="multiples"),
+            more(len(of_kind) - len(cards), "cells are in the table"),
+        ]
+    return parts
+
+
+def _loss_words(view: CellView) -> str:
+    threshold = view.threshold
+    if threshold.status == "found":
+        return f"`m`* = {threshold.m_star:.2f}"
+    return f"`m`* {'above' if threshold.status == 'above_range' else 'at or below'} the widths tried"
+
+
+def _curve_words(view: CellView) -> str:
+    widths = [curve.width for curve in view.curves]
+    return f"`m` = {widths[0]} to {widths[-1]}" if len(widths) > 1 else f"`m` = {widths[0]}"

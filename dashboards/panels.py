@@ -1,0 +1,280 @@
+"""What every figure shows, as plain values: paper and page draw the same panels, so that they cannot disagree.
+
+A panel of the threshold figure has logarithmic axes that span the same factor in every panel, so the slope on the page is the
+exponent, and slopes of two panels compare even where their settings do not.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from dashboards.regimes import Formula, Regime, fitted_formula, law_band, setting_words
+from dashboards.style import NAMES, Shade, series_shade
+from stsq_core import theory
+from sweeps.thresholds import WidthThreshold
+
+Axis = Literal["T", "q", "d"]
+
+NUM_LINE_POINTS = 65
+FLOOR = Formula(*["exact floor of any such net"] * 3)
+RELU = Formula("2Td, enough for zero loss", r"$2Td$, enough for zero loss", "2<i>Td</i>, enough for zero loss")
+MARGIN = 1.18
+"""Room around the marks of a panel, as a factor."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One cell's threshold: found at `m` with interval `low..high`, or censored at the edge of the widths that were tried.
+
+    `low_open` and `high_open` say that the interval goes on beyond the widths tried; its end is then the edge.
+    """
+
+    cell_id: str
+    x: float
+    m: float | None
+    low: float
+    high: float
+    low_open: bool
+    high_open: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve over the panel's x: a fitted law with its band, the exact floor, or the width where a ReLU layer reaches zero."""
+
+    role: Literal["law", "floor", "relu"]
+    name: Formula
+    x: np.ndarray
+    y: np.ndarray
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Series:
+    """Cells that differ in the panel's x only, with the lines that belong to them."""
+
+    kind: str
+    name: str
+    shade: Shade
+    marks: tuple[Mark, ...]
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes of the threshold figure."""
+
+    title: str
+    setting: str
+    axis: Axis
+    x_range: tuple[float, float]
+    y_range: tuple[float, float]
+    series: tuple[Series, ...]
+
+    @property
+    def x_ticks(self) -> tuple[float, ...]:
+        """The measured values where they are few, else round numbers."""
+        measured = sorted({mark.x for series in self.series for mark in series.marks})
+        return tuple(measured) if len(measured) <= 8 else round_numbers(*self.x_range)
+
+    @property
+    def y_ticks(self) -> tuple[float, ...]:
+        """Round widths."""
+        return round_numbers(*self.y_range)
+
+
+def threshold_panels(regimes: Sequence[Regime]) -> tuple[Panel, ...]:
+    """The panels of the threshold figure: one an architecture, or a single one where all cells share q, d and objective."""
+    drawn = [regime for regime in regimes if any(t.status != "failed" for t in regime.thresholds)]
+    groups = (
+        [drawn]
+        if _comparable(drawn)
+        else [[r for r in drawn if r.kind == kind] for kind in dict.fromkeys(r.kind for r in drawn)]
+    )
+    panels = [_panel(group) for group in groups if group]
+    return _equal_spans(panels)
+
+
+def settings_differ(regimes: Sequence[Regime]) -> str:
+    """In words, in what the architectures' cells differ besides; empty when they can be compared cell by cell."""
+    by_kind = {kind: [r for r in regimes if r.kind == kind] for kind in dict.fromkeys(r.kind for r in regimes)}
+    if len(by_kind) < 2:
+        return ""
+    differing = []
+    for name in ("q", "d", "T", "objective"):
+        sets = {kind: sorted({_setting(t, name) for r in group for t in r.thresholds}) for kind, group in by_kind.items()}
+        if len({tuple(found) for found in sets.values()}) > 1:
+            told = ", ".join(f"{_listed(found)} for the {NAMES.get(kind, kind).lower()}" for kind, found in sets.items())
+            differing.append(f"`{name}` is {told}" if len(name) == 1 else f"the {name} is {told}")
+    return "; ".join(differing)
+
+
+def _setting(threshold: WidthThreshold, name: str) -> int | str:
+    config = threshold.config_sample
+    return config.training.objective if name == "objective" else int(getattr(config.task, name))
+
+
+def mark_of(threshold: WidthThreshold, axis: Axis) -> Mark | None:
+    """A threshold as a mark; None for one that failed, which has no place in a figure."""
+    x = float(getattr(threshold.config_sample.task, axis))
+    narrowest, widest = float(min(threshold.widths)), float(max(threshold.widths))
+    cell, label, m = threshold.cell_id, threshold.label, threshold.m_star
+    match threshold.status:
+        case "failed":
+            return None
+        case "above_range":
+            return Mark(
+                cell, x, None, threshold.low or widest, widest, False, True, f"{label}: above {widest:g}, the widest tried"
+            )
+        case "below_range":
+            high = threshold.high or narrowest
+            return Mark(cell, x, None, narrowest, high, True, False, f"{label}: at or below {narrowest:g}, the narrowest tried")
+        case "found" if m is not None:
+            low = narrowest if threshold.low_censored else (threshold.low or m)
+            high = widest if threshold.high_censored else (threshold.high or m)
+            text = f"{label}<br>m* = {m:.2f}, M = {threshold.M}<br>{threshold.level:.0%} interval {interval_text(threshold)}, "
+            text += f"{threshold.num_seeds} seeds"
+            return Mark(cell, x, m, low, high, threshold.low_censored, threshold.high_censored, text)
+    raise ValueError(f"threshold status {threshold.status!r} with m* = {m}")
+
+
+def interval_text(threshold: WidthThreshold) -> str:
+    """An interval as it is told: an end beyond the widths tried is told as an inequality, never as a number."""
+    if threshold.status == "failed" or (threshold.low is None and threshold.high is None and not _censored(threshold)):
+        return "none"
+    low = f"below {min(threshold.widths):g}" if threshold.low is None else f"{threshold.low:.2f}"
+    high = f"above {max(threshold.widths):g}" if threshold.high is None else f"{threshold.high:.2f}"
+    return f"{low} to {high}"
+
+
+def _censored(threshold: WidthThreshold) -> bool:
+    return threshold.low_censored or threshold.high_censored
+
+
+def round_numbers(low: float, high: float) -> tuple[float, ...]:
+    """Up to eight round numbers within a range, for a logarithmic axis."""
+    for mantissas in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 3, 4, 6, 8), (1, 2, 5), (1, 3), (1,)):
+        decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+        found = [m * 10.0**k for k in decades for m in mantissas if low <= m * 10.0**k <= high and (m != 1.5 or k > 0)]
+        if len(found) <= 8:
+            return tuple(found)
+    return tuple(found[:: len(found) // 6])
+
+
+def decades(low: float, high: float) -> tuple[float, ...]:
+    """Powers of ten within a range, at most about four."""
+    exponents = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
+    return tuple(10.0**exponent for exponent in exponents[:: max(1, len(exponents) // 4)])
+
+
+def _comparable(regimes: Sequence[Regime]) -> bool:
+    tasks = {
+        (t.config_sample.task.q, t.config_sample.task.d, t.config_sample.training.objective)
+        for r in regimes
+        for t in r.thresholds
+    }
+    return len(tasks) == 1
+
+
+def _panel(regimes: Sequence[Regime]) -> Panel:
+    axis = _axis([threshold for regime in regimes for threshold in regime.thresholds])
+    places = [float(getattr(t.config_sample.task, axis)) for regime in regimes for t in regime.thresholds]
+    x_range = (min(places) / MARGIN, max(places) * MARGIN)
+    series: list[Series] = []
+    for kind in dict.fromkeys(regime.kind for regime in regimes):
+        of_kind = [(regime, letters) for regime in regimes if regime.kind == kind for letters in _letters(regime, axis)]
+        series += [
+            _series(regime, letters, axis, x_range, shade=series_shade(kind, index), alone=len(of_kind) == 1)
+            for index, (regime, letters) in enumerate(of_kind)
+        ]
+    heights = [y for one in series for mark in one.marks for y in (mark.low, mark.high, mark.m or mark.low)]
+    heights += [float(y) for one in series for line in one.lines for y in (line.y.min(), line.y.max())]
+    words = dict.fromkeys(setting_words(regime, without=axis) for regime in regimes)
+    return Panel(
+        title=" and ".join(NAMES.get(kind, kind) for kind in dict.fromkeys(regime.kind for regime in regimes)),
+        setting="; ".join(words) if len(words) <= 2 else f"{len(words)} settings",
+        axis=axis,
+        x_range=x_range,
+        y_range=(min(heights) / MARGIN, max(heights) * MARGIN),
+        series=tuple(series),
+    )
+
+
+def _axis(thresholds: Iterable[WidthThreshold]) -> Axis:
+    """The letter that varies: T if it does, else q, else d."""
+    tasks = [threshold.config_sample.task for threshold in thresholds]
+    names: tuple[Axis, ...] = ("T", "q", "d")
+    return next((name for name in names if len({getattr(task, name) for task in tasks}) > 1), "T")
+
+
+def _letters(regime: Regime, axis: Axis) -> list[dict[str, int]]:
+    """The combinations of the other letters of the task: a series each."""
+    found = {
+        tuple((name, getattr(t.config_sample.task, name)) for name in ("T", "q", "d") if name != axis)
+        for t in regime.thresholds
+    }
+    return [dict(pairs) for pairs in sorted(found)]
+
+
+def _series(
+    regime: Regime, letters: dict[str, int], axis: Axis, x_range: tuple[float, float], *, shade: Shade, alone: bool
+) -> Series:
+    tasks = {t.cell_id: t.config_sample.task for t in regime.thresholds}
+    members = [t for t in regime.thresholds if all(getattr(tasks[t.cell_id], name) == value for name, value in letters.items())]
+    marks = [mark for threshold in members if (mark := mark_of(threshold, axis))]
+    told = ", ".join(f"{name} = {value}" for name, value in letters.items())
+    name = NAMES.get(regime.kind, regime.kind)
+    return Series(
+        kind=regime.kind,
+        name=name if alone else f"{name}, {told}",
+        shade=shade,
+        marks=tuple(sorted(marks, key=lambda mark: mark.x)),
+        lines=tuple(_lines(regime, letters, axis, x_range)),
+    )
+
+
+def _lines(regime: Regime, letters: dict[str, int], axis: Axis, x_range: tuple[float, float]) -> Iterable[Line]:
+    x = np.geomspace(*x_range, NUM_LINE_POINTS)
+    task: dict[str, np.ndarray] = {name: np.full_like(x, value) for name, value in letters.items()} | {axis: x}
+    if regime.law is not None:
+        y, low, high = law_band(regime, **task)
+        yield Line("law", fitted_formula(regime.law), x, y, low, high)
+    if regime.kind == "fcn":
+        whole = [dict(zip(task, (int(v) for v in values), strict=True)) for values in zip(*_whole(task, axis), strict=True)]
+        places = np.array([one[axis] for one in whole], dtype=float)
+        floor = [theory.fcn_width_bound(regime.target_loss, T=one["T"], d=one["d"], q=one["q"]) for one in whole]
+        yield Line("floor", FLOOR, places, np.array(floor))
+        yield Line("relu", RELU, places, np.array([2.0 * one["T"] * one["d"] for one in whole]))
+
+
+def _whole(task: dict[str, np.ndarray], axis: Axis) -> list[np.ndarray]:
+    """The whole-numbered tasks along an axis: the floor is defined for those, with at least q tokens."""
+    values = np.unique(np.clip(np.round(task[axis]), math.ceil(task[axis][0]), math.floor(task[axis][-1])))
+    columns = {name: np.full_like(values, column[0]) for name, column in task.items()} | {axis: values}
+    possible = columns["T"] >= columns["q"]
+    return [columns[name][possible] for name in task]
+
+
+def _equal_spans(panels: Sequence[Panel]) -> tuple[Panel, ...]:
+    """The panels with their ranges widened about the middle until all span the same factors."""
+    if not panels:
+        return ()
+    x_span = max(panel.x_range[1] / panel.x_range[0] for panel in panels)
+    y_span = max(panel.y_range[1] / panel.y_range[0] for panel in panels)
+    return tuple(
+        replace(panel, x_range=_widened(panel.x_range, x_span), y_range=_widened(panel.y_range, y_span)) for panel in panels
+    )
+
+
+def _widened(ends: tuple[float, float], span: float) -> tuple[float, float]:
+    middle = math.sqrt(ends[0] * ends[1])
+    return middle / math.sqrt(span), middle * math.sqrt(span)
+
+
+def _listed(values: Sequence[object]) -> str:
+    return ", ".join(str(value) for value in values)

@@ -1,0 +1,75 @@
+"""The publisher as a child process of whoever drives a sweep: started beside it, told to finish, or left to finish by itself.
+
+The driver holds the writing end of the child's standard input. Closing it means "the sweep has ended": the child publishes the
+rest and exits. A driver that is killed needs to do nothing, since the kernel closes the pipe. The child has a session of its
+own, so a Ctrl-C in the driver's terminal does not cut it off in mid-file; what it says goes to `RUN/wandb/publisher.log`.
+
+    publisher = PublisherProcess.start(run_path, mode=None)    # before training
+    ...
+    publisher.finish(timeout_s=60)                             # after training; False: it is still busy and ends by itself
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+
+@dataclass(frozen=True)
+class PublisherProcess:
+    """A publisher that was started for a run directory."""
+
+    process: subprocess.Popen[bytes]
+
+    @classmethod
+    def start(cls, run_path: Path, *, mode: str | None = None) -> "PublisherProcess":
+        """Start publishing in a mode (`auto`, `offline`, ...); None leaves it to `WANDB_MODE` and the sweep."""
+        log_path = run_path / "wandb" / "publisher.log"
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "dashboards.publisher", str(run_path), "--follow"]
+        with log_path.open("ab") as log:
+            process = subprocess.Popen(
+                command + (["--mode", mode] if mode else []),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        return cls(process)
+
+    def finish(self, timeout_s: float = 60.0) -> bool:
+        """Say that the sweep has ended and wait for the rest; true once the publisher has ended with all published.
+
+        A publisher that is still busy after `timeout_s` is left alone: it ends by itself, and `sync` publishes what it
+        could not.
+        """
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        try:
+            return self.process.wait(timeout_s) == 0
+        except subprocess.TimeoutExpired:
+            return False
+
+
+def watch_driver() -> Callable[[], bool]:
+    """In the child: whether the driver has ended (end of standard input, or another parent) or SIGTERM came."""
+    ended = threading.Event()
+    parent = os.getppid()
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    def wait_for_end_of_input() -> None:
+        while os.read(0, 4096):
+            pass
+        ended.set()
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is meant for the driver, which then closes the pipe
+    signal.signal(signal.SIGTERM, end)
+    threading.Thread(target=wait_for_end_of_input, daemon=True).start()
+    return lambda: ended.is_set() or os.getppid() != parent

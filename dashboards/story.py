@@ -1,0 +1,117 @@
+"""The page's sentences, made from the numbers: the headline, what was measured, and what must not be compared."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dashboards.findings import Findings
+from dashboards.regimes import Regime
+from sweeps.laws import ScalingLaw
+from sweeps.thresholds import WidthThreshold
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A piece of a sentence, formula letters in backquotes; `kind` names the architecture whose number it is."""
+
+    text: str
+    kind: str = ""
+
+
+def headline(findings: Findings) -> tuple[Phrase, ...]:
+    """The result in one sentence with its numbers, or in plain words that there is none."""
+    clauses = [clause for regime in _leading(findings.regimes) if (clause := _growth(regime))]
+    if not clauses:
+        return (Phrase(_no_threshold(findings)),)
+    opening = "So far, " if findings.num_waiting else ""
+    phrases = [Phrase(opening)] if opening else []
+    for place, clause in enumerate(clauses):
+        phrases += [Phrase("; "), *clause] if place else clause
+    return _as_sentence(phrases)
+
+
+def laws_behind(findings: Findings) -> tuple[ScalingLaw, ...]:
+    """The laws of the regimes that the headline speaks of."""
+    return tuple(regime.law for regime in _leading(findings.regimes) if regime.law is not None)
+
+
+def status_words(findings: Findings) -> tuple[str, bool]:
+    """How far the sweep is, and whether it is complete."""
+    ended = len(findings.records)
+    parts = [
+        f"{ended:,} trials ended" if not findings.num_waiting else f"{ended:,} of {ended + findings.num_waiting:,} trials ended"
+    ]
+    parts += [f"{count:,} {status}" for status in ("diverged", "failed") if (count := findings.num_ended(status))]
+    return ", ".join(parts), findings.num_waiting == 0
+
+
+def summary_words(thresholds: Sequence[WidthThreshold]) -> str:
+    """How many thresholds ended in which way."""
+    told = {
+        "found": "found",
+        "above_range": "above the widths tried",
+        "below_range": "below the widths tried",
+        "failed": "not found",
+    }
+    counts = [(sum(t.status == status for t in thresholds), words) for status, words in told.items()]
+    return ", ".join(f"{count} {words}" for count, words in counts if count) or "none yet"
+
+
+def duration_words(seconds: float) -> str:
+    """A duration as people tell it: `48 s`, `12.5 min`, `3.2 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"
+
+
+def _leading(regimes: Sequence[Regime]) -> list[Regime]:
+    """The regime of each architecture in which most thresholds were found."""
+    best: dict[str, Regime] = {}
+    for regime in regimes:
+        if regime.kind not in best or len(_found(regime)) > len(_found(best[regime.kind])):
+            best[regime.kind] = regime
+    return list(best.values())
+
+
+def _found(regime: Regime) -> list[WidthThreshold]:
+    """Found thresholds of the task letters (q, d) that most cells share, by T."""
+    found = [threshold for threshold in regime.thresholds if threshold.status == "found"]
+    tasks = [(t.config_sample.task.q, t.config_sample.task.d) for t in found]
+    common = max(tasks, key=tasks.count, default=None)
+    members = [t for t, task in zip(found, tasks, strict=True) if task == common]
+    return sorted(members, key=lambda threshold: threshold.config_sample.task.T)
+
+
+def _growth(regime: Regime) -> list[Phrase]:
+    """8 times the tokens take 1.6 times the width of a transformer (m* = 24.5 at T = 16, 40.2 at T = 128)."""
+    found = _found(regime)
+    if not found:
+        return []
+    first, last = found[0], found[-1]
+    start, end = first.config_sample.task.T, last.config_sample.task.T
+    name = f"a {regime.name[0].lower()}{regime.name[1:]}"
+    if start == end or first.m_star is None or last.m_star is None:
+        return [Phrase(f"{name} needs a width of "), Phrase(f"{first.m_star:.1f}", regime.kind), Phrase(f" at `T` = {start}")]
+    return [
+        Phrase(f"{end / start:.3g} times the tokens take "),
+        Phrase(f"{last.m_star / first.m_star:.2g} times the width", regime.kind),
+        Phrase(f" of {name} (`m`* = {first.m_star:.1f} at `T` = {start}, {last.m_star:.1f} at `T` = {end})"),
+    ]
+
+
+def _as_sentence(phrases: Sequence[Phrase]) -> tuple[Phrase, ...]:
+    """The phrases with a capital at the start and a stop at the end."""
+    first, *rest = phrases
+    return (Phrase(first.text[0].upper() + first.text[1:], first.kind), *rest, Phrase("."))
+
+
+def _no_threshold(findings: Findings) -> str:
+    records, thresholds = findings.records, findings.thresholds
+    if not records:
+        return "No trial has ended yet, so there is no width threshold to show."
+    for status, words in (("failed", "failed"), ("diverged", "diverged")):
+        if findings.num_ended(status) == len(records):
+            return f"No width threshold was found: all {len(records):,} trials {words}."
+    if all(t.status == "failed" for t in thresholds):
+        return f"No width threshold was found: none of {len(records):,} trials gave a loss."
+    so_far = " so far" if findings.num_waiting else ""
+    return f"No width threshold was found{so_far}: of {len(thresholds)} cells, {summary_words(thresholds)}."

@@ -1,0 +1,70 @@
+"""Colours and marks of every figure, on paper and on the page, light and dark.
+
+The hues are from Okabe and Ito's palette, which colour-blind readers can tell apart; architectures also differ by the shape of
+their marks and the dashes of their lines, so that a figure survives being printed in grey.
+"""
+
+from typing import NamedTuple
+
+
+class Shade(NamedTuple):
+    """One role's colour on a light and on a dark page."""
+
+    light: str
+    dark: str
+
+
+INK = Shade("#1b1f24", "#e8e6e1")
+MUTED = Shade("#6a7078", "#9aa0a8")
+FAINT = Shade("#c9ccd1", "#454a52")
+CARD = Shade("#ffffff", "#1a1d22")
+TARGET = Shade("#b3456f", "#e58fb2")
+
+TRANSFORMER = (
+    Shade("#0072b2", "#56b4e9"),
+    Shade("#009e73", "#3fcf9f"),
+    Shade("#56729a", "#a7b8dc"),
+    Shade("#3b4cc0", "#8f9cff"),
+)
+FCN = (Shade("#d55e00", "#f28e3c"), Shade("#b8860b", "#e6c04a"), Shade("#8c3b1f", "#d98a6c"), Shade("#a0416b", "#dd88b3"))
+
+WIDTHS = (
+    Shade("#c6b24a", "#f1e38b"),
+    Shade("#8fae57", "#c5d67a"),
+    Shade("#58a36c", "#8fcf86"),
+    Shade("#2d9384", "#5cc3a0"),
+    Shade("#217d96", "#43aebb"),
+    Shade("#2a6499", "#4d94cf"),
+    Shade("#3a488e", "#7683d6"),
+    Shade("#3f2c74", "#a07fe0"),
+)
+"""Narrow to wide; each step differs in lightness as well as in hue."""
+
+MARKERS = {"transformer": ("circle", "o"), "fcn": ("square", "s")}
+"""By architecture: plotly's name, matplotlib's name."""
+
+NAMES = {"transformer": "Transformer", "fcn": "Fully connected net"}
+SHORT_NAMES = {"transformer": "Transformer", "fcn": "FCN"}
+
+
+def series_shade(kind: str, index: int) -> Shade:
+    """The colour of the index-th series of an architecture."""
+    shades = FCN if kind == "fcn" else TRANSFORMER
+    return shades[index % len(shades)]
+
+
+def width_shade(index: int, count: int) -> Shade:
+    """The colour of the index-th of `count` widths, narrow to wide."""
+    place = 0.5 if count < 2 else index / (count - 1)
+    return WIDTHS[round(place * (len(WIDTHS) - 1))]
+
+
+def theme_pairs() -> list[list[str]]:
+    """Every light colour with its dark counterpart, for the page's script to swap."""
+    shades = [CARD, INK, MUTED, FAINT, TARGET, *TRANSFORMER, *FCN, *WIDTHS]
+    return [list(pair) for pair in {shade.light: shade.dark for shade in shades}.items()]
+
+
+def translucent(colour: str, alpha: float) -> str:
+    """A hex colour with an alpha, still spelled with the hex digits so that a theme swap finds it."""
+    return f"{colour}{round(alpha * 255):02x}"

@@ -1,0 +1,121 @@
+"""The page's tables of thresholds and fitted laws."""
+
+from collections.abc import Sequence
+
+from dashboards.findings import Findings
+from dashboards.markup import Html, element, prose, table
+from dashboards.panels import interval_text
+from dashboards.regimes import estimate_words, fitted_formula
+from dashboards.section import MAX_ROWS, Section, downloads, lead, more, section, tag
+from dashboards.story import summary_words
+from dashboards.style import NAMES
+from dashboards.tables import Row, threshold_rows
+from sweeps.thresholds import WidthThreshold
+
+
+def table_section(findings: Findings) -> Section | None:
+    """The table of thresholds and the fitted laws."""
+    if not findings.thresholds:
+        return None
+    rows = threshold_rows(findings.thresholds, findings.laws)
+    common = _common_notes(findings.thresholds)
+    pairs = list(zip(findings.thresholds, rows, strict=True))[:MAX_ROWS]
+    notes = list(dict.fromkeys(note for threshold, row in pairs if (note := _own_note(threshold, row, common))))
+    shown = [
+        _table_row(threshold, row) | {"note": notes.index(note) + 1 if (note := _own_note(threshold, row, common)) else None}
+        for threshold, row in pairs
+    ]
+    columns = {
+        "architecture": "Architecture",
+        "T": "#`T`",
+        "q": "#`q`",
+        "d": "#`d`",
+        "m": "#`m`*",
+        "M": "#`M`",
+        "interval": "#Interval",
+    }
+    columns |= {"bound": "#Exact floor"} if any(row["bound"] is not None for row in rows) else {}
+    columns |= {"law": "#Law", "residual": "#`m`* / law - 1"} if findings.laws else {}
+    columns |= {"widths": "#Widths tried", "seeds": "#Seeds", "status": "Status"}
+    columns |= {"note": "#Note"} if notes else {}
+    criterion = findings.spec.criterion
+    return section(
+        "table",
+        "The thresholds in numbers",
+        lead(
+            f"`m`* is the width from which {criterion.success_rate:.0%} of seeds reach a relative loss of"
+            f" {criterion.target_loss:g}, between widths interpolated in log `m`, with the learning rate chosen for each width;"
+            f" `M` is the next whole number. Of {len(findings.thresholds)} cells: {summary_words(findings.thresholds)}."
+        ),
+        table(columns, shown),
+        more(len(rows) - len(shown), "cells are in the files"),
+        element("p", element("b", "All cells: "), "; ".join(common), ".", class_="note") if common else None,
+        element("ol", *(element("li", note) for note in notes), class_="notes") if notes else None,
+        downloads(["thresholds.csv", "thresholds.tex", "thresholds.json", "trials.csv"]),
+        *_laws(findings),
+    )
+
+
+def _table_row(threshold: WidthThreshold, row: Row) -> dict[str, object]:
+    widest, narrowest = max(threshold.widths), min(threshold.widths)
+    m = {"above_range": f"> {widest:g}", "below_range": f"≤ {narrowest:g}", "failed": "none"}.get(
+        threshold.status
+    ) or f"{threshold.m_star:.2f}"
+    name = NAMES.get(threshold.kind, threshold.kind)
+    return {
+        "architecture": element("span", name, class_=threshold.kind, title=threshold.label),
+        **{letter: row[letter] for letter in ("T", "q", "d")},
+        "m": element("b", m),
+        "M": threshold.M,
+        "interval": interval_text(threshold),
+        "bound": _rounded(row["bound"]),
+        "law": _rounded(row["law"]),
+        "residual": f"{row['relative_residual']:+.1%}" if row["relative_residual"] is not None else None,
+        "widths": f"{len(threshold.widths)}: {narrowest:g} to {widest:g}",
+        "seeds": threshold.num_seeds,
+        "status": tag(threshold.status, threshold.status.replace("_", " ")),
+    }
+
+
+def _common_notes(thresholds: Sequence[WidthThreshold]) -> list[str]:
+    """Notes that every cell carries: told once under the table."""
+    notes = [threshold.note.split("; ") for threshold in thresholds]
+    return [note for note in notes[0] if note and len(notes) > 1 and all(note in others for others in notes)]
+
+
+def _own_note(threshold: WidthThreshold, row: Row, common: Sequence[str]) -> str:
+    """What must be known about one cell alone; a threshold below the exact floor can only come from widths too far apart."""
+    notes = [note for note in threshold.note.split("; ") if note and note not in common]
+    if threshold.m_star is not None and row["bound"] is not None and threshold.m_star < row["bound"]:
+        notes.append("the line between the two widths around m* passes below the exact floor: try widths between them")
+    return "; ".join(notes)
+
+
+def _rounded(value: object) -> str | None:
+    return None if value is None else f"{value:.2f}"
+
+
+def _laws(findings: Findings) -> list[Html]:
+    if not findings.laws:
+        return []
+    rows = [
+        {
+            "family": element("span", regime.name, class_=regime.kind),
+            "law": element("span", Html(f"<i>m</i> = {fitted_formula(law).html}"), class_="formula"),
+            "numbers": prose("; ".join(estimate_words(law, name) for name in law.parameters)),
+            "residual": f"{law.largest_residual:.1%}",
+            "cells": law.num_cells,
+            "note": law.note,
+        }
+        for regime in findings.regimes
+        if (law := regime.law) is not None
+    ]
+    columns = {
+        "family": "Architecture",
+        "law": "Fitted law",
+        "numbers": "Numbers",
+        "residual": "#Largest residual",
+        "cells": "#Cells",
+    }
+    columns |= {"note": "Note"} if any(law.note for law in findings.laws) else {}
+    return [element("h3", "Fitted laws"), table(columns, rows)]

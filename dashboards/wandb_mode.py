@@ -1,0 +1,100 @@
+"""Decides whether W&B is written online, offline or not at all, before anything could wait for a server.
+
+Asked for in this order: the caller (`--wandb`), the environment (`WANDB_MODE`), the sweep file. `auto` and `online` become
+`offline` when there is no key or the server does not answer within two seconds; the files can be published later.
+"""
+
+import contextlib
+import netrc
+import os
+import socket
+import threading
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from stsq_core import UserError
+
+Request = Literal["auto", "offline", "online", "disabled"]
+Mode = Literal["offline", "online", "disabled"]
+
+REQUESTS: tuple[Request, ...] = ("auto", "offline", "online", "disabled")
+PREFLIGHT_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The mode, and in words why it is that one."""
+
+    mode: Mode
+    reason: str
+
+
+def decide_mode(
+    caller: Request | None,
+    sweep: Request,
+    *,
+    server: Callable[[], str],
+    environment: Mapping[str, str] = os.environ,
+    answers: Callable[[str], bool] | None = None,
+) -> Decision:
+    """Choose the mode; `server` gives the W&B server's URL where it matters, `answers` tells whether it can be reached.
+
+    Raises:
+        UserError: `WANDB_MODE` is not one of the modes.
+    """
+    request = caller or _from_environment(environment) or sweep
+    if request in ("offline", "disabled"):
+        return Decision(cast(Mode, request), f"{request} was asked for")
+    url = server()
+    if not has_key(url, environment):
+        return Decision("offline", "there is no W&B key: set WANDB_API_KEY or run `wandb login`")
+    if not (answers or can_reach)(url):
+        return Decision("offline", f"the W&B server {url} does not answer")
+    return Decision("online", f"publishing to {url}")
+
+
+def has_key(server: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a W&B key is set in the environment or stored for this server by `wandb login`."""
+    if environment.get("WANDB_API_KEY"):
+        return True
+    path = Path(environment.get("NETRC") or Path(environment.get("HOME") or Path.home()) / ".netrc")
+    host = urllib.parse.urlsplit(server).hostname or ""
+    try:
+        return netrc.netrc(path).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def can_reach(server: str, timeout_s: float = PREFLIGHT_TIMEOUT_S) -> bool:
+    """Whether the server, or the proxy in front of it, accepts a connection in time.
+
+    The attempt runs in a thread of its own because a dead name server holds up the look-up beyond any socket timeout.
+    """
+    url = urllib.parse.urlsplit(server)
+    proxy = urllib.request.getproxies().get(url.scheme)
+    if proxy and url.hostname and not urllib.request.proxy_bypass(url.hostname):
+        url = urllib.parse.urlsplit(proxy if "//" in proxy else f"//{proxy}", scheme=url.scheme)
+    reached = threading.Event()
+    threading.Thread(target=_connect, args=(url, timeout_s, reached), daemon=True).start()
+    return reached.wait(timeout_s)
+
+
+def _connect(url: urllib.parse.SplitResult, timeout_s: float, reached: threading.Event) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        port = url.port or (443 if url.scheme == "https" else 80)
+        socket.create_connection((url.hostname or "", port), timeout=timeout_s).close()
+        reached.set()
+
+
+def _from_environment(environment: Mapping[str, str]) -> Request | None:
+    named = environment.get("WANDB_MODE", "")
+    if not named:
+        return None
+    named = {"dryrun": "offline", "run": "online", "shared": "online"}.get(named, named)
+    if named not in REQUESTS:
+        raise UserError(f"WANDB_MODE must be one of {', '.join(REQUESTS)}; got {named!r}: unset it or choose one")
+    return named

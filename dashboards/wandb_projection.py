@@ -1,0 +1,120 @@
+"""What one trial looks like in W&B: the run's name, group, config, rows and summary, as plain values.
+
+The run's id is made from the run directory's id and `trial_id`, so that a later publication continues the same run and never
+starts a second one. Config keys are the fields of `TrialConfig` joined by dots (`task.T`, `model.positions.d_e`): the papers'
+letters.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from stsq_core import TrialConfig
+from sweeps.journal import Curve
+from sweeps.ledger import LedgerRecord
+
+NO_CURVE: Curve = (np.zeros(0, dtype=int), np.zeros(0))
+
+MAX_GROUP = 128
+"""The most characters that W&B takes for a group's name."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One logged step: the relative loss of the training batch (may be nan or inf)."""
+
+    step: int
+    relative_loss: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the trial ended, as W&B shows it: the summary, and an exit code that is 1 for a failed trial only."""
+
+    summary: Mapping[str, Any]
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class RunProjection:
+    """One trial as one W&B run; `outcome` is None while it trains."""
+
+    trial_id: str
+    run_id: str
+    name: str
+    group: str
+    job_type: str
+    tags: tuple[str, ...]
+    config: Mapping[str, Any]
+    rows: tuple[Row, ...]
+    outcome: Outcome | None
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hex digits over everything W&B is told: equal digests need no second publication."""
+        rows = [(row.step, repr(row.relative_loss)) for row in self.rows]
+        ended = None if self.outcome is None else [dict(self.outcome.summary), self.outcome.exit_code]
+        told = [self.run_id, self.name, self.group, self.job_type, self.tags, dict(self.config), rows, ended]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def project_record(
+    record: LedgerRecord, curve: Curve, *, directory_id: str, cell: str, tags: tuple[str, ...] = ()
+) -> RunProjection:
+    """The W&B run of a trial that has ended, in the group of its cell; one that diverged or failed says so in a tag as well."""
+    verdict = () if record.status == "finished" else (record.status,)
+    live = project_live(record.trial_config, curve, directory_id=directory_id, cell=cell, tags=(*tags, *verdict))
+    return replace(live, trial_id=record.trial_id, outcome=_outcome(record))
+
+
+def project_live(
+    config: TrialConfig, curve: Curve, *, directory_id: str, cell: str, tags: tuple[str, ...] = ()
+) -> RunProjection:
+    """The W&B run of a trial that is still training."""
+    return RunProjection(
+        trial_id=config.trial_id,
+        run_id=f"{directory_id}-{config.trial_id}",
+        name=f"{config.model.kind} T={config.task.T} m={config.width} lr={config.optimizer.lr:g} seed={config.seed}",
+        group=_short(cell),
+        job_type=config.model.kind,
+        tags=tags,
+        config=flatten(config.model_dump(mode="json")) | {"trial_id": config.trial_id, "m": config.width},
+        rows=tuple(Row(int(step), float(loss)) for step, loss in zip(*curve, strict=True)),
+        outcome=None,
+    )
+
+
+def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested fields as one level with dotted keys: `{"task": {"T": 8}}` becomes `{"task.T": 8}`."""
+    return dict(_flat_items(mapping, prefix))
+
+
+def _flat_items(mapping: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in mapping.items():
+        if isinstance(value, Mapping):
+            yield from _flat_items(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _short(label: str) -> str:
+    """A label that W&B takes; a cut one keeps a hash, so that cells stay apart."""
+    if len(label) <= MAX_GROUP:
+        return label
+    return f"{label[: MAX_GROUP - 9]}~{hashlib.sha256(label.encode()).hexdigest()[:8]}"
+
+
+def _outcome(record: LedgerRecord) -> Outcome:
+    summary = {
+        "status": record.status,
+        "relative_loss": record.relative_loss,
+        "relative_loss_stderr": record.relative_loss_stderr,
+        "steps": record.steps,
+        "seconds": record.seconds,
+        "reason": record.reason,
+    }
+    return Outcome(summary, exit_code=1 if record.status == "failed" else 0)

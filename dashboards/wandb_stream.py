@@ -1,0 +1,246 @@
+"""Writes projected trials with the wandb client: whole offline files, or runs streamed to a server.
+
+Every call into wandb is bounded in time by the settings below. What wandb raises is caught here, told once in the log, and
+answered by "not written"; the caller decides whether to try again.
+"""
+
+import contextlib
+import logging
+import os
+import resource
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import wandb
+
+from dashboards.wandb_projection import Outcome, Row, RunProjection
+from dashboards.wandb_reader import is_complete
+
+LOG = logging.getLogger(__name__)
+
+MAX_OPEN_RUNS = 256
+"""The most runs one publisher keeps open; each costs its wandb service three file descriptors."""
+
+BATCH = 64
+INIT_TIMEOUT_S = 10.0
+FINISH_TIMEOUT_S = 20.0
+SETTLE_TIMEOUT_S = 10.0
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where runs go: the local files to `directory/wandb`, the runs to a project of an entity (None: the account's default)."""
+
+    directory: Path
+    project: str
+    entity: str | None = None
+
+    @property
+    def files(self) -> Path:
+        """The folder of the local files."""
+        return self.directory / "wandb"
+
+
+def server_url() -> str:
+    """The W&B server this machine is set up for."""
+    return os.environ.get("WANDB_BASE_URL") or str(wandb.setup().settings.base_url)
+
+
+def open_run_limit() -> int:
+    """How many runs may be open at once: short of file descriptors, wandb loses files without a word."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_OPEN_RUNS if soft == resource.RLIM_INFINITY else max(1, min(MAX_OPEN_RUNS, (soft - 64) // 3))
+
+
+def local_files(target: Target, run_id: str) -> tuple[Path, ...]:
+    """Every local `.wandb` file of a run."""
+    return tuple(sorted(target.files.glob(f"*run-*-{run_id}/run-{run_id}.wandb")))
+
+
+def write_offline(projections: Sequence[RunProjection], target: Target) -> dict[str, Path]:
+    """Write each trial as one complete offline file, replacing what was there of it; returns the files by trial_id.
+
+    A trial that is missing from the answer could not be written. A wandb service that died is started again once.
+    """
+    written: dict[str, Path] = {}
+    for _ in range(2):
+        missing = [projection for projection in projections if projection.trial_id not in written]
+        written |= _write_batch(missing, target)
+        if len(written) == len(projections):
+            break
+        restart_service()
+    return written
+
+
+def _write_batch(projections: Iterable[RunProjection], target: Target) -> dict[str, Path]:
+    paths: dict[str, Path] = {}
+    for projection in projections:
+        delete_local(target, projection.run_id)
+        try:
+            run = _open(projection, target, "offline")
+            _log(run, projection.rows)
+            _close(run, projection.outcome)
+            paths[projection.trial_id] = Path(run.settings.sync_file)
+        except Exception as error:  # wandb's failures are of many types, and none may leave this module
+            LOG.warning("W&B could not write trial %s: %s", projection.trial_id, error)
+    return {trial_id: path for trial_id, path in paths.items() if _settles(path)}
+
+
+def _settles(path: Path) -> bool:
+    """Wait until a finished run's file is complete: `finish` returns a moment before the service has written the end."""
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    while not is_complete(path):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def delete_local(target: Target, run_id: str) -> None:
+    """Delete every local file of a run: the journal holds all of it, and two fragments would be uploaded twice."""
+    for path in target.files.glob(f"*run-*-{run_id}"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def restart_service() -> None:
+    """End wandb's service process; the next run starts a fresh one."""
+    for _ in range(2):  # tearing down a service that has died raises once
+        with contextlib.suppress(Exception):
+            wandb.teardown()
+
+
+class OnlineStream:
+    """Runs held open on a server: new rows are sent as they come, and a run is finished when its trial has ended.
+
+    A run that exists on the server is continued behind its last row, so that nothing is ever sent twice.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._open: dict[str, Any] = {}
+        self._next_step: dict[str, int] = {}
+        self._capacity = open_run_limit()
+
+    def advance(self, projections: Sequence[RunProjection]) -> set[str]:
+        """Send what is new of these trials; returns those that have ended and are whole on the server.
+
+        Raises:
+            ConnectionError: the service died, or nothing could be opened or finished; a later call replays every run.
+        """
+        self._open_missing(projections)
+        at_hand = [projection for projection in projections if projection.trial_id in self._open]
+        try:
+            for projection in at_hand:
+                self._send(projection)
+        except Exception as error:  # a dead service raises from every call, so all runs are opened again
+            self.reset()
+            raise ConnectionError(f"W&B's service was lost: {error}") from error
+        ended = [projection for projection in at_hand if projection.outcome is not None]
+        finished = set(_in_threads(self._finish, ended))
+        if projections and (not at_hand or (ended and not finished)):
+            self.reset()
+            raise ConnectionError(f"W&B took none of {len(projections)} runs")
+        return finished
+
+    def reset(self) -> None:
+        """Forget every open run and end wandb's service."""
+        self._open.clear()
+        restart_service()
+
+    def let_go(self, keep: Collection[str] = ()) -> None:
+        """Finish the runs of trials that have not ended, as interrupted; a later stream continues them."""
+        for trial_id in set(self._open) - set(keep):
+            with contextlib.suppress(Exception):
+                self._open.pop(trial_id).finish(exit_code=INTERRUPTED)
+
+    def _open_missing(self, projections: Iterable[RunProjection]) -> None:
+        missing = [projection for projection in projections if projection.trial_id not in self._open]
+        _in_threads(self._start, missing[: max(0, self._capacity - len(self._open))])
+
+    def _start(self, projection: RunProjection) -> str:
+        delete_local(self._target, projection.run_id)
+        run = _open(projection, self._target, "online")
+        self._open[projection.trial_id] = run
+        self._next_step[projection.trial_id] = run.starting_step
+        return projection.trial_id
+
+    def _send(self, projection: RunProjection) -> None:
+        rows = [row for row in projection.rows if row.step >= self._next_step[projection.trial_id]]
+        if rows:
+            _log(self._open[projection.trial_id], rows)
+            self._next_step[projection.trial_id] = rows[-1].step + 1
+
+    def _finish(self, projection: RunProjection) -> str:
+        _close(self._open.pop(projection.trial_id), projection.outcome)
+        for path in local_files(self._target, projection.run_id):
+            path.with_name(path.name + ".synced").touch()  # wandb's own mark, so that `wandb sync` does not append it again
+        return projection.trial_id
+
+
+def _in_threads(act: Callable[[RunProjection], str], projections: Sequence[RunProjection]) -> list[str]:
+    """Do something to every run at once, as each waits for the server; returns the trials for which it succeeded."""
+    if not projections:
+        return []
+    with ThreadPoolExecutor(max_workers=min(32, len(projections))) as pool:
+        futures = [pool.submit(act, projection) for projection in projections]
+    done = []
+    for projection, future in zip(projections, futures, strict=True):
+        error = future.exception()
+        if error is None:
+            done.append(future.result())
+        else:
+            LOG.warning("W&B refused trial %s: %s", projection.trial_id, error)
+    return done
+
+
+def _open(projection: RunProjection, target: Target, mode: Literal["offline", "online"]) -> Any:
+    """Open one run with everything switched off that costs time or tells the server about the machine."""
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    run = wandb.init(
+        project=target.project,
+        entity=target.entity,
+        dir=str(target.directory),
+        id=projection.run_id,
+        name=projection.name,
+        group=projection.group,
+        job_type=projection.job_type,
+        tags=list(projection.tags),
+        config=dict(projection.config),
+        mode=mode,
+        resume="allow" if mode == "online" else None,
+        reinit="create_new",
+        settings=wandb.Settings(
+            console="off",
+            disable_code=True,
+            disable_git=True,
+            finish_timeout=FINISH_TIMEOUT_S,
+            finish_timeout_raises=True,
+            init_timeout=INIT_TIMEOUT_S,
+            silent=True,
+            x_disable_machine_info=True,
+            x_disable_meta=True,
+            x_disable_stats=True,
+            x_save_requirements=False,
+        ),
+    )
+    if not Path(run.settings.sync_file).exists():
+        raise OSError(f"W&B made no file for run {projection.run_id}: is the disk full, or are file descriptors short?")
+    return run
+
+
+def _log(run: Any, rows: Iterable[Row]) -> None:
+    for row in rows:
+        # commit: otherwise wandb holds the row back until the next one comes
+        run.log({"step": row.step, "relative_loss": row.relative_loss}, step=row.step, commit=True)
+
+
+def _close(run: Any, outcome: Outcome | None) -> None:
+    if outcome is not None:
+        run.summary.update(dict(outcome.summary))
+    run.finish(exit_code=0 if outcome is None else outcome.exit_code)

@@ -1,0 +1,56 @@
+"""What to run, and what came of it: sweep files, plans, packs, the ledger, width thresholds and scaling laws."""
+
+from sweeps.catalog import catalog_names, read_catalog
+from sweeps.expansion import cell_of
+from sweeps.journal import read_curves
+from sweeps.laws import fcn_line, fit_attention_law, fit_fcn_law, fit_laws
+from sweeps.ledger import Ledger, LedgerRecord, merge
+from sweeps.loading import load_sweep, spec_json_schema
+from sweeps.packs import Pack, make_packs
+from sweeps.plan import Cell, Plan, describe, expand, make_plan
+from sweeps.queue import Failure, PackOutcome, PackQueue
+from sweeps.run_directory import RunDirectory, create_or_open, open_run
+from sweeps.spec import Budget, Criterion, SweepSpec, TrialGroup, WandbSettings
+from sweeps.strategy import Grid, Strategy
+from sweeps.thresholds import WidthThreshold, width_thresholds
+from sweeps.weights import load_weights, save_weights
+
+__all__ = [
+    "Budget",
+    "Cell",
+    "Criterion",
+    "Failure",
+    "Grid",
+    "Ledger",
+    "LedgerRecord",
+    "Pack",
+    "PackOutcome",
+    "PackQueue",
+    "Plan",
+    "RunDirectory",
+    "Strategy",
+    "SweepSpec",
+    "TrialGroup",
+    "WandbSettings",
+    "WidthThreshold",
+    "catalog_names",
+    "cell_of",
+    "create_or_open",
+    "describe",
+    "expand",
+    "fcn_line",
+    "fit_attention_law",
+    "fit_fcn_law",
+    "fit_laws",
+    "load_sweep",
+    "load_weights",
+    "make_packs",
+    "make_plan",
+    "merge",
+    "open_run",
+    "read_catalog",
+    "read_curves",
+    "save_weights",
+    "spec_json_schema",
+    "width_thresholds",
+]

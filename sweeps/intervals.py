@@ -1,0 +1,67 @@
+"""Intervals from bootstrap replicates of few seeds: percentiles at levels widened for the sample's size.
+
+Percentiles of a bootstrap of n values are too narrow by sqrt((n-1)/n) and by normal against t quantiles; reading them at the
+level that makes up for both is the expanded percentile interval of Hesterberg 2015, doi:10.1080/00031305.2015.1089789,
+section 5.3. Whatever the level, an interval made of n seeds cannot reach beyond what n seeds can tell: see
+`attainable_level`.
+"""
+
+import math
+from functools import cache
+from statistics import NormalDist
+
+import numpy as np
+
+LARGE = 200
+"""From so many values on, t and normal quantiles agree to a hundredth."""
+
+
+def interval_of(replicates: np.ndarray, *, level: float, num: int) -> tuple[float, float]:
+    """The expanded percentile interval of bootstrap replicates [B] of a statistic of `num` values; inf is allowed."""
+    ordered = np.sort(replicates)
+    tail = expanded_tail(level, num)
+    low = math.floor(tail * len(ordered))
+    return float(ordered[low]), float(ordered[len(ordered) - 1 - low])
+
+
+@cache
+def expanded_tail(level: float, num: int) -> float:
+    """The probability to leave out at each end, so that percentiles of a bootstrap of `num` values have about the `level`."""
+    nominal = (1 - level) / 2
+    if num < 2 or num > LARGE:
+        return nominal
+    quantile = _t_quantile(1 - nominal, num - 1)
+    return NormalDist().cdf(-quantile * math.sqrt(num / (num - 1)))
+
+
+def attainable_level(num: int, success_rate: float) -> float:
+    """The highest level that an interval between the least and the largest of `num` values can have for the `success_rate`
+    quantile.
+
+    It misses only where all values lie on one side: 1 - p^n - (1-p)^n.
+    """
+    return float(1 - success_rate**num - (1 - success_rate) ** num)
+
+
+def _t_quantile(probability: float, freedom: int) -> float:
+    """The quantile of Student's t, for probabilities above 1/2, by bisection."""
+    low, high = 0.0, 1.0
+    while _t_cdf(high, freedom) < probability:
+        high *= 2
+    while high - low > 1e-10 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _t_cdf(middle, freedom) < probability else (low, middle)
+    return high
+
+
+def _t_cdf(value: float, freedom: int) -> float:
+    """Student's t for a whole number of degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    angle = math.atan(value / math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2
+    term, total = (cosine, 0.0) if odd else (1.0, 0.0)
+    for power in range(1 + odd, freedom, 2):
+        total += term
+        term *= cosine**2 * power / (power + 1)
+    inside = 2 / math.pi * (angle + sine * total) if odd else sine * total
+    return 0.5 + inside / 2

@@ -1,0 +1,178 @@
+"""Journals: the measurements of a pack while it trains, one JSON line a logged step for the whole pack.
+
+The first line names the pack and its trials; each further line holds a step and the relative loss of each trial. Everything
+that shows curves reads journals; nothing that trains waits for a reader.
+"""
+
+import json
+import os
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+
+from stsq_core.trial import Measurement
+from sweeps.files import disk_errors
+from sweeps.ledger import Ledger
+from sweeps.packs import Pack
+from sweeps.run_directory import RunDirectory
+
+SCHEMA = 1
+Curve = tuple[np.ndarray, np.ndarray]
+"""Steps (int, [n]) and relative training losses (float, [n]; may hold nan and inf) of one trial."""
+
+
+class JournalWriter:
+    """Appends the measurements of one pack; called with a `Measurement`, so that it can be `train_pack`'s `report`.
+
+    A journal that is there already is continued, without a line that a crash has torn.
+    """
+
+    def __init__(self, path: Path, pack: Pack) -> None:
+        self.path = path
+        self._places = {trial_id: place for place, trial_id in enumerate(pack.trial_ids)}
+        head = {"schema": SCHEMA, "pack_id": pack.pack_id, "trial_ids": list(pack.trial_ids)}
+        self._head = _line(head)
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            self._size = self._resume()
+
+    def __call__(self, measurement: Measurement) -> None:
+        self.append(measurement)
+
+    def append(self, measurement: Measurement) -> None:
+        """Add one line.
+
+        Raises:
+            UserError: the disk is full.
+        """
+        told: dict[str, Any] = {"step": measurement.step, "relative_loss": [_told(loss) for loss in measurement.relative_loss]}
+        places = [self._places[trial_id] for trial_id in measurement.trial_ids]
+        if places != list(range(len(self._places))):
+            told["trials"] = places
+        with disk_errors(self.path):
+            self._write(_line(told))
+
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self._size
+
+    def truncate(self, size: int = 0) -> None:
+        """Drop what was written after `size` bytes; the line that names the pack stays."""
+        with disk_errors(self.path):
+            self._size = max(min(size, self._size), len(self._head))
+            os.ftruncate(self._descriptor, self._size)
+
+    def sync(self) -> None:
+        """Return once everything written is on disk."""
+        with disk_errors(self.path):
+            os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the file; closing twice is harmless."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _resume(self) -> int:
+        """The size of what can be kept; a journal of another pack, or without its first line, begins anew."""
+        data = self.path.read_bytes()
+        if data.startswith(self._head):
+            self._size = data.rfind(b"\n") + 1
+            os.ftruncate(self._descriptor, self._size)
+            return self._size
+        os.ftruncate(self._descriptor, 0)
+        self._size = 0
+        self._write(self._head)
+        return self._size
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._descriptor, view, self._size)
+            self._size += written
+            view = view[written:]
+
+
+def follow(path: Path, offset: int = 0) -> tuple[list[Measurement], int]:
+    """The measurements written after `offset` bytes, and the offset to go on from next time.
+
+    A journal that became shorter (its pack resumed from a checkpoint) is read from its start again: whoever follows it skips
+    steps that it has seen. A missing journal, or one without a whole first line, holds nothing yet.
+    """
+    try:
+        with path.open("rb") as file:
+            head = _header(file.readline())
+            if head is None:
+                return [], 0
+            start = file.tell()
+            if offset > start and _ends_a_line(file, offset):
+                start = offset
+            file.seek(start)
+            data = file.read()
+    except FileNotFoundError:
+        return [], 0
+    whole = data.rfind(b"\n") + 1
+    return list(_measurements(data[:whole].splitlines(), head)), start + whole
+
+
+def read_curves(run: RunDirectory, trial_ids: Collection[str] | None = None) -> dict[str, Curve]:
+    """The training curves of a run, of all trials or of some.
+
+    A trial that stands in several journals (its pack was divided, or packed anew after a restart) is read from the journal of
+    the pack that the ledger names, else from the newest.
+    """
+    wanted = None if trial_ids is None else set(trial_ids)
+    ended_in = {record.trial_id: record.pack_id for record in Ledger(run.ledger).read()}
+    curves: dict[str, Curve] = {}
+    for path in sorted(run.curves.glob("*.jsonl"), key=lambda journal: (journal.stat().st_mtime_ns, journal.name)):
+        for trial_id, curve in _curves_in(path, wanted).items():
+            if trial_id not in curves or ended_in.get(trial_id, path.stem) == path.stem:
+                curves[trial_id] = curve
+    return curves
+
+
+def _curves_in(path: Path, wanted: set[str] | None) -> dict[str, Curve]:
+    points: dict[str, tuple[list[int], list[float]]] = {}
+    for measurement in follow(path)[0]:
+        for trial_id, loss in zip(measurement.trial_ids, measurement.relative_loss, strict=True):
+            if wanted is None or trial_id in wanted:
+                steps, losses = points.setdefault(trial_id, ([], []))
+                steps.append(measurement.step)
+                losses.append(loss)
+    return {trial_id: (np.array(steps), np.array(losses)) for trial_id, (steps, losses) in points.items()}
+
+
+def _measurements(lines: Sequence[bytes], trial_ids: tuple[str, ...]) -> Iterator[Measurement]:
+    for line in lines:
+        told = json.loads(line)
+        named = tuple(trial_ids[place] for place in told["trials"]) if "trials" in told else trial_ids
+        yield Measurement(told["step"], named, tuple(float(loss) for loss in told["relative_loss"]))
+
+
+def _header(line: bytes) -> tuple[str, ...] | None:
+    """The trials that a journal's first line names; None for a line that is not whole yet."""
+    return tuple(json.loads(line)["trial_ids"]) if line.endswith(b"\n") else None
+
+
+def _ends_a_line(file: BinaryIO, offset: int) -> bool:
+    file.seek(offset - 1)
+    return file.read(1) == b"\n"
+
+
+def _told(loss: float) -> float | str:
+    """A loss as JSON holds it: what is not finite as a word."""
+    return loss if np.isfinite(loss) else str(float(loss))
+
+
+def _line(told: dict[str, Any]) -> bytes:
+    return json.dumps(told, allow_nan=False, separators=(",", ":")).encode() + b"\n"

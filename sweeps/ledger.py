@@ -1,0 +1,239 @@
+"""The ledger: one JSON line for each trial that ended, append-only, the only source of truth after training.
+
+A line is whole or absent: records are written at once and forced to disk, and a line torn by a crash is dropped when the
+ledger is next opened for writing. A trial that ended more than once (a failed one tried again) counts as its newest line
+says.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from stsq_core.errors import UserError
+from stsq_core.trial import NUMERICS, TrialConfig, TrialResult
+from sweeps.files import disk_errors, write_atomically
+
+SCHEMA = 1
+Status = Literal["finished", "diverged", "failed"]
+
+
+@dataclass(frozen=True)
+class LedgerRecord:
+    """How one trial ended.
+
+    `relative_loss` and its standard error are None unless the trial finished; `reason` says why one failed. `config` is
+    nested as in a sweep file with every default written out. `seconds` is the trial's share of its pack's wall time, `device`
+    what it ran on.
+    """
+
+    schema: int
+    trial_id: str
+    config: Mapping[str, Any]
+    status: Status
+    relative_loss: float | None
+    relative_loss_stderr: float | None
+    steps: int
+    seconds: float
+    reason: str | None
+    device: str
+    pack_id: str
+    finished_at: str
+    numerics: int
+
+    @cached_property
+    def trial_config(self) -> TrialConfig:
+        """The config, checked; made on first use, because most readers of a long ledger need few of them."""
+        return TrialConfig.model_validate(dict(self.config))
+
+    def as_json(self) -> str:
+        """The record as one line without its end."""
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        return json.dumps(told, allow_nan=False, separators=(",", ":"))
+
+
+def record_of_result(result: TrialResult, *, pack_id: str, device: str) -> LedgerRecord:
+    """The ledger's record of a trial that ended by itself."""
+    return LedgerRecord(
+        schema=SCHEMA,
+        trial_id=result.config.trial_id,
+        config=result.config.model_dump(mode="json"),
+        status=result.status,
+        relative_loss=result.relative_loss,
+        relative_loss_stderr=result.relative_loss_stderr,
+        steps=result.steps,
+        seconds=result.seconds,
+        reason=None,
+        device=device,
+        pack_id=pack_id,
+        finished_at=_now(),
+        numerics=NUMERICS,
+    )
+
+
+def record_of_failure(config: TrialConfig, reason: str, *, pack_id: str, device: str) -> LedgerRecord:
+    """The ledger's record of a trial that gave no result."""
+    return LedgerRecord(
+        schema=SCHEMA,
+        trial_id=config.trial_id,
+        config=config.model_dump(mode="json"),
+        status="failed",
+        relative_loss=None,
+        relative_loss_stderr=None,
+        steps=0,
+        seconds=0.0,
+        reason=reason,
+        device=device,
+        pack_id=pack_id,
+        finished_at=_now(),
+        numerics=NUMERICS,
+    )
+
+
+class Ledger:
+    """The ledger file of a run. `notes` says in words what the last reading or writing had to leave out."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.notes: list[str] = []
+
+    def read(self) -> tuple[LedgerRecord, ...]:
+        """The newest record of each trial, in the order in which trials first ended; none where there is no file yet.
+
+        Records of another `NUMERICS` are left out: under this version their trials are other trials.
+
+        Raises:
+            UserError: a line that is no ledger line (only the last may be torn), or another schema.
+        """
+        self.notes = []
+        records: dict[str, LedgerRecord] = {}
+        num_others = 0
+        for record in self._lines():
+            if record.numerics == NUMERICS:
+                records[record.trial_id] = record
+            else:
+                num_others += 1
+        if num_others:
+            self.notes.append(f"{self.path.name}: {num_others} lines of another version of the arithmetic are ignored")
+        return tuple(records.values())
+
+    def append(self, records: Iterable[LedgerRecord]) -> None:
+        """Add records, all or none, and return once they are on disk.
+
+        Raises:
+            UserError: the disk is full or may not be written.
+        """
+        text = "".join(record.as_json() + "\n" for record in records)
+        if not text:
+            return
+        with disk_errors(self.path):
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                self._append(descriptor, text.encode())
+            finally:
+                os.close(descriptor)
+
+    def _append(self, descriptor: int, data: bytes) -> None:
+        whole = self._cut_torn_line(descriptor)
+        os.lseek(descriptor, whole, os.SEEK_SET)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, whole)
+            raise
+
+    def _cut_torn_line(self, descriptor: int) -> int:
+        """Drop what stands behind the last line's end, and give the size that is left."""
+        size = os.fstat(descriptor).st_size
+        start, tail = size, b""
+        while start and b"\n" not in tail:
+            step = min(start, 65_536)
+            start -= step
+            tail = os.pread(descriptor, step, start) + tail
+        whole = start + tail.rfind(b"\n") + 1
+        if whole == size:
+            return size
+        if _parsed(tail[tail.rfind(b"\n") + 1 :]) is not None:
+            os.pwrite(descriptor, b"\n", size)
+            return size + 1
+        os.ftruncate(descriptor, whole)
+        self.notes.append(f"{self.path.name}: the last line was torn by a crash and is dropped")
+        return whole
+
+    def _lines(self) -> Iterable[LedgerRecord]:
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise UserError(f"the ledger {str(self.path)!r} cannot be read: {error.strerror}") from None
+        lines = data.split(b"\n")
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            values = _parsed(line)
+            if values is not None:
+                yield _record(values, f"{self.path}:{number}")
+            elif number == len(lines):
+                self.notes.append(f"{self.path.name}: the last line was torn by a crash and is ignored")
+            else:
+                raise UserError(f"{self.path}:{number}: this is not a ledger line: {line[:60]!r}; remove the line")
+
+
+def merge(paths: Iterable[Path], out: Path) -> int:
+    """Write the records of several ledgers into a new one and return how many it holds.
+
+    Where ledgers disagree about a trial, one that ended as a result counts before one that failed, and then the newer before
+    the older.
+
+    Raises:
+        UserError: a ledger that is missing or cannot be read, or an `out` that exists already.
+    """
+    if out.exists():
+        raise UserError(f"the ledger {str(out)!r} exists already: give a path that does not")
+    best: dict[str, LedgerRecord] = {}
+    for path in paths:
+        if not path.is_file():
+            raise UserError(f"there is no ledger {str(path)!r}: give the ledger.jsonl of a run")
+        for record in Ledger(path).read():
+            best[record.trial_id] = max(best.get(record.trial_id, record), record, key=_weight)
+    write_atomically(out, "".join(record.as_json() + "\n" for record in best.values()).encode())
+    return len(best)
+
+
+def _weight(record: LedgerRecord) -> tuple[bool, str]:
+    return record.status != "failed", record.finished_at
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        values = json.loads(line)
+    except ValueError:
+        return None
+    return values if isinstance(values, dict) else None
+
+
+_NAMES = tuple(field.name for field in fields(LedgerRecord))
+
+
+def _record(values: dict[str, Any], place: str) -> LedgerRecord:
+    schema = values.get("schema")
+    if schema != SCHEMA:
+        raise UserError(
+            f"{place}: this ledger line has schema {schema!r}; this version reads {SCHEMA}: use the version that wrote it"
+        )
+    try:
+        return LedgerRecord(**{name: values[name] for name in _NAMES})
+    except KeyError as error:
+        raise UserError(f"{place}: this ledger line has no field {error}; remove the line") from None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,106 @@
+"""Reading a sweep: a catalogue name or a YAML file, changed by settings, checked as a whole, refused with file and line."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from stsq_core.errors import UserError
+from stsq_core.trial import TrialConfig
+from sweeps.catalog import FOLDER, catalog_names, catalog_path
+from sweeps.document import Document, parse
+from sweeps.errors import PlacedError, first_problem, listed, suggestion
+from sweeps.expansion import all_configs
+from sweeps.fields import known_fields
+from sweeps.settings import apply_settings
+from sweeps.spec import SweepSpec
+
+MAX_BYTES = 4 * 1024 * 1024
+
+
+def load_sweep(name_or_path: str | Path, settings: Sequence[str] = ()) -> SweepSpec:
+    """Read a sweep from the catalogue or from a YAML file, with `--set` settings applied, and check every trial it declares.
+
+    Args:
+        name_or_path: a name that `catalog_names` lists, or the path of a YAML file.
+        settings: strings such as `task.T=16,32` (every group), `NAME:task.T=16` (one group), `seeds=5`,
+            `criterion.target_loss=0.2`.
+
+    Raises:
+        UserError: an unknown sweep, a file that cannot be read, malformed YAML, a bad field or value, an invalid trial, or no
+            trials; the message begins with `file:line: dotted.path`, or with the setting that is to blame.
+    """
+    path = sweep_path(name_or_path)
+    source = path.name if path.parent == FOLDER else str(path)
+    return check_sweep(apply_settings(parse(_text_of(path), source), settings))
+
+
+def sweep_path(name_or_path: str | Path) -> Path:
+    """The file of a sweep: a path where it looks like one or exists, else a catalogue name."""
+    path = Path(name_or_path)
+    looks_like_path = isinstance(name_or_path, Path) or "/" in name_or_path or path.suffix in (".yaml", ".yml")
+    if looks_like_path or (path.is_file() and name_or_path not in catalog_names()):
+        if path.is_file():
+            return path
+        what = "is a directory" if path.is_dir() else "does not exist"
+        near = suggestion(path.stem, catalog_names())
+        raise UserError(
+            f"the sweep file {str(path)!r} {what}{near}: give a YAML file, or a name of the catalogue "
+            f"({listed(catalog_names())})"
+        )
+    return catalog_path(str(name_or_path))
+
+
+def check_sweep(document: Document) -> SweepSpec:
+    """The sweep that a document declares.
+
+    Raises:
+        UserError: as `load_sweep`.
+    """
+    if not isinstance(document.data, dict):
+        raise document.error((), f"a sweep is a mapping with name, hypothesis and trials; got {type(document.data).__name__}")
+    try:
+        spec = SweepSpec.model_validate(document.data)
+        for _ in all_configs(spec):
+            pass
+    except ValidationError as error:
+        raise document.error(*first_problem(error, SweepSpec, document.data)) from None
+    except PlacedError as error:
+        raise document.error(error.path, error.problem) from None
+    return spec
+
+
+def spec_json_schema() -> dict[str, Any]:
+    """The JSON Schema of a sweep file, for editors: `base` is a trial with nothing required, axes carry its fields' names."""
+    schema = SweepSpec.model_json_schema()
+    trial = _without_required(TrialConfig.model_json_schema(ref_template="#/$defs/{model}"))
+    schema["$defs"] |= trial.pop("$defs")
+    schema["$defs"]["TrialConfig"] = trial
+    group = schema["$defs"]["TrialGroup"]["properties"]
+    group["base"] = {"$ref": "#/$defs/TrialConfig", "default": {}, "description": "What the trials of the group share."}
+    for axes in ("grid", "zip"):
+        group[axes]["propertyNames"] = {"enum": list(known_fields())}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _without_required(schema: dict[str, Any]) -> dict[str, Any]:
+    """A copy of a JSON Schema in which every field may be left out, except the `kind` that chooses between records."""
+
+    def relax(item: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in item.items() if key != "required"}
+
+    relaxed: dict[str, Any] = json.loads(json.dumps(schema), object_hook=relax)
+    return relaxed
+
+
+def _text_of(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise UserError(f"the sweep file {str(path)!r} holds {path.stat().st_size} bytes; at most {MAX_BYTES} are read")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"the sweep file {str(path)!r} is not UTF-8 text: give a YAML file") from None
+    except OSError as error:
+        raise UserError(f"the sweep file {str(path)!r} cannot be read: {error.strerror}") from None

@@ -1,0 +1,141 @@
+"""The queue of packs: what a strategy asks for and the ledger does not hold, packed, handed out, and recorded at its end."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from stsq_core.trial import TrialConfig, TrialResult
+from sweeps.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result
+from sweeps.packs import MAX_PACK, Pack, halves, make_packs
+from sweeps.strategy import Strategy
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a pack gave no results. `budget` means that it was stopped, not that anything went wrong."""
+
+    reason: str
+    kind: Literal["error", "lost_worker", "out_of_memory", "budget"]
+
+
+@dataclass(frozen=True)
+class PackOutcome:
+    """How a pack ended, as a whole: the results of all of its trials, or a failure."""
+
+    pack: Pack
+    results: tuple[TrialResult, ...] = ()
+    failure: Failure | None = None
+    device: str = "cpu"
+
+
+class PackQueue:
+    """Hands out packs and records how they end.
+
+    Trials that the ledger holds are skipped; failed ones are tried again on request. Counts are of trials: `total` that the
+    strategy has asked for, `skipped` that the ledger held, `done` that ended since (in whatever way), and of those `failed` and
+    `diverged`.
+    """
+
+    def __init__(
+        self, strategy: Strategy, ledger: Ledger, *, max_size: int = MAX_PACK, slots: int = 1, retry_failed: bool = False
+    ) -> None:
+        self._strategy = strategy
+        self._ledger = ledger
+        self._max_size = max_size
+        self._slots = slots
+        held = [record for record in ledger.read() if not (retry_failed and record.status == "failed")]
+        self._held = {record.trial_id for record in held}
+        self._waiting: deque[Pack] = deque()
+        self._running: dict[str, Pack] = {}
+        self.total = self.skipped = self.done = self.failed = self.diverged = 0
+        strategy.tell(held)
+        self._refill()
+
+    @property
+    def waiting(self) -> tuple[Pack, ...]:
+        """Packs to be handed out, the next one first."""
+        return tuple(self._waiting)
+
+    @property
+    def running(self) -> tuple[Pack, ...]:
+        """Packs handed out whose outcome is not recorded yet."""
+        return tuple(self._running.values())
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing waits, nothing runs, and the strategy will never ask again."""
+        return not self._waiting and not self._running and self._strategy.finished
+
+    def next(self) -> Pack | None:
+        """The next pack to train; None while everything asked for is running, or when all is finished."""
+        if not self._waiting:
+            self._refill()
+        if not self._waiting:
+            return None
+        pack = self._waiting.popleft()
+        self._running[pack.pack_id] = pack
+        return pack
+
+    def record(self, outcome: PackOutcome) -> None:
+        """Write down how a pack ended, and tell the strategy.
+
+        A pack that did not fit into memory comes back as two halves; a stopped one goes back to the front of the queue and
+        leaves no record.
+
+        Raises:
+            UserError: the ledger cannot be written.
+        """
+        pack = outcome.pack
+        self._running.pop(pack.pack_id, None)
+        match outcome.failure:
+            case None:
+                self._write(_records_of(outcome))
+            case Failure(kind="budget"):
+                self._waiting.appendleft(pack)
+            case Failure(kind="out_of_memory") if len(pack.configs) > 1:
+                self._waiting.extendleft(reversed(halves(pack)))
+            case Failure(reason=reason, kind=kind):
+                reason = f"out of memory: {reason}" if kind == "out_of_memory" and "out of memory" not in reason else reason
+                failed = (
+                    record_of_failure(config, reason, pack_id=pack.pack_id, device=outcome.device) for config in pack.configs
+                )
+                self._write(tuple(failed))
+
+    def _write(self, records: tuple[LedgerRecord, ...]) -> None:
+        self._ledger.append(records)
+        self.done += len(records)
+        self.failed += sum(record.status == "failed" for record in records)
+        self.diverged += sum(record.status == "diverged" for record in records)
+        self._strategy.tell(records)
+
+    def _refill(self) -> None:
+        """Ask until there is something to train or the strategy waits; what the ledger holds answers itself."""
+        while not self._waiting and (asked := self._strategy.ask()):
+            self.total += len(asked)
+            self.skipped += sum(config.trial_id in self._held for config in asked)
+            self._waiting.extend(self._packed(asked))
+
+    def _packed(self, asked: Iterable[TrialConfig]) -> list[Pack]:
+        """Packs of what is not held. A pack of which nothing is held stays as it was made in an earlier session, so that a
+        state saved then is found; what is left of the others is packed anew.
+        """
+        packs = make_packs(asked, max_size=self._max_size, slots=self._slots)
+        untouched = [pack for pack in packs if self._held.isdisjoint(pack.trial_ids)]
+        kept = {pack.pack_id for pack in untouched}
+        rest = [
+            config
+            for pack in packs
+            if pack.pack_id not in kept
+            for config, trial_id in zip(pack.configs, pack.trial_ids, strict=True)
+            if trial_id not in self._held
+        ]
+        remade = make_packs(rest, max_size=self._max_size, slots=self._slots)
+        return sorted([*untouched, *remade], key=lambda pack: -pack.operations)
+
+
+def _records_of(outcome: PackOutcome) -> tuple[LedgerRecord, ...]:
+    records = tuple(record_of_result(result, pack_id=outcome.pack.pack_id, device=outcome.device) for result in outcome.results)
+    if {record.trial_id for record in records} != set(outcome.pack.trial_ids):
+        raise ValueError(f"pack {outcome.pack.pack_id} must end with one result for each of its trials; got {len(records)}")
+    return records

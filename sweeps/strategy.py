@@ -1,0 +1,47 @@
+"""What decides which trials run next: the interface that a grid and a threshold search share."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+
+from stsq_core.trial import TrialConfig
+from sweeps.ledger import LedgerRecord
+from sweeps.plan import Cell
+
+
+class Strategy(ABC):
+    """Asks for trials and is told how they ended.
+
+    It asks for a trial once. Whoever runs it tells it the ledger's records at the start, so that it goes on where it was; a
+    record of a trial that it never asked for is no error.
+    """
+
+    @abstractmethod
+    def ask(self) -> tuple[TrialConfig, ...]:
+        """New trials that may start now; none while it waits to be told, or when it has finished."""
+
+    @abstractmethod
+    def tell(self, records: Sequence[LedgerRecord]) -> None:
+        """Take note of trials that ended, in whatever way."""
+
+    @property
+    @abstractmethod
+    def finished(self) -> bool:
+        """Whether it will never ask for another trial."""
+
+
+class Grid(Strategy):
+    """Every trial of some cells, all at once."""
+
+    def __init__(self, cells: Iterable[Cell]) -> None:
+        self._waiting = tuple({config.trial_id: config for cell in cells for config in cell.configs}.values())
+
+    def ask(self) -> tuple[TrialConfig, ...]:
+        trials, self._waiting = self._waiting, ()
+        return trials
+
+    def tell(self, records: Sequence[LedgerRecord]) -> None:
+        """A grid is decided beforehand."""
+
+    @property
+    def finished(self) -> bool:
+        return not self._waiting

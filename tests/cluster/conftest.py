@@ -1,0 +1,168 @@
+"""Small sweeps and ways to run them, shared by the tests of this room."""
+
+import copy
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "hypothesis": "A few trials of both architectures end as results.",
+    "criterion": {"target_loss": 0.6},
+    "trials": [
+        {
+            "name": "transformer",
+            "base": {
+                "task": {"kind": "stsq", "T": 6, "q": 2, "d": 2},
+                "model": {"kind": "transformer", "positions": {"kind": "random_sign", "d_e": 8}},
+                "optimizer": {"kind": "adam", "lr": 0.03},
+                "training": {"objective": "population", "batch_size": 16, "steps": 20},
+                "evaluation": {"samples": 4096},
+            },
+            "grid": {"model.positions.d_e": [2, 8]},
+            "seeds": 2,
+        },
+        {
+            "name": "fcn",
+            "base": {
+                "task": {"kind": "stsq", "T": 4, "q": 2, "d": 2},
+                "model": {"kind": "fcn", "width": 8, "tail_width": 16},
+                "optimizer": {"kind": "adam", "lr": 0.01},
+                "training": {"batch_size": 16, "steps": 30},
+                "evaluation": {"samples": 4096},
+            },
+            "grid": {"model.width": [2, 8]},
+            "seeds": 2,
+        },
+    ],
+}
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cluster, key or mode of whoever runs the tests."""
+    for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "WANDB_API_KEY", "WANDB_MODE", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def small() -> dict[str, Any]:
+    """The small sweep, to be changed at will."""
+    return copy.deepcopy(SMALL)
+
+
+@pytest.fixture
+def write_sweep(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a sweep as a YAML file and returns its path; without one, the small sweep."""
+
+    def write(sweep: object = SMALL, name: str = "sweep.yaml") -> Path:
+        path = tmp_path / name
+        path.write_text(sweep if isinstance(sweep, str) else yaml.safe_dump(sweep, sort_keys=False))
+        return path
+
+    return write
+
+
+class Stsq:
+    """Runs the `stsq` command as its users do, in a process of its own; ends what it started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started: list[subprocess.Popen[str]] = []
+
+    def start(self, *words: object, **environment: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "cluster", *map(str, words)]
+        process = subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.started.append(process)
+        return process
+
+    def run(self, *words: object, timeout_s: float = 180, **environment: str) -> "Ended":
+        return self.wait(self.start(*words, **environment), timeout_s=timeout_s)
+
+    @staticmethod
+    def wait(process: subprocess.Popen[str], timeout_s: float = 180) -> "Ended":
+        out, err = process.communicate(timeout=timeout_s)
+        return Ended(process.returncode, out, err)
+
+
+class Ended:
+    """What a command did."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    def __repr__(self) -> str:
+        return f"exit code {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Runs the command in this process, in a folder of its own and without drawing the page, which takes seconds."""
+    from cluster import cli, session
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(session, "write_page", lambda run, **consoles: None)
+
+    def call(*words: object) -> Ended:
+        with pytest.raises(SystemExit) as ended:
+            cli.main([str(word) for word in words])
+        told = capsys.readouterr()
+        return Ended(int(ended.value.code or 0), told.out, told.err)
+
+    return call
+
+
+@pytest.fixture
+def stsq(tmp_path: Path) -> Iterator[Stsq]:
+    command = Stsq(tmp_path)
+    yield command
+    for process in command.started:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            process.communicate(timeout=30)
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = 90.0, what: str = "the condition") -> object:
+    """Wait for a condition; returns its first true value."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"{what} did not come within {timeout_s} s"
+        time.sleep(0.02)
+    return value
+
+
+@pytest.fixture
+def until() -> Callable[..., object]:
+    return wait_until
+
+
+def numbers_of(run: Path) -> dict[str, tuple[object, ...]]:
+    """The numbers of a ledger by trial; a trial that stands there twice is an error."""
+    from sweeps.ledger import Ledger
+
+    lines = (run / "ledger.jsonl").read_text().splitlines()
+    records = Ledger(run / "ledger.jsonl").read()
+    assert len(lines) == len(records), "a trial stands in the ledger twice"
+    return {r.trial_id: (r.status, r.relative_loss, r.relative_loss_stderr, r.steps) for r in records}
+
+
+@pytest.fixture
+def numbers() -> Callable[[Path], dict[str, tuple[object, ...]]]:
+    return numbers_of

@@ -1,0 +1,62 @@
+"""What would be uploaded is checked before it is."""
+
+from pathlib import Path
+
+import pytest
+
+from cluster.jobs import JobRequest, entrypoint_of, submit
+from cluster.packages import check_size, packaged_files
+from stsq_core import UserError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("sweep.yaml", "kept/data.bin", ".venv/lib.py", "secret.yaml"):
+        path = tmp_path / "package" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x" * 100)
+    (tmp_path / "package/.gitignore").write_text("secret.yaml\n")
+    return tmp_path / "package"
+
+
+def test_the_listing_is_what_ray_uploads(folder: Path) -> None:
+    files = packaged_files(folder)
+    assert files is not None
+    assert {str(path) for path in files} == {"sweep.yaml", "kept/data.bin", ".gitignore"}
+    assert files[Path("kept/data.bin")] == 100
+
+
+def test_a_large_package_is_refused_with_its_largest_files() -> None:
+    files = {Path("big.bin"): 120 * 2**20, Path("small.txt"): 3}
+    with pytest.raises(UserError, match=r"120 MiB.*100 MiB.*big\.bin \(120\.0 MiB\)"):
+        check_size(Path("here"), files)
+
+
+def test_a_sweep_file_that_git_ignores_is_refused(folder: Path) -> None:
+    with pytest.raises(UserError, match="excluded from the package"):
+        entrypoint_of(JobRequest(str(folder / "secret.yaml"), working_dir=folder))
+
+
+def test_a_sweep_file_elsewhere_is_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="does not lie in the working directory"):
+        entrypoint_of(JobRequest(str(tmp_path / "other.yaml"), working_dir=folder))
+
+
+def test_a_missing_working_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no directory"):
+        entrypoint_of(JobRequest("smoke", working_dir=tmp_path / "none"))
+
+
+def test_the_entry_point_is_quoted(folder: Path) -> None:
+    request = JobRequest(str(folder / "sweep.yaml"), ("task.T=16,32",), ("--out", "/shared/my run"), folder)
+    assert entrypoint_of(request) == "python -m cluster run sweep.yaml --set task.T=16,32 --out '/shared/my run'"
+
+
+def test_a_bad_sweep_is_refused_before_anything_is_sent(folder: Path) -> None:
+    with pytest.raises(UserError, match="mapping"):
+        submit("http://127.0.0.1:9", JobRequest(str(folder / "sweep.yaml"), working_dir=folder), say=print)
+
+
+def test_no_job_server_is_told(folder: Path) -> None:
+    with pytest.raises(UserError, match="no job server answers"):
+        submit("http://127.0.0.1:9", JobRequest("smoke", working_dir=folder), say=print)

@@ -1,0 +1,116 @@
+"""The worker: orders and outcomes, state kept through a kill, and outcomes that a dead driver did not hear."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.worker import Order, adopt_outcomes, outcome_from_json, outcome_path, train_order
+from stsq_core import TrialConfig, UserError
+from sweeps.ledger import Ledger
+from sweeps.packs import pack_of
+from sweeps.run_directory import RunDirectory
+
+ROOT = Path(__file__).parents[2]
+
+
+def order(run: Path, *, steps: int = 20, widths: tuple[int, ...] = (2, 8), every_s: float = 20.0) -> Order:
+    configs = [
+        TrialConfig.model_validate(
+            {
+                "task": {"T": 4, "q": 2, "d": 2},
+                "model": {"kind": "fcn", "width": width, "tail_width": 8},
+                "optimizer": {"kind": "adam", "lr": 0.01},
+                "training": {"batch_size": 8, "steps": steps, "log_every": 10},
+            }
+        )
+        for width in widths
+    ]
+    return Order(pack_of(configs), run, "cpu", False, every_s)
+
+
+def test_an_order_survives_its_json(tmp_path: Path) -> None:
+    assert Order.from_json(order(tmp_path).as_json()) == order(tmp_path)
+
+
+def test_a_pack_ends_with_a_result_a_trial_and_leaves_no_state(tmp_path: Path) -> None:
+    asked = order(tmp_path)
+    outcome = outcome_from_json(train_order(asked.as_json()))
+    assert outcome.failure is None
+    assert [result.config for result in outcome.results] == list(asked.pack.configs)
+    assert outcome.device == "cpu"
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [f"{asked.pack.pack_id}.outcome.json"]
+
+
+def test_an_outcome_that_is_there_is_told_again_without_training(tmp_path: Path) -> None:
+    told = train_order(order(tmp_path).as_json())
+    journal = next((tmp_path / "curves").iterdir())
+    journal.unlink()
+    assert train_order(order(tmp_path).as_json()) == told
+    assert not journal.exists()
+
+
+def test_outcomes_that_nobody_heard_are_adopted_once(tmp_path: Path) -> None:
+    run, ledger = RunDirectory(tmp_path), Ledger(tmp_path / "ledger.jsonl")
+    told = train_order(order(tmp_path).as_json())
+    outcome = outcome_from_json(told)
+    path = outcome_path(run, outcome.pack.pack_id)
+    assert adopt_outcomes(run, ledger) == 2
+    assert not path.exists()
+    path.write_text(told)
+    assert adopt_outcomes(run, ledger) == 0
+    assert [record.relative_loss for record in ledger.read()] == [result.relative_loss for result in outcome.results]
+
+
+@pytest.mark.parametrize("spoil", ["torn", "numerics", "failure"])
+def test_what_cannot_be_trusted_is_not_adopted(tmp_path: Path, spoil: str) -> None:
+    run, ledger = RunDirectory(tmp_path), Ledger(tmp_path / "ledger.jsonl")
+    told: dict[str, Any] = json.loads(train_order(order(tmp_path).as_json()))
+    path = next((tmp_path / "checkpoints").glob("*.outcome.json"))
+    told |= {"numerics": -1} if spoil == "numerics" else {}
+    told |= {"failure": {"kind": "error", "reason": "x"}, "results": []} if spoil == "failure" else {}
+    path.write_text(json.dumps(told)[: -9 if spoil == "torn" else None])
+    assert adopt_outcomes(run, ledger) == 0
+    assert not ledger.read()
+    assert not path.exists()
+
+
+def test_too_little_memory_is_told_as_such(tmp_path: Path) -> None:
+    outcome = outcome_from_json(train_order(order(tmp_path, widths=(10**14,)).as_json()))
+    assert outcome.failure is not None
+    assert outcome.failure.kind == "out_of_memory"
+
+
+def test_a_run_directory_that_cannot_be_written_is_an_error_of_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        outcome_from_json(train_order(order(tmp_path / "file").as_json()))
+
+
+def test_a_killed_worker_goes_on_from_its_checkpoint_to_the_same_bits(tmp_path: Path, until: Any) -> None:
+    undisturbed = train_order(order(tmp_path / "undisturbed", steps=4000).as_json())
+    asked = order(tmp_path / "killed", steps=4000, every_s=0.1)
+    state = tmp_path / "killed/checkpoints" / f"{asked.pack.pack_id}.state"
+    code = "import sys; from cluster.worker import train_order; train_order(sys.argv[1])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, asked.as_json()], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    until(state.exists, what="a checkpoint")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    saved = json.loads(state.read_bytes().partition(b"\n")[0])
+    assert saved["journal_size"] > 0
+    resumed = train_order(asked.as_json())
+    assert numbers(resumed) == numbers(undisturbed)
+    name = f"curves/{asked.pack.pack_id}.jsonl"
+    assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+    assert not state.exists()
+
+
+def numbers(told: str) -> list[tuple[object, ...]]:
+    return [(r.status, r.relative_loss, r.relative_loss_stderr, r.steps) for r in outcome_from_json(told).results]

@@ -1,0 +1,180 @@
+"""The page tells what the ledger holds: whole, partial, empty, failed or huge; and nothing in it can break it."""
+
+import csv
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from dashboards import write_report
+from dashboards.findings import Findings
+from stsq_core import TrialConfig, TrialResult, UserError
+from sweeps.ledger import Ledger
+from sweeps.run_directory import RunDirectory
+
+MakeRun = Callable[..., RunDirectory]
+NASTY = '</title><script>alert("title")</script> & <b>'
+
+
+class Page(HTMLParser):
+    """A page's visible text, the links it follows and the elements that need each other."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(convert_charrefs=True)
+        self.text = ""
+        self.links: list[str] = []
+        self.tags: list[str] = []
+        self._hidden = 0
+        self.feed(path.read_text(encoding="utf-8"))
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self._hidden += tag in ("script", "style")
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden -= tag in ("script", "style")
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.text += data
+
+
+def figures(path: Path) -> list[dict[str, list[dict[str, object]]]]:
+    """The figures of a page as its script finds them."""
+    texts = re.findall(r'<script type="application/json">(.*?)</script>', path.read_text(encoding="utf-8"))
+    return [json.loads(text) for text in texts]
+
+
+def test_a_whole_sweep_shows_its_numbers(whole_page: Path, findings: Findings) -> None:
+    page = Page(whole_page)
+    assert len(findings.thresholds) == 8
+    for threshold in findings.thresholds:
+        assert f"{threshold.m_star:.2f}" in page.text
+    for words in (
+        "8 times the tokens take",
+        "4 times the tokens take",
+        "q is 3 for the transformer, 2 for the fully connected net",
+    ):
+        assert words in page.text
+    assert "the objective is population for the transformer, minibatch for the fully connected net" in page.text
+    assert "So far" not in page.text
+    assert f"stsq trial {findings.run.path} {findings.records[0].trial_id}" in page.text
+    assert "GPU-hours" not in page.text
+    assert "CPU-hours of training" in page.text
+
+
+def test_everything_the_page_links_to_is_there_and_nothing_is_elsewhere(whole_page: Path) -> None:
+    page = Page(whole_page)
+    for link in page.links:
+        if not link.startswith(("#", "data:")):
+            assert whole_page.with_name(link).stat().st_size > 0
+    assert {"thresholds.png", "thresholds.pdf", "thresholds.csv", "thresholds.tex", "losses.png"} <= set(page.links)
+
+
+def test_the_figures_hold_the_numbers_of_the_ledger(whole_page: Path, findings: Findings) -> None:
+    marks = [
+        (x, m)
+        for figure in figures(whole_page)[:2]
+        for trace in figure["data"]
+        if trace.get("error_y")
+        for x, m in zip(trace["x"], trace["y"], strict=True)  # type: ignore[call-overload]
+    ]
+    expected = [(t.config_sample.task.T, t.m_star) for t in findings.thresholds]
+    assert marks == [(x, pytest.approx(m, rel=1e-5)) for x, m in expected]
+    dots = sum(
+        len(trace["x"]) for figure in figures(whole_page)[2:10] for trace in figure["data"] if trace["mode"] == "markers"
+    )
+    assert dots == len(findings.records)
+
+
+def test_the_csv_holds_full_precision(whole_page: Path, findings: Findings) -> None:
+    with whole_page.with_name("thresholds.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["m_star"]) for row in rows] == [t.m_star for t in findings.thresholds]
+    with whole_page.with_name("trials.csv").open() as file:
+        losses = {row["trial_id"]: float(row["relative_loss"]) for row in csv.DictReader(file)}
+    assert losses == {record.trial_id: record.relative_loss for record in findings.records}
+
+
+def test_text_of_users_cannot_become_markup(make_run: MakeRun, whole_page: Path) -> None:
+    plain = Page(whole_page)
+    run = make_run("nasty", title=NASTY, hypothesis=NASTY)
+    path = write_report(run.path)
+    page = Page(path)
+    assert page.tags == plain.tags
+    assert page.text.count(NASTY) == 3
+    assert "<script>alert" not in path.read_text()
+
+
+def test_a_reason_of_failure_cannot_become_markup(make_run: MakeRun) -> None:
+    run = make_run(outcome=lambda _config: NASTY)
+    path = write_report(run.path)
+    assert "<script>alert" not in path.read_text()
+    assert NASTY in Page(path).text
+
+
+def test_a_partial_sweep_says_so_far(make_run: MakeRun) -> None:
+    run = make_run(keep=lambda place: place % 5 != 0)
+    page = Page(write_report(run.path))
+    ended = len(Ledger(run.ledger).read())
+    assert "So far, " in page.text
+    assert f"{ended} of 144 trials ended" in page.text
+
+
+def test_a_sweep_with_no_result_yet_has_a_page(make_run: MakeRun) -> None:
+    page = Page(write_report(make_run(keep=lambda _place: False).path))
+    assert "No trial has ended yet" in page.text
+
+
+def test_all_failed_is_a_page_with_a_failure_table_and_no_number(make_run: MakeRun) -> None:
+    run = make_run(outcome=lambda _config: "worker lost")
+    page = Page(write_report(run.path))
+    assert "No width threshold was found: all 144 trials failed." in page.text
+    assert "worker lost" in page.text
+    assert "--retry-failed" in page.text
+    assert not (run.report / "thresholds.png").exists()
+
+
+def test_all_diverged_says_so(make_run: MakeRun, diverged: Callable[[TrialConfig], TrialResult]) -> None:
+    page = Page(write_report(make_run(outcome=diverged).path))
+    assert "No width threshold was found: all 144 trials diverged." in page.text
+
+
+def test_censored_thresholds_are_told_as_inequalities(make_run: MakeRun, attention: dict[str, object]) -> None:
+    narrow = {**attention, "zip": {"task.T": [16, 32], "model.positions.d_e": [[4, 6], [60, 80]]}}
+    run = make_run(trials=[narrow])
+    path = write_report(run.path)
+    text = Page(path).text
+    assert "> 10" in text
+    assert "≤ 64" in text
+    assert "No width threshold was found" in text
+    symbols = [trace["marker"]["symbol"] for trace in figures(path)[0]["data"] if "symbol" in trace.get("marker", {})]  # type: ignore[index, attr-defined, operator]
+    assert {"triangle-up", "triangle-down"} <= set(symbols)
+
+
+def test_ten_thousand_trials_are_aggregated(make_run: MakeRun, attention: dict[str, object]) -> None:
+    run = make_run(trials=[{**attention, "seeds": 418}])
+    assert len(Ledger(run.ledger).read()) == 10_032
+    path = write_report(run.path)
+    page = Page(path)
+    plot_js = 4_900_000
+    assert path.stat().st_size < plot_js + 600_000
+    assert "5, 25, 75 and 95% quantiles" in page.text
+    assert "one of each width shown" in page.text
+
+
+def test_a_report_made_again_replaces_the_first(make_run: MakeRun, fill: Callable[..., None]) -> None:
+    run = make_run(keep=lambda place: place % 2 == 0)
+    assert "So far" in Page(write_report(run.path)).text
+    fill(run, run.read_spec())
+    assert "So far" not in Page(write_report(run.path)).text
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no run"):
+        write_report(tmp_path)

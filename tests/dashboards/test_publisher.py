@@ -1,0 +1,223 @@
+"""What W&B gets is what the ledger and the journals hold, number by number, once, however often publishing is cut off."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dashboards.publisher import publish, sync
+from dashboards.publisher_process import PublisherProcess
+from dashboards.wandb_projection import flatten
+from dashboards.wandb_reader import OfflineRun, read_run
+from dashboards.wandb_stream import restart_service
+from stsq_core import UserError
+from sweeps.journal import read_curves
+from sweeps.ledger import Ledger, LedgerRecord
+from sweeps.run_directory import RunDirectory
+
+MakeRun = Callable[..., RunDirectory]
+
+SMALL = {
+    "name": "fcn",
+    "base": {
+        "task": {"kind": "stsq", "T": 4, "q": 2, "d": 2},
+        "model": {"kind": "fcn", "width": 8},
+        "optimizer": {"kind": "adam", "lr": 0.01},
+        "training": {"objective": "minibatch", "batch_size": 128, "steps": 2000},
+    },
+    "grid": {"model.width": [4, 8], "task.T": [4, 8]},
+    "seeds": 2,
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No test may find a key, a login or a server of whoever runs it."""
+    for name in [name for name in os.environ if name.startswith("WANDB_") or name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
+    restart_service()  # which would remember the environment of an earlier test
+
+
+def runs_of(run: RunDirectory) -> dict[str, OfflineRun]:
+    """The offline runs by the trial they hold; fails where a trial has more than one file."""
+    files = sorted(run.wandb.glob("offline-run-*/*.wandb"))
+    runs = {str(read.config["trial_id"]): read for read in map(read_run, files)}
+    assert len(runs) == len(files)
+    return runs
+
+
+def assert_equal(run: RunDirectory, record: LedgerRecord, shown: OfflineRun) -> None:
+    """One W&B run against its ledger record and its curve in the journal."""
+    steps, losses = read_curves(run, [record.trial_id])[record.trial_id]
+    assert [row["step"] for row in shown.history] == steps.tolist()
+    assert [row["_step"] for row in shown.history] == steps.tolist()
+    np.testing.assert_array_equal([row["relative_loss"] for row in shown.history], losses)
+    for name in ("status", "relative_loss", "relative_loss_stderr", "steps", "seconds", "reason"):
+        assert shown.summary[name] == getattr(record, name), name
+    expected = flatten(record.config) | {"trial_id": record.trial_id, "m": record.trial_config.width}
+    assert shown.config == expected
+    assert shown.job_type == record.config["model"]["kind"]
+    assert shown.exit_code == (1 if record.status == "failed" else 0)
+
+
+def test_offline_files_equal_the_ledger_and_the_journals_number_by_number(make_run: MakeRun) -> None:
+    run = make_run(trials=[SMALL])
+    report = publish(run.path)
+    records = Ledger(run.ledger).read()
+    assert (report.mode, report.num_published, report.num_missing) == ("offline", len(records), 0)
+    shown = runs_of(run)
+    assert shown.keys() == {record.trial_id for record in records}
+    for record in records:
+        assert_equal(run, record, shown[record.trial_id])
+    groups = {record.config["task"]["T"]: shown[record.trial_id].group for record in records}
+    assert len(set(groups.values())) == 2
+    assert groups[4].startswith("fcn T=4 q=2 d=2")
+    assert all("synthetic" in one.tags for one in shown.values())
+
+
+def test_diverged_and_failed_trials_are_published_as_what_they_are(make_run: MakeRun, diverged: Callable[..., object]) -> None:
+    run = make_run(trials=[SMALL], outcome=lambda config: diverged(config) if config.width == 4 else "worker lost: <killed>")
+    publish(run.path)
+    shown = runs_of(run)
+    for record in Ledger(run.ledger).read():
+        assert_equal(run, record, shown[record.trial_id])
+        assert record.status in shown[record.trial_id].tags
+
+
+def test_wandbs_own_reader_agrees(make_run: MakeRun) -> None:
+    run = make_run(trials=[SMALL])
+    publish(run.path)
+    record = Ledger(run.ledger).read()[0]
+    (path,) = run.wandb.glob(f"offline-run-*-{record.trial_id}/*.wandb")
+    wandb = shutil.which("wandb", path=str(Path(sys.executable).parent)) or "wandb"
+    told = subprocess.run(
+        [wandb, "leet", "inspect", "--json", str(path)], capture_output=True, text=True, check=True, timeout=60
+    )
+    text = told.stdout
+    assert repr(record.relative_loss) in text
+    history = [json.loads(line) for line in text.splitlines() if '"history"' in line]
+    assert len(history) == len(read_curves(run, [record.trial_id])[record.trial_id][0])
+
+
+def test_publishing_again_does_nothing(make_run: MakeRun) -> None:
+    run = make_run(trials=[SMALL])
+    first = publish(run.path)
+    before = {path: path.stat().st_mtime_ns for path in run.wandb.rglob("*.wandb")}
+    again = publish(run.path)
+    assert (again.num_published, again.num_up_to_date) == (0, first.num_published)
+    assert {path: path.stat().st_mtime_ns for path in run.wandb.rglob("*.wandb")} == before
+
+
+def test_a_killed_publisher_leaves_one_complete_file_a_trial_after_the_next(make_run: MakeRun) -> None:
+    run = make_run(trials=[{**SMALL, "seeds": 12}])
+    process = subprocess.Popen([sys.executable, "-m", "dashboards.publisher", str(run.path)], stderr=subprocess.DEVNULL)
+    _wait(lambda: len(list(run.wandb.glob("offline-run-*"))) >= 5)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert len(list(run.wandb.glob("offline-run-*"))) < 48
+    publish(run.path)
+    shown = runs_of(run)
+    records = Ledger(run.ledger).read()
+    assert len(shown) == len(records) == 48
+    for record in records:
+        assert_equal(run, record, shown[record.trial_id])
+
+
+def test_a_trial_that_was_tried_again_replaces_its_file(make_run: MakeRun, fill: Callable[..., None]) -> None:
+    run = make_run(trials=[SMALL], outcome=lambda _config: "out of memory")
+    publish(run.path)
+    fill(run, run.read_spec())
+    publish(run.path)
+    shown = runs_of(run)
+    assert {one.summary["status"] for one in shown.values()} == {"finished"}
+    for record in Ledger(run.ledger).read():
+        assert_equal(run, record, shown[record.trial_id])
+
+
+def test_a_key_but_no_server_goes_offline_within_seconds(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(trials=[SMALL])
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setenv("WANDB_BASE_URL", _dead_server())
+    began = time.monotonic()
+    report = publish(run.path)
+    assert report.mode == "offline"
+    assert "does not answer" in report.reason
+    assert report.num_missing == 0
+    assert time.monotonic() - began < 20
+
+
+def test_a_server_that_breaks_after_the_connection_costs_no_trial(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(trials=[{**SMALL, "grid": {"model.width": [4, 8]}, "seeds": 1}])
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setattr("dashboards.wandb_stream.INIT_TIMEOUT_S", 2.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        report = publish(run.path)
+    assert (report.mode, report.num_missing) == ("offline", 0)
+    assert len(runs_of(run)) == 2
+
+
+def test_disabled_writes_nothing(make_run: MakeRun) -> None:
+    run = make_run(trials=[SMALL], wandb={"mode": "disabled"})
+    assert publish(run.path).mode == "disabled"
+    assert not run.wandb.exists()
+
+
+def test_sync_without_a_key_says_what_to_do(make_run: MakeRun) -> None:
+    run = make_run(trials=[SMALL])
+    with pytest.raises(UserError, match="WANDB_API_KEY"):
+        sync(run.path)
+
+
+def test_the_child_publishes_the_rest_when_told_to_finish(make_run: MakeRun, fill: Callable[..., None]) -> None:
+    run = make_run(trials=[SMALL], keep=lambda place: place == 0)
+    publisher = PublisherProcess.start(run.path)
+    _wait(lambda: (run.wandb / "published.jsonl").exists())
+    fill(run, run.read_spec(), keep=lambda place: place > 0)
+    assert publisher.finish(timeout_s=60)
+    assert len(runs_of(run)) == len(Ledger(run.ledger).read()) == 8
+
+
+def test_the_child_ends_by_itself_after_its_driver_is_killed(make_run: MakeRun) -> None:
+    run = make_run(trials=[SMALL])
+    program = (
+        "import sys, time; from pathlib import Path; from dashboards import PublisherProcess\n"
+        "print(PublisherProcess.start(Path(sys.argv[1])).process.pid, flush=True); time.sleep(600)"
+    )
+    driver = subprocess.Popen([sys.executable, "-c", program, str(run.path)], stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    child = int(driver.stdout.readline())
+    driver.kill()
+    driver.communicate()
+    _wait(lambda: not _alive(child), timeout_s=60)
+    assert len(runs_of(run)) == 8
+
+
+def _alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _wait(happened: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not happened():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
+
+
+def _dead_server() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -1,0 +1,77 @@
+"""Tables hold the thresholds' own numbers, spelled for each reader."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from dashboards.findings import Findings, read_findings
+from dashboards.tables import failures_table, latex_escaped, threshold_rows, thresholds_json, thresholds_latex
+from stsq_core import TrialConfig, TrialResult, theory
+from sweeps.ledger import Ledger
+from sweeps.run_directory import RunDirectory
+
+MakeRun = Callable[..., RunDirectory]
+
+
+def test_rows_hold_the_exact_floor_and_the_laws_value(findings: Findings) -> None:
+    rows = threshold_rows(findings.thresholds, findings.laws)
+    for row in rows:
+        assert row["law"] == pytest.approx(row["m_star"] / (1 + row["relative_residual"]))
+        expected = theory.fcn_width_bound(0.1, T=row["T"], d=row["d"], q=row["q"]) if row["architecture"] == "fcn" else None
+        assert row["bound"] == expected
+
+
+def test_json_reads_back_to_the_same_numbers(findings: Findings) -> None:
+    told = json.loads(thresholds_json(findings.thresholds, findings.laws))
+    assert [row["m_star"] for row in told["thresholds"]] == [t.m_star for t in findings.thresholds]
+    assert {row["parameter"] for row in told["laws"]} == {"b", "c", "gamma"}
+    assert told["laws"][0]["value"] == findings.laws[0].parameters["b"].value
+
+
+def test_json_of_few_cells_has_null_for_what_is_not_known(make_run: MakeRun, attention: dict[str, object]) -> None:
+    one = {**attention, "zip": {"task.T": [16], "model.positions.d_e": [{"geom": [8, 40], "num": 6}]}, "seeds": 1}
+    findings = read_findings(make_run(trials=[one]).path)
+    told = json.loads(thresholds_json(findings.thresholds, findings.laws))
+    assert (told["thresholds"][0]["low"], told["laws"][0]["low"]) == (None, None)
+
+
+def test_latex_has_a_row_a_cell_and_the_laws(findings: Findings) -> None:
+    text = thresholds_latex(findings.thresholds, findings.laws)
+    lines = text.splitlines()
+    rows = [line for line in lines if line.startswith(("transformer", "FCN"))]
+    assert len(rows) == 8
+    assert all(line.count("&") == 7 and line.endswith(r"\\") for line in rows)
+    assert sum("multicolumn" in line for line in lines) == 2
+    assert f"{findings.thresholds[0].m_star:.2f}" in rows[0]
+    assert r"90\% interval" in text
+
+
+def test_latex_keeps_censored_values_inequalities(make_run: MakeRun, attention: dict[str, object]) -> None:
+    narrow = {**attention, "zip": {"task.T": [16, 32], "model.positions.d_e": [[4, 6], [60, 80]]}}
+    findings = read_findings(make_run(trials=[narrow]).path)
+    text = thresholds_latex(findings.thresholds)
+    assert "$>10$" in text
+    assert r"$\le 64$" in text
+
+
+def test_latex_of_nothing_is_an_empty_table() -> None:
+    assert thresholds_latex([]).count(r"\\") == 1
+
+
+def test_latex_spells_out_its_own_characters() -> None:
+    assert latex_escaped("5% & _x_ \\") == r"5\% \& \_x\_ \textbackslash{}"
+
+
+def test_failures_are_counted_by_cell_way_and_reason(
+    make_run: MakeRun, diverged: Callable[[TrialConfig], TrialResult], fully_connected: dict[str, object]
+) -> None:
+    def outcome(config: TrialConfig) -> TrialResult | str:
+        return "out of memory" if config.width > 16 else diverged(config)
+
+    records = Ledger(make_run(trials=[fully_connected], outcome=outcome).ledger).read()
+    rows = failures_table(records)
+    assert sum(row["num_trials"] for row in rows) == len(records)
+    assert [row["status"] for row in rows] == sorted((row["status"] for row in rows), reverse=True)
+    assert {row["reason"] for row in rows if row["status"] == "failed"} == {"out of memory"}
+    assert {row["reason"] for row in rows if row["status"] == "diverged"} == {"loss not finite, first seen at step 50"}

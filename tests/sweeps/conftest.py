@@ -1,0 +1,146 @@
+"""Trials, results and records made by hand, so that this room is tested without training anything."""
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stsq_core import TrialConfig, TrialResult
+from sweeps.ledger import LedgerRecord, record_of_failure, record_of_result
+from sweeps.run_directory import RunDirectory
+from sweeps.spec import SweepSpec
+
+SWEEP = """\
+name: little
+title: A little sweep
+hypothesis: Wider is better.
+trials:
+  - name: fcn
+    base:
+      task: {kind: stsq, T: 8, q: 2, d: 2}
+      model: {kind: fcn, width: 8}
+      optimizer: {kind: adam, lr: 0.01}
+      training: {objective: minibatch, steps: 100}
+    grid:
+      model.width: [4, 8, 16]
+    seeds: 2
+  - name: transformer
+    base:
+      task: {kind: stsq, T: 16, q: 3, d: 4}
+      model: {kind: transformer, positions: {kind: random_sign, d_e: 24, redraw: per_step, query: dual}, init: zero}
+      optimizer: {kind: adam, lr: 0.03}
+      training: {objective: population, batch_size: 64, steps: 600}
+    zip:
+      task.T: [16, 32]
+      model.positions.d_e: [[8, 16], {geom: [10, 40], num: 3}]
+    seeds: [5, 6, 7]
+"""
+
+
+@pytest.fixture
+def sweep_text() -> str:
+    return SWEEP
+
+
+@pytest.fixture
+def sweep_file(tmp_path: Path) -> Path:
+    path = tmp_path / "little.yaml"
+    path.write_text(SWEEP)
+    return path
+
+
+@pytest.fixture
+def spec(sweep_file: Path) -> SweepSpec:
+    from sweeps.loading import load_sweep
+
+    return load_sweep(sweep_file)
+
+
+@pytest.fixture
+def run(tmp_path: Path, spec: SweepSpec) -> RunDirectory:
+    from sweeps.run_directory import create_or_open
+
+    return create_or_open(tmp_path / "run", spec)
+
+
+@pytest.fixture
+def fcn() -> Callable[..., TrialConfig]:
+    def make(
+        width: int = 8, *, seed: int = 0, lr: float = 0.01, T: int = 8, q: int = 2, d: int = 2, **training: Any
+    ) -> TrialConfig:
+        return TrialConfig.model_validate(
+            {
+                "task": {"kind": "stsq", "T": T, "q": q, "d": d},
+                "model": {"kind": "fcn", "width": width},
+                "optimizer": {"kind": "adam", "lr": lr},
+                "training": {"steps": 100, **training},
+                "seed": seed,
+            }
+        )
+
+    return make
+
+
+@pytest.fixture
+def transformer() -> Callable[..., TrialConfig]:
+    def make(
+        d_e: int = 16, *, seed: int = 0, lr: float = 0.03, T: int = 16, q: int = 3, d: int = 4, **codes: Any
+    ) -> TrialConfig:
+        return TrialConfig.model_validate(
+            {
+                "task": {"kind": "stsq", "T": T, "q": q, "d": d},
+                "model": {"kind": "transformer", "positions": {"kind": "random_sign", "d_e": d_e, **codes}},
+                "optimizer": {"kind": "adam", "lr": lr},
+                "training": {"objective": "population", "steps": 600},
+                "seed": seed,
+            }
+        )
+
+    return make
+
+
+@pytest.fixture
+def finished() -> Callable[..., TrialResult]:
+    def make(config: TrialConfig, loss: float = 0.5) -> TrialResult:
+        return TrialResult(
+            config=config,
+            status="finished",
+            relative_loss=loss,
+            relative_loss_stderr=0.01,
+            steps=config.training.steps,
+            seconds=1.5,
+        )
+
+    return make
+
+
+@pytest.fixture
+def record(finished: Callable[..., TrialResult]) -> Callable[..., LedgerRecord]:
+    """A ledger record: of a loss, of a divergence (inf), or of a failure (None)."""
+
+    def make(config: TrialConfig, loss: float | None = 0.5) -> LedgerRecord:
+        if loss is None:
+            return record_of_failure(config, "worker lost", pack_id="0" * 16, device="cpu")
+        result = finished(config, loss)
+        if math.isinf(loss):
+            result = TrialResult(
+                config=config, status="diverged", relative_loss=None, relative_loss_stderr=None, steps=5, seconds=0.1
+            )
+        return record_of_result(result, pack_id="0" * 16, device="cpu")
+
+    return make
+
+
+@pytest.fixture
+def cell_records(fcn: Callable[..., TrialConfig], record: Callable[..., LedgerRecord]) -> Callable[..., list[LedgerRecord]]:
+    """Records of one FCN cell from a function (width, seed) -> loss."""
+
+    def make(
+        widths: Iterable[int], seeds: Iterable[int], loss: Callable[[int, int], float | None], **fields: Any
+    ) -> list[LedgerRecord]:
+        seeds = list(seeds)
+        return [record(fcn(width, seed=seed, **fields), loss(width, seed)) for width in widths for seed in seeds]
+
+    return make

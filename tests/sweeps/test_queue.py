@@ -1,0 +1,174 @@
+import pytest
+
+from sweeps.ledger import Ledger
+from sweeps.plan import expand
+from sweeps.queue import Failure, PackOutcome, PackQueue
+from sweeps.strategy import Grid, Strategy
+
+
+@pytest.fixture
+def ledger(run):
+    return Ledger(run.ledger)
+
+
+@pytest.fixture
+def queue(spec, ledger):
+    def make(**options):
+        return PackQueue(Grid(expand(spec)), ledger, **{"max_size": 4, "slots": 2, **options})
+
+    return make
+
+
+@pytest.fixture
+def ended(finished):
+    def outcome(pack):
+        return PackOutcome(pack, tuple(finished(config) for config in pack.configs))
+
+    return outcome
+
+
+def drain(queue, outcome):
+    while (pack := queue.next()) is not None:
+        queue.record(outcome(pack))
+
+
+def ids(packs):
+    return [trial_id for pack in packs for trial_id in pack.trial_ids]
+
+
+def test_every_trial_ends_once_in_the_ledger(queue, ledger, ended):
+    one = queue()
+    assert (one.total, one.skipped, one.done, one.finished) == (21, 0, 0, False)
+    drain(one, ended)
+    assert (one.total, one.skipped, one.done, one.failed, one.diverged) == (21, 0, 21, 0, 0)
+    assert one.finished
+    assert len(ledger.read()) == 21 == len(ledger.path.read_text().splitlines())
+
+
+def test_packs_run_while_others_are_handed_out(queue, ended):
+    one = queue()
+    first, second = one.next(), one.next()
+    assert one.running == (first, second)
+    one.record(ended(second))
+    assert one.running == (first,)
+    drain(one, ended)
+    assert not one.finished
+    assert one.next() is None
+    one.record(ended(first))
+    assert one.finished
+
+
+def test_a_second_run_does_nothing(queue, ended):
+    drain(queue(), ended)
+    again = queue()
+    assert again.next() is None
+    assert again.finished
+    assert (again.total, again.skipped, again.done) == (21, 21, 0)
+
+
+def test_a_killed_run_goes_on_with_the_packs_that_it_had_begun(queue, ended):
+    one = queue()
+    one.record(ended(one.next()))
+    begun = [one.next(), one.next()]
+    again = queue()
+    assert {pack.pack_id for pack in begun} <= {pack.pack_id for pack in again.waiting}
+    assert again.skipped == 21 - len(ids(again.waiting))
+
+
+def test_what_is_left_of_a_pack_is_packed_anew(queue, ledger, ended, record):
+    whole = queue().waiting
+    ledger.append([record(whole[0].configs[0], 0.5)])
+    again = queue()
+    assert sorted(ids(again.waiting)) == sorted(set(ids(whole)) - {whole[0].trial_ids[0]})
+    assert again.skipped == 1
+
+
+def test_a_failure_is_recorded_and_retried_on_request_only(queue, ledger, ended):
+    one = queue()
+    broken = one.next()
+    one.record(PackOutcome(broken, failure=Failure("ValueError: boom", "error")))
+    assert one.failed == one.done == len(broken.configs)
+    drain(one, ended)
+    assert {record.reason for record in ledger.read() if record.status == "failed"} == {"ValueError: boom"}
+    assert queue().waiting == ()
+    retry = queue(retry_failed=True)
+    assert sorted(ids(retry.waiting)) == sorted(broken.trial_ids)
+    drain(retry, ended)
+    assert {record.status for record in ledger.read()} == {"finished"}
+
+
+def test_out_of_memory_halves_a_pack_down_to_one_trial(queue, ledger, ended):
+    one = queue()
+    culprit = one.next().configs[1].trial_id
+    again = queue()
+
+    def outcome(pack):
+        if culprit in pack.trial_ids:
+            return PackOutcome(pack, failure=Failure("needed 9 GiB", "out_of_memory"))
+        return ended(pack)
+
+    drain(again, outcome)
+    assert again.finished
+    failed = [record for record in ledger.read() if record.status == "failed"]
+    assert [(record.trial_id, record.reason) for record in failed] == [(culprit, "out of memory: needed 9 GiB")]
+    assert (again.done, again.failed) == (21, 1)
+
+
+def test_a_stopped_pack_leaves_no_record_and_waits_again(queue, ledger):
+    one = queue()
+    pack = one.next()
+    one.record(PackOutcome(pack, failure=Failure("30 minutes are over", "budget")))
+    assert one.waiting[0] == pack
+    assert one.done == 0
+    assert ledger.read() == ()
+
+
+def test_results_of_other_trials_are_a_bug(queue, ended):
+    one = queue()
+    first, second = one.next(), one.next()
+    with pytest.raises(ValueError, match="must end with one result for each of its trials"):
+        one.record(PackOutcome(first, ended(second).results))
+
+
+class OneByOne(Strategy):
+    """Asks for the next trial when it has been told of the last."""
+
+    def __init__(self, configs):
+        self.left = list(configs)
+        self.busy = None
+        self.told = []
+
+    def ask(self):
+        if self.busy or not self.left:
+            return ()
+        self.busy = self.left.pop(0)
+        return (self.busy,)
+
+    def tell(self, records):
+        self.told += [record.trial_id for record in records]
+        if self.busy and self.busy.trial_id in self.told:
+            self.busy = None
+
+    @property
+    def finished(self):
+        return not self.left and not self.busy
+
+
+def test_a_strategy_that_waits_is_asked_again_when_it_has_been_told(ledger, fcn, ended):
+    configs = [fcn(seed=seed) for seed in range(3)]
+    queue = PackQueue(OneByOne(configs), ledger)
+    for config in configs:
+        pack = queue.next()
+        assert pack.trial_ids == (config.trial_id,)
+        assert queue.next() is None
+        assert not queue.finished
+        queue.record(ended(pack))
+    assert queue.finished
+    assert queue.total == 3
+
+
+def test_a_strategy_is_told_what_the_ledger_holds(ledger, fcn, ended, record):
+    ledger.append([record(fcn(seed=7), 0.5)])
+    strategy = OneByOne([])
+    PackQueue(strategy, ledger)
+    assert strategy.told == [fcn(seed=7).trial_id]
