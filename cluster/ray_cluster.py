@@ -30,7 +30,7 @@ MAX_ROOT = 40
 OBJECT_STORE_BYTES = 100 * 2**20
 PROBE_TIMEOUT_S = 120.0
 
-WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -127,7 +127,8 @@ def _on(node: dict[str, Any]) -> dict[str, Any]:
 def _joined(address: str) -> Iterator[None]:
     try:
         try:
-            ray.init(address=address, runtime_env={"env_vars": WORKER_ENVIRONMENT}, **_logging())
+            # with no runtime environment of ours: inside a job it would have to agree with the job's
+            ray.init(address=address, **_logging())
         except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             raise UserError(f"no Ray cluster answers at {address!r}: {error}") from error
         yield

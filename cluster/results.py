@@ -21,10 +21,21 @@ def show_run(console: Console, records: Sequence[LedgerRecord], thresholds: Sequ
     say_table(console, threshold_table(thresholds, laws))
     for law in laws:
         say(console, law_line(law))
-    for threshold in thresholds:
-        if threshold.note:
-            say(console, f"{threshold.label}: {threshold.note}")
+    for line in notes(thresholds):
+        say(console, line)
     show_failures(console, records)
+
+
+def notes(thresholds: Sequence[WidthThreshold]) -> list[str]:
+    """What a reader must know of each cell; once where it holds of several."""
+    cells: dict[str, list[str]] = {}
+    for threshold in thresholds:
+        for note in filter(None, threshold.note.split("; ")):
+            cells.setdefault(note, []).append(threshold.label)
+    several = "all cells" if len(thresholds) > 1 else ""
+    return [
+        f"{several if several and len(told) == len(thresholds) else ', '.join(told)}: {note}" for note, told in cells.items()
+    ]
 
 
 def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingLaw]) -> Table:

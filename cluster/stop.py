@@ -59,7 +59,7 @@ class StopSignals:
 
     @contextmanager
     def polled(self) -> Iterator[None]:
-        """Let only `check` raise while the block runs: compiled code of Ray's turns an exception out of nowhere into a crash."""
+        """Let only `check` raise while the block runs: in compiled code an exception out of nowhere is a crash."""
         self._num_polled += 1
         try:
             yield

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 
 import torch
 
-from stsq_core.positions import OneHot, Positions, Query, RandomSign
+from stsq_core.positions import Positions, Query
 from stsq_core.products import dot, product
-from stsq_core.streams import Purpose, Streams
 
 DUAL_TOLERANCE = 1e-7
 """Relative size of the least-squares gradient at which the dual query is taken as solved. What is left then is rounding, and
@@ -164,30 +163,3 @@ def code_scales(positions: tuple[Positions, ...], *, length: int, dtype: torch.d
         row[: code.d_e] = 1 / math.sqrt(code.d_e)
         rows.append(row)
     return torch.stack(rows).to(dtype).to(device)
-
-
-class CodeSource:
-    """Draws the books of a stack of trials: for training step s, or fresh ones for evaluation."""
-
-    def __init__(self, positions: tuple[Positions, ...], streams: Streams, *, T: int, length: int, dtype: torch.dtype) -> None:
-        self._kind = positions[0]
-        self._streams = streams
-        self._T = T
-        self._length = length
-        self._dtype = dtype
-        self._scales = code_scales(positions, length=length, dtype=dtype, device=streams.device)
-        self._fixed = self._draw(1, Purpose.CODES, 0) if self._kind.redraw == "never" else None
-
-    def book(self, count: int, purpose: Purpose, step: int) -> CodeBook:
-        """The book of one step (`Purpose.CODES`) or of one evaluation chunk (`Purpose.FRESH_CODES`) of `count` samples."""
-        return self._fixed or self._draw(count, purpose, step)
-
-    def _draw(self, count: int, purpose: Purpose, step: int) -> CodeBook:
-        match self._kind:
-            case OneHot():
-                return OneHotBook(self._T, self._dtype)
-            case RandomSign(redraw=redraw):
-                tokens = (count, self._T) if redraw == "per_sample" else (self._T,)
-                signs = self._streams.signs(length=self._length, tokens=tokens, purpose=purpose, step=step, dtype=self._dtype)
-                scales = self._scales.view(len(self._scales), *(1 for _ in tokens), self._length)
-                return SampleBook(signs * scales) if redraw == "per_sample" else DenseBook(signs * scales)

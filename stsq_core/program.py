@@ -4,11 +4,14 @@ A program holds no state of training: it is rebuilt from the configs of the tria
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import partial
 from itertools import combinations
 
 import numpy as np
 import torch
 
+from stsq_core.ahead import Ahead
 from stsq_core.streams import Purpose, Streams
 from stsq_core.trial import TrialConfig
 
@@ -33,6 +36,13 @@ class Program(ABC):
         self.batch = first.batch
         self.streams = Streams(tuple(config.seed for config in configs), device)
         self._every_subset = self._enumerate() if first.training.batch_size == "all" else None
+        per_sample = len(configs) * self.task.q
+        self._subsets = Ahead(
+            partial(self._draw_subsets, self.batch, Purpose.SUBSETS), numbers_per_step=self.batch * per_sample
+        )
+        self._fresh_subsets = Ahead(
+            partial(self._draw_subsets, CHUNK, Purpose.FRESH_SUBSETS), numbers_per_step=CHUNK * per_sample
+        )
 
     @abstractmethod
     def initial(self) -> Tensors:
@@ -52,13 +62,15 @@ class Program(ABC):
 
     def subsets(self, step: int) -> torch.Tensor:
         """The subsets y of one training step, shape (k, batch, q)."""
-        if self._every_subset is not None:
-            return self._every_subset
-        return self.streams.subsets(T=self.task.T, q=self.task.q, count=self.batch, purpose=Purpose.SUBSETS, step=step)
+        return self._subsets.at(step) if self._every_subset is None else self._every_subset
 
     def fresh_subsets(self, chunk: int) -> torch.Tensor:
         """The subsets of one evaluation chunk, shape (k, CHUNK, q)."""
-        return self.streams.subsets(T=self.task.T, q=self.task.q, count=CHUNK, purpose=Purpose.FRESH_SUBSETS, step=chunk)
+        return self._fresh_subsets.at(chunk)
+
+    def _draw_subsets(self, count: int, purpose: Purpose, steps: range) -> Sequence[torch.Tensor]:
+        T, q = self.task.T, self.task.q
+        return self.streams.subsets(T=T, q=q, count=count, purpose=purpose, steps=steps).unbind(0)
 
     def _enumerate(self) -> torch.Tensor:
         """All q-subsets of [T] in lexicographic order, shape (k, C(T, q), q)."""

@@ -3,6 +3,7 @@
 A trial that is interrupted needs no saved generator, and trials of one seed see the same draws (common random numbers).
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 import torch
@@ -64,11 +65,9 @@ class Streams:
             draw.uniform_(-1.0, 1.0, generator=self.at(seed, purpose, step))
         return self._spread(draws)
 
-    def subsets(self, *, T: int, q: int, count: int, purpose: Purpose, step: int) -> torch.Tensor:
-        """Uniform q-subsets of [T], shape (k, count, q), by Floyd's algorithm (Bentley, Floyd 1987): exact in q draws each."""
-        draws = torch.empty((len(self.distinct), count, q), dtype=torch.int64, device=self.device)
-        for seed, draw in zip(self.distinct, draws, strict=True):
-            draw.random_(generator=self.at(seed, purpose, step))
+    def subsets(self, *, T: int, q: int, count: int, purpose: Purpose, steps: Sequence[int]) -> torch.Tensor:
+        """Uniform q-subsets of [T], (steps, k, count, q), by Floyd's algorithm (Bentley, Floyd 1987): exact in q draws each."""
+        draws = self._integers((count, q), 2**63 - 1, purpose, steps)
         chosen: list[torch.Tensor] = []
         for i, draw in enumerate(draws.unbind(-1)):
             last = T - q + i
@@ -77,20 +76,27 @@ class Streams:
                 taken = torch.stack([candidate == earlier for earlier in chosen]).any(0)
                 candidate = torch.where(taken, last, candidate)
             chosen.append(candidate)
-        return self._spread(torch.stack(chosen, -1))
+        return self._spread(torch.stack(chosen, -1), axis=1)
 
-    def signs(self, *, length: int, tokens: tuple[int, ...], purpose: Purpose, step: int, dtype: torch.dtype) -> torch.Tensor:
-        """Uniform signs, shape (k, *tokens, length); the first coordinates of a longer draw are those of a shorter one.
+    def signs(
+        self, *, length: int, tokens: tuple[int, ...], purpose: Purpose, steps: Sequence[int], dtype: torch.dtype
+    ) -> torch.Tensor:
+        """Uniform signs, shape (steps, k, *tokens, length); the first coordinates of a longer draw are those of a shorter one.
 
         Bits come from 32-bit words drawn with the word's place in the code outermost, hence the prefix.
         """
-        words = torch.empty((len(self.distinct), -(-length // 32), *tokens), dtype=torch.int64, device=self.device)
-        for seed, word in zip(self.distinct, words, strict=True):
-            word.random_(0, 2**32, generator=self.at(seed, purpose, step))
-        words = words.movedim(1, -1).unsqueeze(-1)
-        bits = (words >> torch.arange(32, device=self.device)) & 1
-        return self._spread((1 - 2 * bits.flatten(-2)[..., :length]).to(dtype))
+        words = self._integers((-(-length // 32), *tokens), 2**32, purpose, steps).movedim(2, -1).unsqueeze(-1)
+        bits = (words >> torch.arange(32, device=self.device)).bitwise_and_(1).flatten(-2)[..., :length]
+        return self._spread(bits.to(dtype).mul_(-2).add_(1), axis=1)
 
-    def _spread(self, draws: torch.Tensor) -> torch.Tensor:
+    def _integers(self, shape: tuple[int, ...], bound: int, purpose: Purpose, steps: Sequence[int]) -> torch.Tensor:
+        """Uniform integers below `bound`, shape (steps, distinct seeds, *shape)."""
+        draws = torch.empty((len(steps), len(self.distinct), *shape), dtype=torch.int64, device=self.device)
+        for step, row in zip(steps, draws, strict=True):
+            for seed, draw in zip(self.distinct, row, strict=True):
+                draw.random_(0, bound, generator=self.at(seed, purpose, step))
+        return draws
+
+    def _spread(self, draws: torch.Tensor, *, axis: int = 0) -> torch.Tensor:
         """From one draw a distinct seed to one a trial."""
-        return draws if self._owner is None else draws.index_select(0, self._owner)
+        return draws if self._owner is None else draws.index_select(axis, self._owner)

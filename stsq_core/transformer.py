@@ -9,10 +9,9 @@ Source: arXiv:2406.06893. That X integrates out in `population` is derived in do
 import numpy as np
 import torch
 
-from stsq_core.architecture import Transformer
-from stsq_core.codebook import CodeBook, CodeSource
 from stsq_core.products import dot, product
 from stsq_core.program import CHUNK, Program, Tensors
+from stsq_core.questions import Question, QuestionSource
 from stsq_core.stacking import padded_width
 from stsq_core.streams import Purpose
 from stsq_core.trial import TrialConfig
@@ -23,11 +22,8 @@ class _TransformerProgram(Program):
 
     def __init__(self, configs: tuple[TrialConfig, ...], device: torch.device) -> None:
         super().__init__(configs, device)
-        models = [config.model for config in configs if isinstance(config.model, Transformer)]
-        self.query = models[0].positions.query
         self.length = padded_width(configs[0])
-        positions = tuple(model.positions for model in models)
-        self.codes = CodeSource(positions, self.streams, T=self.task.T, length=self.length, dtype=self.dtype)
+        self.questions = QuestionSource(self, length=self.length)
 
     def zeros(self, *shape: int) -> torch.Tensor:
         return torch.zeros((len(self.configs), *shape), dtype=self.dtype, device=self.device)
@@ -55,20 +51,19 @@ class PopulationTransformer(_TransformerProgram):
         return {"W_e": self.zeros(self.length, self.length), "v": self.zeros()}
 
     def gradients(self, parameters: Tensors, step: int) -> tuple[torch.Tensor, Tensors]:
-        book = self.codes.book(self.batch, Purpose.CODES, step)
-        z, p, residual = self._attend(parameters, book, self.subsets(step))
+        question = self.questions.training.at(step)
+        p, residual = self._attend(parameters, question)
         loss = dot(residual, residual).sum(-1) * (self.task.q / self.batch)
         # With grad_p = (d v / batch) residual, the scores' gradient and v's share the products p * residual.
         shares = p * residual
         totals = shares.sum(-1)
         grad_s = shares.addcmul_(p, totals.unsqueeze(-1), value=-1)
         scale = parameters["v"] * (self.task.d / self.batch)
-        grad_u = book.mixture(grad_s).mul_(scale.view(-1, 1, 1))
-        return loss, {"W_e": product(grad_u.mT, z), "v": totals.sum(-1) / self.batch}
+        grad_u = question.book.mixture(grad_s).mul_(scale.view(-1, 1, 1))
+        return loss, {"W_e": product(grad_u.mT, question.z), "v": totals.sum(-1) / self.batch}
 
     def fresh_losses(self, parameters: Tensors, chunk: int) -> torch.Tensor:
-        book = self.codes.book(CHUNK, Purpose.FRESH_CODES, chunk)
-        _, _, residual = self._attend(parameters, book, self.fresh_subsets(chunk))
+        _, residual = self._attend(parameters, self.questions.fresh.at(chunk))
         return dot(residual, residual) * self.task.q
 
     def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
@@ -77,13 +72,12 @@ class PopulationTransformer(_TransformerProgram):
         W_x, V_e = torch.zeros((2, d, self.length), dtype=self.dtype).unbind(0)
         return self.full_weights(W_x, parameters["W_e"][trial], V_x, V_e, trial)
 
-    def _attend(self, parameters: Tensors, book: CodeBook, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Queries z, attention weights p, and the residual `v p - 1_y / q`."""
-        z = book.queries(y, self.query)
-        p = book.scores(product(z, parameters["W_e"].mT)).softmax(-1)
+    def _attend(self, parameters: Tensors, question: Question) -> tuple[torch.Tensor, torch.Tensor]:
+        """Attention weights p and the residual `v p - 1_y / q`, each (k, batch, T)."""
+        p = question.book.scores(product(question.z, parameters["W_e"].mT)).softmax(-1)
         residual = p * parameters["v"].view(-1, 1, 1)
-        residual.scatter_add_(2, y, torch.full_like(y, -1 / self.task.q, dtype=self.dtype))
-        return z, p, residual
+        residual.scatter_add_(2, question.y, torch.full_like(question.y, -1 / self.task.q, dtype=self.dtype))
+        return p, residual
 
 
 class MinibatchTransformer(_TransformerProgram):
@@ -97,9 +91,10 @@ class MinibatchTransformer(_TransformerProgram):
         return {"W_x": self.zeros(d, D), "W_e": self.zeros(D, D), "V_x": self.zeros(d, d), "V_e": self.zeros(d, D)}
 
     def gradients(self, parameters: Tensors, step: int) -> tuple[torch.Tensor, Tensors]:
-        book = self.codes.book(self.batch, Purpose.CODES, step)
+        question = self.questions.training.at(step)
         X = self.streams.normals((self.task.d, self.batch, self.task.T), Purpose.TOKENS, step, self.dtype)
-        z, p, c_x, c_e, residual = self._attend(parameters, book, X, self.subsets(step))
+        book, z = question.book, question.z
+        p, c_x, c_e, residual = self._attend(parameters, question, X)
         loss = dot(residual, residual).sum(-1) * (self.task.q / (self.task.d * self.batch))
         r = residual / self.batch
         grad_p = book.scores(product(r.mT, parameters["V_e"]))
@@ -113,9 +108,8 @@ class MinibatchTransformer(_TransformerProgram):
         }
 
     def fresh_losses(self, parameters: Tensors, chunk: int) -> torch.Tensor:
-        book = self.codes.book(CHUNK, Purpose.FRESH_CODES, chunk)
         X = self.streams.normals((self.task.d, CHUNK, self.task.T), Purpose.FRESH_TOKENS, chunk, self.dtype)
-        *_, residual = self._attend(parameters, book, X, self.fresh_subsets(chunk))
+        *_, residual = self._attend(parameters, self.questions.fresh.at(chunk), X)
         return (residual * residual).sum(1) * (self.task.q / self.task.d)
 
     def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
@@ -123,19 +117,19 @@ class MinibatchTransformer(_TransformerProgram):
         return self.full_weights(W_x, W_e, V_x, V_e, trial)
 
     def _attend(
-        self, parameters: Tensors, book: CodeBook, X: torch.Tensor, y: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Queries z, weights p, contexts c_x (k, d, batch) and c_e (k, batch, d_e), residual f - target (k, d, batch)."""
-        z = book.queries(y, self.query)
+        self, parameters: Tensors, question: Question, X: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Weights p, contexts c_x (k, d, batch) and c_e (k, batch, d_e), and the residual f - target (k, d, batch)."""
+        book, z = question.book, question.z
         scores = book.scores(product(z, parameters["W_e"].mT))
         _add_products(scores, X, product(parameters["W_x"], z.mT))
         p = scores.softmax(-1)
         c_x = _mix_tokens(X, p)
         c_e = book.mixture(p)
         output = product(parameters["V_x"], c_x) + product(parameters["V_e"], c_e.mT)
-        index = y.unsqueeze(1).expand(-1, self.task.d, -1, -1)
+        index = question.y.unsqueeze(1).expand(-1, self.task.d, -1, -1)
         target = X.gather(3, index).sum(-1) / self.task.q
-        return z, p, c_x, c_e, output - target
+        return p, c_x, c_e, output - target
 
 
 def _softmax_gradient(p: torch.Tensor, grad_p: torch.Tensor) -> torch.Tensor:

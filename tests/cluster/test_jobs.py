@@ -104,7 +104,8 @@ def package(tmp_path: Path, small: dict[str, Any]) -> Path:
     failing["trials"][0]["grid"]["model.width"] = [10**14]
     (folder / "failing.yaml").write_text(yaml.safe_dump(failing))
     slow = copy.deepcopy(small)
-    slow["trials"][0]["base"]["training"] |= {"steps": 60_000, "log_every": 100}
+    slow["trials"][0] |= {"grid": {}, "seeds": 1}  # one long pack, so that the other worker ends some trials
+    slow["trials"][0]["base"]["training"] |= {"steps": 500_000, "log_every": 100}
     (folder / "slow.yaml").write_text(yaml.safe_dump(slow))
     return folder
 

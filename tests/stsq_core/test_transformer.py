@@ -1,5 +1,7 @@
 """Both transformer objectives against the definition of the model, written plainly and differentiated by autograd."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -19,7 +21,7 @@ CODES = [
 
 def books_of(program, count: int, step: int) -> torch.Tensor:
     """The code book of every sample, (batch, T, d_e), read off by mixing with unit weights."""
-    book = program.codes.book(count, Purpose.CODES, step)
+    book = program.questions.training.at(step).book
     T = program.task.T
     columns = [book.mixture(torch.eye(T, dtype=program.dtype)[t].expand(1, count, T).contiguous())[0] for t in range(T)]
     return torch.stack(columns, 1)
@@ -119,9 +121,9 @@ def test_population_and_minibatch_agree_in_expectation(transformer, codes) -> No
     exact_loss, exact = population.gradients({"W_e": W_e, "v": v}, 0)
     parameters = sampled.initial() | {"W_e": W_e, "V_x": v * torch.eye(d, dtype=torch.float64)[None]}
 
-    book, y = population.codes.book(batch, Purpose.CODES, 0), population.subsets(0)
-    sampled.codes.book = lambda *_: book  # the same codes and subsets in every repeat: only X is drawn anew
-    sampled.subsets = lambda _: y
+    # The same codes and subsets in every repeat: only X is drawn anew.
+    question = population.questions.training.at(0)
+    sampled.questions.training = SimpleNamespace(at=lambda _: question)
     rows = []
     for step in range(repeats):
         loss, g = sampled.gradients(parameters, step)

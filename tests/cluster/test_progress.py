@@ -1,0 +1,83 @@
+"""The progress line: counts, rates and the time left, read from a queue and from journals."""
+
+import io
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from cluster import progress as module
+from cluster.progress import Progress, last_step
+from stsq_core import Measurement, TrialConfig, TrialResult
+from sweeps.journal import JournalWriter
+from sweeps.ledger import Ledger
+from sweeps.packs import pack_of
+from sweeps.queue import PackOutcome, PackQueue
+from sweeps.strategy import Strategy
+
+
+class Once(Strategy):
+    """Asks for some trials, once."""
+
+    def __init__(self, configs: tuple[TrialConfig, ...]) -> None:
+        self._configs = configs
+
+    def ask(self) -> tuple[TrialConfig, ...]:
+        asked, self._configs = self._configs, ()
+        return asked
+
+    def tell(self, records: object) -> None: ...
+
+    @property
+    def finished(self) -> bool:
+        return not self._configs
+
+
+def config(seed: int) -> TrialConfig:
+    told = {"task": {"T": 4, "q": 2, "d": 2}, "model": {"kind": "fcn", "width": 4}, "optimizer": {"kind": "adam", "lr": 0.1}}
+    return TrialConfig.model_validate({**told, "training": {"steps": 100}, "seed": seed})
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> PackQueue:
+    return PackQueue(Once(tuple(map(config, range(4)))), Ledger(tmp_path / "ledger.jsonl"), max_size=2)
+
+
+def test_the_line_tells_what_running_packs_have_done(queue: PackQueue, tmp_path: Path) -> None:
+    progress = Progress(queue, tmp_path, Console(file=io.StringIO()), num_workers=2)
+    assert "0/4 trials · starting" in progress.line()
+    pack = queue.next()
+    assert pack is not None
+    progress.started(pack)
+    assert "sent to 2 workers" in progress.line()
+    with JournalWriter(tmp_path / f"{pack.pack_id}.jsonl", pack) as journal:
+        journal.append(Measurement(50, pack.trial_ids, (0.5, 0.4)))
+    time.sleep(0.01)
+    assert "model-steps/s" in progress.line()
+    assert "left" in progress.line()
+    results = tuple(TrialResult(one, "finished", 0.1, 0.01, 100, 0.1) for one in pack.configs)
+    outcome = PackOutcome(pack, results)
+    queue.record(outcome)
+    progress.ended(outcome)
+    assert progress.line().startswith("2/4 trials")
+    assert progress.summary().startswith("2 trials ended")
+
+
+def test_plain_lines_come_every_few_seconds(queue: PackQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PLAIN_EVERY_S", 0.01)
+    said = io.StringIO()
+    with Progress(queue, tmp_path, Console(file=said)):
+        time.sleep(0.2)
+    assert said.getvalue().count("0/4 trials") > 1
+
+
+def test_the_last_step_of_a_journal_survives_a_torn_line(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    assert last_step(path) == 0
+    with JournalWriter(path, pack_of([config(0)])) as journal:
+        assert last_step(path) == 0
+        journal.append(Measurement(7, (config(0).trial_id,), (0.5,)))
+    with path.open("a") as file:
+        file.write('{"step":9,"rel')
+    assert last_step(path) == 7
