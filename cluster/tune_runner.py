@@ -1,8 +1,8 @@
 """Runs packs on Ray Tune: one Tune trial a pack, chosen by our own queue, on workers that are used again.
 
-A pack could also be pulled by long-lived workers. Tune's share is 22 to 27 ms a pack with reused workers, against 2 ms for bare
-actors (100 empty packs on two busy cores, `python tests/benchmarks/tune_overhead.py`) and seconds of training, so the plain
-form was kept: Tune sees every pack, retries those whose worker was lost and bounds how many run at once.
+A pack could also be pulled by long-lived workers. Tune's share is 21 to 28 ms a pack with reused workers, against 1 ms for bare
+actors (`python tests/benchmarks/tune_overhead.py --packs 200`, two cores) and seconds of training, so the plain form was kept:
+Tune sees every pack, retries those whose worker was lost and bounds how many run at once.
 """
 
 import importlib

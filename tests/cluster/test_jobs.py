@@ -110,11 +110,12 @@ def package(tmp_path: Path, small: dict[str, Any]) -> Path:
     return folder
 
 
-def call(command: list[object], access: dict[str, str], timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **access, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [str(word) for word in command], env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
-    )
+def call(
+    command: list[object], access: dict[str, str], *, code: Path = ROOT, timeout_s: float = 240
+) -> subprocess.CompletedProcess[str]:
+    """Run a command with the project's code as it stands in the folder `code`."""
+    words, environment = [str(word) for word in command], {**os.environ, **access, "PYTHONPATH": str(code)}
+    return subprocess.run(words, cwd=code, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
 def stsq(*words: object) -> list[object]:
@@ -130,7 +131,9 @@ def test_ray_job_submit_runs_a_sweep(head: Head, package: Path, tmp_path: Path, 
     assert len(numbers(out)) == 8
     assert (out / "report/index.html").exists()
     assert len(list(out.glob("wandb/offline-run-*/*.wandb"))) == 8
-    inline = call(stsq("run", package / "small.yaml", "--inline", "--wandb", "disabled", "--out", tmp_path / "inline"), {})
+    inline = call(
+        stsq("run", package / "small.yaml", "--inline", "--wandb", "disabled", "--out", tmp_path / "inline"), {}, code=package
+    )
     assert inline.returncode == 0
     assert numbers(out) == numbers(tmp_path / "inline")
 
@@ -166,7 +169,7 @@ def test_a_job_is_stopped_in_order_and_goes_on(head: Head, package: Path, tmp_pa
     assert "stopped by SIGINT" in call(stsq("job", "logs", "slow", "--address", head.address), head.access).stdout
     done = numbers(out)
     assert done
-    again = call(stsq("run", package / "small.yaml", "--inline", "--wandb", "disabled", "--out", out), {})
+    again = call(stsq("run", package / "small.yaml", "--inline", "--wandb", "disabled", "--out", out), {}, code=package)
     assert again.returncode == 0, again
     assert done.items() <= numbers(out).items()
 

@@ -14,9 +14,7 @@ def test_a_run_goes_to_runs_by_default(tmp_path: Path, monkeypatch: pytest.Monke
     assert run_path("small", Path("elsewhere")) == tmp_path / "elsewhere"
 
 
-def test_inside_a_jobs_package_copy_nothing_is_written_where_ray_deletes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_writes_nothing_into_its_package_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = tmp_path / "working_dir_files/_ray_pkg_0"
     copy.mkdir(parents=True)
     monkeypatch.chdir(copy)
