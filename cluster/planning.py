@@ -17,7 +17,7 @@ from sweeps.ledger import Ledger, LedgerRecord
 from sweeps.packs import trial_operations
 from sweeps.run_directory import RunDirectory
 
-ASSUMED_RATE = 2.0e9
+ASSUMED_RATE = 3.0e9
 """Operations a second of one core of 2020 or later, training packs."""
 
 GPU_PACK_STEP_S = 1e-3

@@ -16,9 +16,17 @@ DRAW_OPERATIONS = 24
 UPDATE_PASSES = 10
 """Elementwise passes over the parameters in an Adam step."""
 
+CALL_OPERATIONS = 1e6
+"""A model-step's share of the fixed cost of calling a step's many small operations, in operations of that time (measured)."""
+
 
 def step_operations(config: TrialConfig) -> float:
     """Operations (multiply-adds and elementwise) of one model-step."""
+    return CALL_OPERATIONS + _counted_operations(config)
+
+
+def _counted_operations(config: TrialConfig) -> float:
+    """The operations that the formulas name."""
     task, batch, width = config.task, config.batch, padded_width(config)
     match config.model:
         case Transformer(positions=positions):
