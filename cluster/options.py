@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from stsq_core import UserError
+from stsq_core.devices import Device
 
-Device = Literal["auto", "cpu", "cuda"]
 WandbMode = Literal["auto", "offline", "online", "disabled"]
 
 

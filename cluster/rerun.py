@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.options import Device
 from stsq_core import TrialResult, UserError
+from stsq_core.devices import Device
 from sweeps.ledger import Ledger, LedgerRecord
 from sweeps.run_directory import open_run
 

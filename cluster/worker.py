@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from cluster.options import Device
 from stsq_core import TrialConfig, TrialResult, UserError
+from stsq_core.devices import Device
 from stsq_core.trial import NUMERICS
 from sweeps.checkpoints import FileCheckpoint
 from sweeps.files import disk_errors, write_atomically
@@ -121,8 +121,9 @@ def _train_and_tell(order: Order) -> str:
 
 def _train(order: Order, run: RunDirectory) -> dict[str, Any]:
     from stsq_core import train_pack
+    from stsq_core.devices import resolve_device
 
-    pack, device = order.pack, _device(order.device)
+    pack, device = order.pack, resolve_device(order.device)
     told: dict[str, Any] = {
         "configs": [config.model_dump(mode="json") for config in pack.configs],
         "numerics": NUMERICS,
@@ -168,14 +169,6 @@ def _failure(error: Exception) -> dict[str, str]:
     return {"kind": "error", "reason": f"{type(error).__name__}: {line}"}
 
 
-def _device(asked: Device) -> str:
-    if asked != "auto":
-        return asked
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
 def _told_before(order: Order) -> str | None:
     path = outcome_path(RunDirectory(order.run), order.pack.pack_id)
     if not path.exists():
@@ -192,27 +185,30 @@ def _claimed(order: Order) -> Iterator[None]:
     Raises:
         TimeoutError: another worker holds the pack and does not end.
     """
-    folder = RunDirectory(order.run).checkpoints
-    path = folder / f"{order.pack.pack_id}.claim"
+    path = RunDirectory(order.run).checkpoints / f"{order.pack.pack_id}.claim"
     deadline = time.monotonic() + CLAIM_PATIENCE_S
     with disk_errors(path):
-        folder.mkdir(parents=True, exist_ok=True)
-        file = path.open("a")
+        path.parent.mkdir(parents=True, exist_ok=True)
+    while (file := _locked(path)) is None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"another worker has held {path} for {CLAIM_PATIENCE_S:.0f} s")
+        time.sleep(0.1)
     with file:
-        while not _locked(file.fileno()):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"another worker has held {path} for {CLAIM_PATIENCE_S:.0f} s")
-            time.sleep(0.1)
         file.truncate(0)
         print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
         yield
-    with contextlib.suppress(OSError):
-        path.unlink()
+        path.unlink(missing_ok=True)
 
 
-def _locked(descriptor: int) -> bool:
+def _locked(path: Path) -> TextIO | None:
+    """The file at `path`, open and locked; None where another holds it, or removed it while we waited for its lock."""
+    with disk_errors(path):
+        file = path.open("a")
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+            return file
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    file.close()
+    return None
