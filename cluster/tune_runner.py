@@ -11,11 +11,12 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from cluster.options import Device, RunOptions, num_cores
+from cluster.options import RunOptions, num_cores
 from cluster.ray_cluster import Resources, check_shared, cluster_address, ray_cluster
 from cluster.runner import Runner, Work
 from cluster.stop import StopSignals
 from stsq_core import UserError
+from stsq_core.devices import Device
 from sweeps.run_directory import RunDirectory
 
 PACKS_PER_GPU = 1
