@@ -123,8 +123,10 @@ def _ray() -> Iterator[Check]:
 
 def _wandb() -> Iterator[Check]:
     from dashboards.wandb_mode import has_key
+    from dashboards.wandb_stream import restart_service, server_url
 
-    key = has_key(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai"))
+    key = has_key(server_url())
+    restart_service()  # asking for the server's address may have started it
     remedy = "" if key else "runs are written offline; `wandb login`, then `stsq wandb sync RUN` publishes them"
     yield Check("ok" if key else "note", "W&B key", "set" if key else "none", remedy)
 

@@ -227,7 +227,7 @@ def _point(name: str, values: Mapping[str, float], threshold: WidthThreshold) ->
 
 def _notes(found: Sequence[WidthThreshold], censored: int, *, num_parameters: int) -> Iterable[str]:
     if censored:
-        yield f"{censored} censored thresholds are left out"
+        yield f"{censored} censored threshold{'s are' if censored > 1 else ' is'} left out"
     if len(found) < 2:
         yield "one cell gives no interval over cells"
     if len(found) <= num_parameters:
