@@ -160,6 +160,7 @@ class OnlineStream:
                 self._open.pop(trial_id).finish(exit_code=INTERRUPTED)
 
     def _open_missing(self, projections: Iterable[RunProjection]) -> None:
+        wandb.setup()  # once, before the threads: set up by several at a time it can lose the server's address
         missing = [projection for projection in projections if projection.trial_id not in self._open]
         _in_threads(self._start, missing[: max(0, self._capacity - len(self._open))])
 
@@ -202,6 +203,7 @@ def _in_threads(act: Callable[[RunProjection], str], projections: Sequence[RunPr
 def _open(projection: RunProjection, target: Target, mode: Literal["offline", "online"]) -> Any:
     """Open one run with everything switched off that costs time or tells the server about the machine."""
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    server = {"base_url": server_url()} if mode == "online" else {}
     run = wandb.init(
         project=target.project,
         entity=target.entity,
@@ -227,6 +229,7 @@ def _open(projection: RunProjection, target: Target, mode: Literal["offline", "o
             x_disable_meta=True,
             x_disable_stats=True,
             x_save_requirements=False,
+            **server,
         ),
     )
     if not Path(run.settings.sync_file).exists():
