@@ -87,7 +87,9 @@ def _own_note(threshold: WidthThreshold, row: Row, common: Sequence[str]) -> str
     """What must be known about one cell alone; a threshold below the exact floor can only come from widths too far apart."""
     notes = [note for note in threshold.note.split("; ") if note and note not in common]
     if threshold.m_star is not None and row["bound"] is not None and threshold.m_star < row["bound"]:
-        notes.append("the line between the two widths around m* passes below the exact floor: try widths between them")
+        notes.append(
+            "the straight line in log m between the two widths around m* passes below the exact floor, which is concave there"
+        )
     return "; ".join(notes)
 
 
