@@ -19,8 +19,8 @@ demo: $(STAMP)  ## measure the thresholds of both architectures on this machine
 test: $(STAMP)  ## every test
 	$(BIN)/python -m pytest
 
-test-quick: $(STAMP)  ## the tests that start no Ray and no browser
-	$(BIN)/python -m pytest -m 'not ray and not jobs and not browser'
+test-quick: $(STAMP)  ## the tests that start no Ray and no browser, two files at a time
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not ray and not jobs and not browser'
 
 check: $(STAMP)  ## format, lint, types
 	$(BIN)/ruff format --check .
