@@ -125,6 +125,7 @@ def _wandb() -> Iterator[Check]:
     from dashboards.wandb_mode import has_key
     from dashboards.wandb_stream import restart_service, server_url
 
+    restart_service()  # what an earlier command left in the environment may name a service that is gone
     key = has_key(server_url())
     restart_service()  # asking for the server's address may have started it
     remedy = "" if key else "runs are written offline; `wandb login`, then `stsq wandb sync RUN` publishes them"

@@ -113,6 +113,7 @@ def restart_service() -> None:
     for _ in range(2):  # tearing down a service that has died raises once
         with contextlib.suppress(Exception):
             wandb.teardown()
+    os.environ.pop("WANDB_SERVICE", None)  # left behind by a service that has died, it would send the next one to a dead socket
 
 
 class OnlineStream:
@@ -160,7 +161,11 @@ class OnlineStream:
                 self._open.pop(trial_id).finish(exit_code=INTERRUPTED)
 
     def _open_missing(self, projections: Iterable[RunProjection]) -> None:
-        wandb.setup()  # once, before the threads: set up by several at a time it can lose the server's address
+        try:
+            wandb.setup()  # once, before the threads: set up by several at a time it can lose the server's address
+        except Exception as error:
+            self.reset()
+            raise ConnectionError(f"W&B's service does not start: {error}") from error
         missing = [projection for projection in projections if projection.trial_id not in self._open]
         _in_threads(self._start, missing[: max(0, self._capacity - len(self._open))])
 
