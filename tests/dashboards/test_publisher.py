@@ -42,7 +42,7 @@ SMALL = {
 @pytest.fixture(autouse=True)
 def _no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No test may find a key, a login or a server of whoever runs it."""
-    restart_service()  # first: it would remember an earlier test's environment, and its address must not come back after this one
+    restart_service()  # first: what an earlier test left in the environment must not come back after this one
     for name in [name for name in os.environ if name.startswith("WANDB_") or name.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
