@@ -122,6 +122,8 @@ def _ray() -> Iterator[Check]:
 
 
 def _wandb() -> Iterator[Check]:
+    if not _version("wandb"):
+        return
     from dashboards.wandb_mode import has_key
     from dashboards.wandb_stream import restart_service, server_url
 

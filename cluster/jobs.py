@@ -2,7 +2,7 @@
 
 What `ray job submit` leaves to the user is done here: sweep and package are checked before anything is uploaded; the job is
 told to stop by SIGINT with time to end in order; a cluster that has just started is given time; W&B's settings travel as
-environment variables of the job and nowhere else.
+environment variables of the job, but never its key, which Ray would show to whoever reads the job's metadata.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from sweeps import load_sweep
 from sweeps.catalog import catalog_names
 
 CLEAN_STOP = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
-HANDED_ON = ("WANDB_API_KEY", "WANDB_BASE_URL", "WANDB_MODE", "WANDB_ENTITY", "WANDB_PROJECT")
+HANDED_ON = ("WANDB_BASE_URL", "WANDB_MODE", "WANDB_ENTITY", "WANDB_PROJECT")
 NOT_READY = ("No available agent", "agent is not available", "Failed to connect")
 PATIENCE_S = 60.0
 STOP_PATIENCE_S = 75.0

@@ -99,7 +99,7 @@ def provenance_section(findings: Findings) -> Section:
             ("Code", last.git_revision or "not a git checkout"),
             ("Versions", ", ".join(f"{name} {version}" for name, version in last.versions.items())),
         ]
-    for kind, seconds in findings.device_seconds.items():
+    for kind, seconds in ({"cpu": 0.0, "cuda": 0.0} | dict(findings.device_seconds)).items():
         name = "CPU-hours of training" if kind == "cpu" else "GPU-hours of training"
         pairs.append((name, f"{seconds / 3600:,.3f}"))
     criterion = findings.spec.criterion

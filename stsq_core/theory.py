@@ -23,6 +23,8 @@ def fcn_floor(width: float, *, T: int, d: int, q: int) -> float:
     _check_task(T=T, d=d, q=q)
     if width < 0:
         raise UserError(f"width must be at least 0; got {width}")
+    if width >= T * d:
+        return 0.0
     if width <= d:
         return 1 - width * q / (d * T)
     return max(0.0, (T * d - width) * (T - q) / (d * T * (T - 1)))

@@ -6,7 +6,8 @@ crossings of the target loss, log loss interpolated linearly in log width betwee
 never extrapolated.
 
 Which trials count. A diverged trial is an unsolved one. A failed one (lost worker, out of memory) says nothing about the
-width: it is left out, counted, and the seed's line is drawn past it. The rate of a width is the one with the least median log
+width: it is counted, and the seed's line is drawn past it; only at the least width, and where rates are chosen, does it count
+as unsolved. The rate of a width is the one with the least median log
 loss over seeds, never one for each seed. Sampling error of the final evaluation is part of the spread between seeds and not
 added to it.
 

@@ -64,7 +64,7 @@ def test_a_whole_sweep_shows_its_numbers(whole_page: Path, findings: Findings) -
     assert "the objective is population for the transformer, minibatch for the fully connected net" in page.text
     assert "So far" not in page.text
     assert f"stsq trial {findings.run.path} {findings.records[0].trial_id}" in page.text
-    assert "GPU-hours" not in page.text
+    assert "GPU-hours of training" in page.text
     assert "CPU-hours of training" in page.text
 
 
