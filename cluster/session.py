@@ -50,6 +50,8 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
         try:
             with session(run):
                 _train_rest(run, spec, cells, options, stop=stop, log=log)
+            publication.finish()
+            return _conclude(run, spec, cells, out=out, log=log)
         except Stopped as stopped:
             publication.patience_s = STOP_PATIENCE_S
             done = len(Ledger(run.ledger).read())
@@ -57,8 +59,6 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
                 log, f"stopped by {stopped.signal_name} with {done} trials in {run.ledger}; the same command goes on from there"
             )
             return STOPPED
-        publication.finish()
-        return _conclude(run, spec, cells, out=out, log=log)
 
 
 def _train_rest(
