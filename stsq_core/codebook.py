@@ -1,158 +1,117 @@
-"""Code books: the positional codes of a stack of trials, and the queries that name a subset in them.
+"""Code books: the positional codes of a stack of trials that a whole batch shares, and the queries that name a subset in them.
 
-A book answers three questions: the scores of given key directions against every token's code, the mixture of codes under
-attention weights, and the query `e_y` of a subset y. Codes narrower than the stack's rung are padded with zeros, which changes
-no score, mixture or query.
+With E the codes as rows, `pull` takes directions among codes to tokens, `u E^T`, and `push` takes weights over tokens to
+codes, `p E`. Token axes are padded with zeros to Tp, and codes narrower than the stack's rung to the rung.
 """
 
-import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 
 import torch
 
-from stsq_core.positions import Positions, Query
-from stsq_core.products import dot, product
-
-DUAL_TOLERANCE = 1e-7
-"""Relative size of the least-squares gradient at which the dual query is taken as solved. What is left then is rounding, and
-following it would divide by the zero singular values of dependent codes."""
+from stsq_core.kernels import Kernels, padded_tokens
+from stsq_core.positions import OneHot, Positions, Query
+from stsq_core.products import product
+from stsq_core.streams import Purpose, Step, Streams
 
 
 class CodeBook(ABC):
     """The codes e_1..e_T of k trials."""
 
-    @abstractmethod
-    def scores(self, directions: torch.Tensor) -> torch.Tensor:
-        """`<e_t, u>` for directions u of shape (k, batch, d_e): shape (k, batch, T)."""
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype = dtype
 
     @abstractmethod
-    def mixture(self, weights: torch.Tensor) -> torch.Tensor:
-        """`sum_t p_t e_t` for weights p of shape (k, batch, T): shape (k, batch, d_e)."""
+    def pull(self, directions: torch.Tensor) -> torch.Tensor:
+        """`<e_t, u>` for rows u, (k, M, d_e): (k, M, Tp)."""
 
     @abstractmethod
-    def queries(self, subsets: torch.Tensor, query: Query) -> torch.Tensor:
-        """`e_y` for subsets y of shape (k, batch, q): shape (k, batch, d_e)."""
+    def push(self, weights: torch.Tensor) -> torch.Tensor:
+        """`sum_t p_t e_t` for rows p, (k, M, Tp): (k, M, d_e)."""
+
+    def coefficients(self, y: torch.Tensor) -> torch.Tensor:
+        """c of the queries `e_y = sum_j c_j e_{y_j}` for subsets y of shape (k, batch, q): (k, batch, q), ones for `sum`."""
+        return torch.ones(y.shape, dtype=self.dtype, device=y.device)
+
+    def scores(self, W_e: torch.Tensor) -> torch.Tensor:
+        """`E W_e^T E^T`, the scores of all tokens (columns) for a query of each single token (rows): (k, Tp, Tp)."""
+        return self.pull(self.pull(W_e).mT)
+
+    def gradient(self, G: torch.Tensor) -> torch.Tensor:
+        """The gradient of `W_e` from that of `scores(W_e)`: (k, d_e, d_e)."""
+        return self.push(self.push(G).mT)
 
 
 class OneHotBook(CodeBook):
     """Unit vectors: every product with the book is the identity, and sum and dual queries agree."""
 
     def __init__(self, T: int, dtype: torch.dtype) -> None:
+        super().__init__(dtype)
         self._T = T
-        self._dtype = dtype
+        self._rest = padded_tokens(T) - T
 
-    def scores(self, directions: torch.Tensor) -> torch.Tensor:
-        return directions
+    def pull(self, directions: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pad(directions, (0, self._rest))
 
-    def mixture(self, weights: torch.Tensor) -> torch.Tensor:
-        return weights
+    def push(self, weights: torch.Tensor) -> torch.Tensor:
+        return weights[..., : self._T]
 
-    def queries(self, subsets: torch.Tensor, query: Query) -> torch.Tensor:
-        z = torch.zeros((*subsets.shape[:2], self._T), dtype=self._dtype, device=subsets.device)
-        return z.scatter_(2, subsets, 1.0)
+    def scores(self, W_e: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pad(W_e.mT, (0, self._rest, 0, self._rest))
+
+    def gradient(self, G: torch.Tensor) -> torch.Tensor:
+        return G.mT[:, : self._T, : self._T]
 
 
 class DenseBook(CodeBook):
-    """One book a trial, shape (k, T, d_e), shared by its batch."""
+    """One book a trial, shape (k, Tp, d_e), with zeros beyond the T tokens."""
 
-    def __init__(self, codes: torch.Tensor) -> None:
+    def __init__(self, codes: torch.Tensor, query: Query, kernels: Kernels) -> None:
+        super().__init__(codes.dtype)
         self._codes = codes
+        self._query = query
+        self._kernels = kernels
 
-    def scores(self, directions: torch.Tensor) -> torch.Tensor:
+    def pull(self, directions: torch.Tensor) -> torch.Tensor:
         return product(directions, self._codes.mT)
 
-    def mixture(self, weights: torch.Tensor) -> torch.Tensor:
+    def push(self, weights: torch.Tensor) -> torch.Tensor:
         return product(weights, self._codes)
 
-    def queries(self, subsets: torch.Tensor, query: Query) -> torch.Tensor:
-        k, T, d_e = self._codes.shape
-        flat = self._codes.reshape(k * T, d_e)
-        first = (torch.arange(k, device=subsets.device) * T).view(k, 1)
-        members = [flat.index_select(0, (y + first).flatten()).view(k, -1, d_e) for y in subsets.unbind(-1)]
-        return _query(members, query)
+    def coefficients(self, y: torch.Tensor) -> torch.Tensor:
+        return self._kernels.dual(self._codes, y) if self._query == "dual" else super().coefficients(y)
 
 
-class SampleBook(CodeBook):
-    """One book a sample, shape (k, batch, T, d_e)."""
+class BookSource:
+    """Draws the books of a stack whose batches share one: a book for each step, or one for all."""
 
-    def __init__(self, codes: torch.Tensor) -> None:
-        self._codes = codes
+    def __init__(
+        self, positions: tuple[Positions, ...], *, T: int, length: int, dtype: torch.dtype, streams: Streams, kernels: Kernels
+    ) -> None:
+        self._T, self._query = T, positions[0].query
+        self._streams, self._kernels = streams, kernels
+        self._scales = code_scales(positions, length=length, dtype=dtype, device=kernels.device).unsqueeze(1)
+        self._fixed: CodeBook | None = None
+        if isinstance(positions[0], OneHot):
+            self._fixed = OneHotBook(T, dtype)
+        elif positions[0].redraw == "never":
+            self._fixed = self._drawn(Purpose.CODES, 0)
 
-    def scores(self, directions: torch.Tensor) -> torch.Tensor:
-        return dot(self._codes, directions.unsqueeze(-2))
+    def training(self, step: Step) -> CodeBook:
+        """The book of a training step."""
+        return self._fixed or self._drawn(Purpose.CODES, step)
 
-    def mixture(self, weights: torch.Tensor) -> torch.Tensor:
-        return (self._codes * weights.unsqueeze(-1)).sum(-2)
+    def fresh(self, chunk: int) -> CodeBook:
+        """The book of a chunk of the evaluation."""
+        return self._fixed or self._drawn(Purpose.FRESH_CODES, chunk)
 
-    def queries(self, subsets: torch.Tensor, query: Query) -> torch.Tensor:
-        index = subsets.unsqueeze(-1).expand(*subsets.shape, self._codes.shape[-1])
-        return _query(list(self._codes.gather(2, index).unbind(2)), query)
-
-
-def _query(members: list[torch.Tensor], query: Query) -> torch.Tensor:
-    """`e_y` from the q member codes, each of shape (k, batch, d_e)."""
-    if query == "sum":
-        return _total(members)
-    coefficients = dual_coefficients(_gram(members)).to(members[0].dtype).unsqueeze(-1)
-    z = members[0] * coefficients[0]
-    for member, coefficient in zip(members[1:], coefficients[1:], strict=True):
-        z.addcmul_(member, coefficient)
-    return z
-
-
-def _gram(members: list[torch.Tensor]) -> torch.Tensor:
-    """Inner products of the members, (q, q, k, batch), in float64: float32 sums would make dependent codes independent."""
-    q = len(members)
-    members = [member.double() for member in members]
-    gram = torch.empty((q, q, *members[0].shape[:2]), dtype=torch.float64, device=members[0].device)
-    for i in range(q):
-        for j in range(i + 1):
-            gram[i, j] = gram[j, i] = dot(members[i], members[j])
-    return gram
-
-
-def dual_coefficients(gram: torch.Tensor) -> torch.Tensor:
-    """Coefficients c of the dual query `w = sum_j c_j e_{y_j}`: the least-squares `<e_j, w> = 1` for all j, of minimum norm.
-
-    Conjugate gradients on the normal equations, written in the q coefficients: from zero they stay in the span of the members
-    and end after at most q steps, so no inverse of a singular matrix is ever formed.
-
-    Args:
-        gram: inner products of the member codes, float64, shape (q, q, ...): the members lead, so that every pass is long.
-
-    Returns:
-        Coefficients, shape (q, ...), float64.
-    """
-
-    def times(c: torch.Tensor) -> torch.Tensor:
-        image = gram[:, 0] * c[0]
-        for column, coefficient in zip(gram.unbind(1)[1:], c[1:], strict=True):
-            image.addcmul_(column, coefficient)
-        return image
-
-    residual = torch.ones_like(gram[0])
-    coefficients = torch.zeros_like(residual)
-    direction = residual
-    slope = _total((residual * times(residual)).unbind(0))
-    enough = DUAL_TOLERANCE**2 * slope
-    for _ in range(len(gram)):
-        direction_image = times(direction)
-        curvature = _total((direction_image * direction_image).unbind(0))
-        going = (slope > enough) & (curvature > 0)
-        step = torch.where(going, slope / curvature, 0.0)
-        coefficients = torch.addcmul(coefficients, step, direction)
-        residual = torch.addcmul(residual, step, direction_image, value=-1)
-        new_slope = _total((residual * times(residual)).unbind(0))
-        direction = torch.addcmul(residual, torch.where(going, new_slope / slope, 0.0), direction)
-        slope = torch.where(going, new_slope, 0.0)
-    return coefficients
-
-
-def _total(terms: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The sum of tensors, one after another: a reduction over a leading axis would round by how many trials lie behind it."""
-    return functools.reduce(torch.add, terms)
+    def _drawn(self, purpose: Purpose, step: Step) -> CodeBook:
+        scales = self._scales
+        signs = self._kernels.signs(
+            self._streams.draws(purpose, step), tokens=padded_tokens(self._T), length=scales.shape[-1], dtype=scales.dtype
+        )
+        signs[:, self._T :] = 0
+        return DenseBook(signs.mul_(scales), self._query, self._kernels)
 
 
 def code_scales(positions: tuple[Positions, ...], *, length: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

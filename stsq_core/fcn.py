@@ -16,7 +16,7 @@ from stsq_core.architecture import Fcn
 from stsq_core.products import aligned, product
 from stsq_core.program import CHUNK, Program, Tensors
 from stsq_core.stacking import padded_width
-from stsq_core.streams import Purpose
+from stsq_core.streams import Purpose, Step
 from stsq_core.trial import TrialConfig
 
 
@@ -51,8 +51,8 @@ class FcnProgram(Program):
             parameters[f"W{layer + 1}"] = torch.nn.functional.pad(W, (0, aligned(inputs + 1, self.dtype) - inputs - 1))
         return self._fitted(parameters)
 
-    def gradients(self, parameters: Tensors, step: int) -> tuple[torch.Tensor, Tensors]:
-        X = self.streams.normals((self.batch, self.task.T * self.task.d), Purpose.TOKENS, step, self.dtype)
+    def gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
+        X = self._tokens(self.batch, Purpose.TOKENS, step)
         layers, residual = self._forward(parameters, X, self.subsets(step))
         loss = (residual * residual).sum((1, 2)) * (self.task.q / (self.task.d * self.batch))
         gradient = residual / self.batch
@@ -67,7 +67,7 @@ class FcnProgram(Program):
         return loss, gradients
 
     def fresh_losses(self, parameters: Tensors, chunk: int) -> torch.Tensor:
-        X = self.streams.normals((CHUNK, self.task.T * self.task.d), Purpose.FRESH_TOKENS, chunk, self.dtype)
+        X = self._tokens(CHUNK, Purpose.FRESH_TOKENS, chunk)
         _, residual = self._forward(parameters, X, self.fresh_subsets(chunk))
         return (residual * residual).sum(-1) * (self.task.q / self.task.d)
 
@@ -105,7 +105,14 @@ class FcnProgram(Program):
         return torch.cat([*blocks, rest], -1)
 
     def _uniforms(self, shape: tuple[int, ...], stream: int) -> torch.Tensor:
-        return self.streams.uniforms(shape, Purpose.INIT, stream, self.dtype)
+        draws = self.streams.draws(Purpose.INIT, stream)
+        return self.kernels.uniforms(draws, numbers=math.prod(shape), dtype=self.dtype).view(len(self.configs), *shape)
+
+    def _tokens(self, count: int, purpose: Purpose, step: Step) -> torch.Tensor:
+        """vec(X) of each sample, (k, count, T d)."""
+        numbers = self.task.T * self.task.d
+        X = self.kernels.normals(self.streams.draws(purpose, step), rows=1, numbers=count * numbers, dtype=self.dtype)
+        return X.view(len(self.configs), count, numbers)
 
     def _fitted(self, parameters: Tensors) -> Tensors:
         """Scale each trial's draws by its own 1/sqrt(fan-in) and silence the units beyond its width."""

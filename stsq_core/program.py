@@ -1,18 +1,17 @@
 """What the training loop needs of a model: the parameters, gradients and fresh losses of a stack of k trials.
 
 A program holds no state of training: it is rebuilt from the configs of the trials that are left whenever one leaves the stack.
+Between two reports a step neither waits for the device nor depends on values that it computed, so that a GPU can replay it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from functools import partial
 from itertools import combinations
 
 import numpy as np
 import torch
 
-from stsq_core.ahead import Ahead
-from stsq_core.streams import Purpose, Streams
+from stsq_core.kernels import kernels_for
+from stsq_core.streams import Purpose, Step, Streams
 from stsq_core.trial import TrialConfig
 
 Tensors = dict[str, torch.Tensor]
@@ -34,22 +33,16 @@ class Program(ABC):
         self.dtype = torch.float64 if first.training.dtype == "float64" else torch.float32
         self.task = first.task
         self.batch = first.batch
-        self.streams = Streams(tuple(config.seed for config in configs), device)
+        self.kernels = kernels_for(device)
+        self.streams = Streams(tuple(config.seed for config in configs), self.kernels)
         self._every_subset = self._enumerate() if first.training.batch_size == "all" else None
-        per_sample = len(configs) * self.task.q
-        self._subsets = Ahead(
-            partial(self._draw_subsets, self.batch, Purpose.SUBSETS), numbers_per_step=self.batch * per_sample
-        )
-        self._fresh_subsets = Ahead(
-            partial(self._draw_subsets, CHUNK, Purpose.FRESH_SUBSETS), numbers_per_step=CHUNK * per_sample
-        )
 
     @abstractmethod
     def initial(self) -> Tensors:
         """The parameters before the first step."""
 
     @abstractmethod
-    def gradients(self, parameters: Tensors, step: int) -> tuple[torch.Tensor, Tensors]:
+    def gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
         """The relative loss of one step's batch, shape (k,), and the gradient of the objective `1/2 E ||f - target||^2`."""
 
     @abstractmethod
@@ -60,17 +53,16 @@ class Program(ABC):
     def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
         """The arrays of one trial in the papers' names, without padding."""
 
-    def subsets(self, step: int) -> torch.Tensor:
+    def subsets(self, step: Step) -> torch.Tensor:
         """The subsets y of one training step, shape (k, batch, q)."""
-        return self._subsets.at(step) if self._every_subset is None else self._every_subset
+        return self._drawn_subsets(self.batch, Purpose.SUBSETS, step) if self._every_subset is None else self._every_subset
 
     def fresh_subsets(self, chunk: int) -> torch.Tensor:
         """The subsets of one evaluation chunk, shape (k, CHUNK, q)."""
-        return self._fresh_subsets.at(chunk)
+        return self._drawn_subsets(CHUNK, Purpose.FRESH_SUBSETS, chunk)
 
-    def _draw_subsets(self, count: int, purpose: Purpose, steps: range) -> Sequence[torch.Tensor]:
-        T, q = self.task.T, self.task.q
-        return self.streams.subsets(T=T, q=q, count=count, purpose=purpose, steps=steps).unbind(0)
+    def _drawn_subsets(self, count: int, purpose: Purpose, step: Step) -> torch.Tensor:
+        return self.kernels.subsets(self.streams.draws(purpose, step), rows=count, T=self.task.T, q=self.task.q)
 
     def _enumerate(self) -> torch.Tensor:
         """All q-subsets of [T] in lexicographic order, shape (k, C(T, q), q)."""

@@ -13,7 +13,9 @@ import torch
 from stsq_core.architecture import Transformer
 from stsq_core.descent import Descent
 from stsq_core.fcn import FcnProgram
+from stsq_core.positions import RandomSign
 from stsq_core.program import CHUNK, Program, Tensors
+from stsq_core.sample_codes import MinibatchSampleCodes, PopulationSampleCodes
 from stsq_core.transformer import MinibatchTransformer, PopulationTransformer
 from stsq_core.trial import Measurement, TrialConfig, TrialResult
 
@@ -90,7 +92,7 @@ class Stack:
         if configs:
             self._program = build_program(configs, self._device)
             optimizers = tuple(config.optimizer for config in configs)
-            self._descent = Descent(optimizers, self._training.steps, dtype=self._program.dtype, device=self._device)
+            self._descent = Descent(optimizers, self._training.steps, dtype=self._program.dtype, kernels=self._program.kernels)
 
     def _drop_diverged(self, losses: list[float], gradients: Tensors) -> Tensors:
         """Let trials with a loss that is not finite leave; hand back the gradients of the rest."""
@@ -132,10 +134,14 @@ class Stack:
 
 def build_program(configs: tuple[TrialConfig, ...], device: torch.device) -> Program:
     """The program of trials of one static shape."""
-    match configs[0].model:
-        case Transformer() if configs[0].training.objective == "population":
+    match configs[0].model, configs[0].training.objective:
+        case Transformer(positions=RandomSign(redraw="per_sample")), "population":
+            return PopulationSampleCodes(configs, device)
+        case Transformer(positions=RandomSign(redraw="per_sample")), _:
+            return MinibatchSampleCodes(configs, device)
+        case Transformer(), "population":
             return PopulationTransformer(configs, device)
-        case Transformer():
+        case Transformer(), _:
             return MinibatchTransformer(configs, device)
         case _:
             return FcnProgram(configs, device)

@@ -3,30 +3,41 @@
 `f(X, y) = V Z softmax(Z^T W z_query)`, `Z = [X; E]`, `z_query = [0; e_y]`. As the query's X part is zero, the X columns of `W`
 get no gradient and keep their initial zeros; only `W_x` (rows that read tokens) and `W_e` (rows that read codes) are stored.
 
+A batch that shares one code book needs no queries: with `N = E W_e^T E^T`, the scores of a subset are `sum_j c_j N[y_j]`, and
+what samples add to the gradient is gathered over tokens before it is taken back to codes. Codes of a sample's own are in
+`stsq_core.sample_codes`.
+
 Source: arXiv:2406.06893. That X integrates out in `population` is derived in docs/theory.md and tested against `minibatch`.
 """
 
 import numpy as np
 import torch
 
-from stsq_core.products import dot, product
-from stsq_core.program import CHUNK, Program, Tensors
-from stsq_core.questions import Question, QuestionSource
+from stsq_core.architecture import Transformer
+from stsq_core.codebook import BookSource, CodeBook
+from stsq_core.kernels import PopulationStep, TokenStep
+from stsq_core.program import Program, Tensors
 from stsq_core.stacking import padded_width
-from stsq_core.streams import Purpose
+from stsq_core.streams import Purpose, Step
 from stsq_core.trial import TrialConfig
 
 
-class _TransformerProgram(Program):
-    """What both objectives share: the codes and the query's name for a subset."""
+class TransformerProgram(Program):
+    """What both objectives share: the length of the codes, and how blocks become the papers' matrices."""
 
     def __init__(self, configs: tuple[TrialConfig, ...], device: torch.device) -> None:
         super().__init__(configs, device)
         self.length = padded_width(configs[0])
-        self.questions = QuestionSource(self, length=self.length)
+        self.positions = tuple(config.model.positions for config in configs if isinstance(config.model, Transformer))
 
     def zeros(self, *shape: int) -> torch.Tensor:
         return torch.zeros((len(self.configs), *shape), dtype=self.dtype, device=self.device)
+
+    def shared_books(self) -> BookSource:
+        """Where the books come from that a batch shares."""
+        return BookSource(
+            self.positions, T=self.task.T, length=self.length, dtype=self.dtype, streams=self.streams, kernels=self.kernels
+        )
 
     def full_weights(
         self, W_x: torch.Tensor, W_e: torch.Tensor, V_x: torch.Tensor, V_e: torch.Tensor, trial: int
@@ -40,7 +51,7 @@ class _TransformerProgram(Program):
         return {"W": W, "V": V}
 
 
-class PopulationTransformer(_TransformerProgram):
+class PopulationProgram(TransformerProgram):
     """Training with X integrated out: `L = d/2 E ||v p - 1_y / q||^2` over subsets and codes, p the attention weights.
 
     From zero initialisation the blocks `W_x` and `V_e` stay zero and `V_x = v I`; the gradient of v is that of each diagonal
@@ -50,100 +61,75 @@ class PopulationTransformer(_TransformerProgram):
     def initial(self) -> Tensors:
         return {"W_e": self.zeros(self.length, self.length), "v": self.zeros()}
 
-    def gradients(self, parameters: Tensors, step: int) -> tuple[torch.Tensor, Tensors]:
-        question = self.questions.training.at(step)
-        p, residual = self._attend(parameters, question)
-        loss = dot(residual, residual).sum(-1) * (self.task.q / self.batch)
-        # With grad_p = (d v / batch) residual, the scores' gradient and v's share the products p * residual.
-        shares = p * residual
-        totals = shares.sum(-1)
-        grad_s = shares.addcmul_(p, totals.unsqueeze(-1), value=-1)
-        scale = parameters["v"] * (self.task.d / self.batch)
-        grad_u = question.book.mixture(grad_s).mul_(scale.view(-1, 1, 1))
-        return loss, {"W_e": product(grad_u.mT, question.z), "v": totals.sum(-1) / self.batch}
-
-    def fresh_losses(self, parameters: Tensors, chunk: int) -> torch.Tensor:
-        _, residual = self._attend(parameters, self.questions.fresh.at(chunk))
-        return dot(residual, residual) * self.task.q
-
     def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
         d = self.task.d
         V_x = parameters["v"][trial] * torch.eye(d, dtype=self.dtype, device=self.device)
         W_x, V_e = torch.zeros((2, d, self.length), dtype=self.dtype).unbind(0)
         return self.full_weights(W_x, parameters["W_e"][trial], V_x, V_e, trial)
 
-    def _attend(self, parameters: Tensors, question: Question) -> tuple[torch.Tensor, torch.Tensor]:
-        """Attention weights p and the residual `v p - 1_y / q`, each (k, batch, T)."""
-        p = question.book.scores(product(question.z, parameters["W_e"].mT)).softmax(-1)
-        residual = p * parameters["v"].view(-1, 1, 1)
-        residual.scatter_add_(2, question.y, torch.full_like(question.y, -1 / self.task.q, dtype=self.dtype))
-        return p, residual
+
+class PopulationTransformer(PopulationProgram):
+    """The population objective where a batch shares one code book."""
+
+    def __init__(self, configs: tuple[TrialConfig, ...], device: torch.device) -> None:
+        super().__init__(configs, device)
+        self.books = self.shared_books()
+
+    def gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
+        book = self.books.training(step)
+        found = self._attend(parameters, book, self.subsets(step), gradient=True)
+        loss = found.squares.sum(-1) * (self.task.q / self.batch)
+        scale = (parameters["v"] * self.task.d).view(-1, 1, 1)
+        return loss, {"W_e": book.gradient(found.G) * scale, "v": found.shares}
+
+    def fresh_losses(self, parameters: Tensors, chunk: int) -> torch.Tensor:
+        found = self._attend(parameters, self.books.fresh(chunk), self.fresh_subsets(chunk), gradient=False)
+        return found.squares * self.task.q
+
+    def _attend(self, parameters: Tensors, book: CodeBook, y: torch.Tensor, *, gradient: bool) -> PopulationStep:
+        N, c = book.scores(parameters["W_e"]), book.coefficients(y)
+        return self.kernels.attend_population(N, parameters["v"], y, c, T=self.task.T, gradient=gradient)
 
 
-class MinibatchTransformer(_TransformerProgram):
-    """Training on sampled tokens, with all of W and V trained.
-
-    Tokens lie as (k, d, batch, T): one coordinate of all tokens is contiguous, so products with X are d fused passes.
-    """
+class MinibatchProgram(TransformerProgram):
+    """Training on sampled tokens, with all of W and V trained."""
 
     def initial(self) -> Tensors:
         d, D = self.task.d, self.length
         return {"W_x": self.zeros(d, D), "W_e": self.zeros(D, D), "V_x": self.zeros(d, d), "V_e": self.zeros(d, D)}
 
-    def gradients(self, parameters: Tensors, step: int) -> tuple[torch.Tensor, Tensors]:
-        question = self.questions.training.at(step)
-        X = self.streams.normals((self.task.d, self.batch, self.task.T), Purpose.TOKENS, step, self.dtype)
-        book, z = question.book, question.z
-        p, c_x, c_e, residual = self._attend(parameters, question, X)
-        loss = dot(residual, residual).sum(-1) * (self.task.q / (self.task.d * self.batch))
-        r = residual / self.batch
-        grad_p = book.scores(product(r.mT, parameters["V_e"]))
-        _add_products(grad_p, X, product(parameters["V_x"].mT, r))
-        grad_s = _softmax_gradient(p, grad_p)
-        return loss, {
-            "W_x": product(_mix_tokens(X, grad_s), z),
-            "W_e": product(book.mixture(grad_s).mT, z),
-            "V_x": product(r, c_x.mT),
-            "V_e": product(r, c_e),
-        }
-
-    def fresh_losses(self, parameters: Tensors, chunk: int) -> torch.Tensor:
-        X = self.streams.normals((self.task.d, CHUNK, self.task.T), Purpose.FRESH_TOKENS, chunk, self.dtype)
-        *_, residual = self._attend(parameters, self.questions.fresh.at(chunk), X)
-        return (residual * residual).sum(1) * (self.task.q / self.task.d)
-
     def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
         W_x, W_e, V_x, V_e = (parameters[name][trial] for name in ("W_x", "W_e", "V_x", "V_e"))
         return self.full_weights(W_x, W_e, V_x, V_e, trial)
 
+
+class MinibatchTransformer(MinibatchProgram):
+    """The minibatch objective where a batch shares one code book."""
+
+    def __init__(self, configs: tuple[TrialConfig, ...], device: torch.device) -> None:
+        super().__init__(configs, device)
+        self.books = self.shared_books()
+
+    def gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
+        book, d = self.books.training(step), self.task.d
+        found = self._attend(parameters, book, self.subsets(step), (Purpose.TOKENS, step), gradient=True)
+        loss = found.squares.sum(-1) * (self.task.q / (d * self.batch))
+        rows = book.push(torch.cat([found.R, found.H], 1))
+        return loss, {"W_x": rows[:, d:], "W_e": book.gradient(found.G), "V_x": found.grad_V_x, "V_e": rows[:, :d]}
+
+    def fresh_losses(self, parameters: Tensors, chunk: int) -> torch.Tensor:
+        book, y = self.books.fresh(chunk), self.fresh_subsets(chunk)
+        found = self._attend(parameters, book, y, (Purpose.FRESH_TOKENS, chunk), gradient=False)
+        return found.squares * (self.task.q / self.task.d)
+
     def _attend(
-        self, parameters: Tensors, question: Question, X: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Weights p, contexts c_x (k, d, batch) and c_e (k, batch, d_e), and the residual f - target (k, d, batch)."""
-        book, z = question.book, question.z
-        scores = book.scores(product(z, parameters["W_e"].mT))
-        _add_products(scores, X, product(parameters["W_x"], z.mT))
-        p = scores.softmax(-1)
-        c_x = _mix_tokens(X, p)
-        c_e = book.mixture(p)
-        output = product(parameters["V_x"], c_x) + product(parameters["V_e"], c_e.mT)
-        index = question.y.unsqueeze(1).expand(-1, self.task.d, -1, -1)
-        target = X.gather(3, index).sum(-1) / self.task.q
-        return p, c_x, c_e, output - target
-
-
-def _softmax_gradient(p: torch.Tensor, grad_p: torch.Tensor) -> torch.Tensor:
-    """The gradient at the scores from the gradient at `p = softmax(scores)`, whose storage it takes."""
-    total = dot(p, grad_p).unsqueeze(-1)
-    return grad_p.sub_(total).mul_(p)
-
-
-def _add_products(scores: torch.Tensor, X: torch.Tensor, u: torch.Tensor) -> None:
-    """`scores += <x_t, u>` in place, for X of shape (k, d, batch, T) and u of shape (k, d, batch)."""
-    for coordinate in range(X.shape[1]):
-        scores.addcmul_(X[:, coordinate], u[:, coordinate].unsqueeze(-1))
-
-
-def _mix_tokens(X: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """`sum_t weights_t x_t`, shape (k, d, batch)."""
-    return torch.stack([dot(X[:, coordinate], weights) for coordinate in range(X.shape[1])], 1)
+        self, parameters: Tensors, book: CodeBook, y: torch.Tensor, tokens: tuple[Purpose, Step], *, gradient: bool
+    ) -> TokenStep:
+        d = self.task.d
+        rows = book.pull(torch.cat([parameters["V_e"], parameters["W_x"]], 1))
+        N, K, Q = book.scores(parameters["W_e"]), rows[:, :d], rows[:, d:]
+        return self.kernels.attend_tokens(
+            self.streams.draws(*tokens),
+            N, K, Q, parameters["V_x"], y, book.coefficients(y),
+            T=self.task.T, gradient=gradient,
+        )  # fmt: skip

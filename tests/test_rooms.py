@@ -11,6 +11,8 @@ ROOT = Path(__file__).parent.parent
 ROOMS = ("stsq_core", "sweeps", "dashboards", "cluster")
 GUESTS = {
     "torch": "stsq_core",
+    "numba": "stsq_core",
+    "triton": "stsq_core",
     "optuna": "sweeps",
     "wandb": "dashboards",
     "plotly": "dashboards",

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from stsq_core.descent import Descent, schedule_factors
+from stsq_core.kernels import kernels_for
 from stsq_core.optimizer import Adam, GradientDescent, Schedule
 
-CPU = torch.device("cpu")
+KERNELS = kernels_for(torch.device("cpu"))
 MIXED = (
     Adam(lr=0.1),
     GradientDescent(lr=0.3),
@@ -21,7 +22,7 @@ MIXED = (
 
 def trajectory(optimizers, steps: int = 12, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     """Minimise x^2/2 summed, from 1..6, for every optimizer: shape (k, 2, 3)."""
-    descent = Descent(tuple(optimizers), steps, dtype=dtype, device=CPU)
+    descent = Descent(tuple(optimizers), steps, dtype=dtype, kernels=KERNELS)
     parameters = {"x": torch.arange(1.0, 7.0, dtype=dtype).view(1, 2, 3).repeat(len(optimizers), 1, 1)}
     moments = descent.moments(parameters)
     for step in range(steps):
@@ -63,5 +64,5 @@ def test_schedules() -> None:
 
 
 def test_gradient_descent_alone_keeps_no_moments() -> None:
-    descent = Descent((GradientDescent(lr=1.0),), 3, dtype=torch.float32, device=CPU)
+    descent = Descent((GradientDescent(lr=1.0),), 3, dtype=torch.float32, kernels=KERNELS)
     assert descent.moments({"x": torch.ones(1, 2)}) == {}

@@ -35,7 +35,8 @@ def test_gradient_is_that_of_the_same_net_in_torch_nn(fcn, y_enters: str, depth:
         layer = nn.Linear(matrix.shape[1] - 1, matrix.shape[0], dtype=torch.float64)
         layer.weight.data, layer.bias.data = matrix[:, :-1].clone(), matrix[:, -1].clone()
         layers.append(layer)
-    X = program.streams.normals((8, 10), Purpose.TOKENS, 2, torch.float64)[0]
+    draws = program.streams.draws(Purpose.TOKENS, 2)
+    X = program.kernels.normals(draws, rows=1, numbers=80, dtype=torch.float64)[0].view(8, 10)
     y = program.subsets(2)[0]
     hot = torch.zeros(8, 5, dtype=torch.float64).scatter_(1, y, 1.0)
     h = torch.relu(layers[0](torch.cat([X, hot], 1) if y_enters != "second" else X))

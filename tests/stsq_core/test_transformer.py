@@ -1,14 +1,14 @@
 """Both transformer objectives against the definition of the model, written plainly and differentiated by autograd."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
+from stsq_core.kernels import padded_tokens
 from stsq_core.program import CHUNK
+from stsq_core.sample_codes import MinibatchSampleCodes, PopulationSampleCodes, SampleBook
 from stsq_core.stack import build_program
 from stsq_core.streams import Purpose
-from stsq_core.transformer import MinibatchTransformer, PopulationTransformer
+from stsq_core.transformer import MinibatchProgram, PopulationProgram
 
 CPU = torch.device("cpu")
 CODES = [
@@ -20,11 +20,19 @@ CODES = [
 
 
 def books_of(program, count: int, step: int) -> torch.Tensor:
-    """The code book of every sample, (batch, T, d_e), read off by mixing with unit weights."""
-    book = program.questions.training.at(step).book
+    """The code book of every sample, (batch, T, d_e)."""
     T = program.task.T
-    columns = [book.mixture(torch.eye(T, dtype=program.dtype)[t].expand(1, count, T).contiguous())[0] for t in range(T)]
-    return torch.stack(columns, 1)
+    if isinstance(program, MinibatchSampleCodes | PopulationSampleCodes):
+        return SampleBook(program, program.subsets(step), Purpose.CODES, step).codes[0]
+    every_token = torch.eye(padded_tokens(T), dtype=program.dtype)[None, :T]
+    return program.books.training(step).push(every_token).expand(count, T, -1)
+
+
+def tokens_of(program, count: int, step: int) -> torch.Tensor:
+    """The tokens of every sample, (batch, d, T)."""
+    T, d = program.task.T, program.task.d
+    draws = program.streams.draws(Purpose.TOKENS, step)
+    return program.kernels.normals(draws, rows=count, numbers=d * T, dtype=program.dtype)[0].view(count, d, T)
 
 
 def defined_output(W: torch.Tensor, V: torch.Tensor, X: torch.Tensor, E: torch.Tensor, e_y: torch.Tensor) -> torch.Tensor:
@@ -45,7 +53,7 @@ def defined_query(E: torch.Tensor, y: torch.Tensor, query: str) -> torch.Tensor:
 def test_minibatch_gradient_is_that_of_the_definition(transformer, codes) -> None:
     trial = transformer(T=9, q=3, d=2, model__positions=codes, training={"steps": 5, "batch_size": 4, "dtype": "float64"})
     program = build_program((trial,), CPU)
-    assert isinstance(program, MinibatchTransformer)
+    assert isinstance(program, MinibatchProgram)
     d, D, true = 2, program.length, trial.model.positions.d_e
     generator = torch.Generator().manual_seed(5)
     parameters = {
@@ -57,13 +65,13 @@ def test_minibatch_gradient_is_that_of_the_definition(transformer, codes) -> Non
     W[:d, d:], W[d:, d:] = parameters["W_x"][0], parameters["W_e"][0]
     W.requires_grad_()
     V = torch.cat([parameters["V_x"][0], parameters["V_e"][0]], 1).requires_grad_()
-    X = program.streams.normals((d, 4, 9), Purpose.TOKENS, 3, torch.float64)[0]
+    X = tokens_of(program, 4, 3)
     y, E = program.subsets(3)[0], books_of(program, 4, 3)
     assert not E[..., true:].any()
     total = torch.zeros((), dtype=torch.float64)
     for b in range(4):
-        f = defined_output(W, V, X[:, b], E[b].T, defined_query(E[b], y[b], trial.model.positions.query))
-        total = total + ((f - X[:, b, y[b]].mean(1)) ** 2).sum() / 4
+        f = defined_output(W, V, X[b], E[b].T, defined_query(E[b], y[b], trial.model.positions.query))
+        total = total + ((f - X[b][:, y[b]].mean(1)) ** 2).sum() / 4
     torch.testing.assert_close(losses[0], total.detach() * 3 / d)
     grad_W, grad_V = torch.autograd.grad(total / 2, [W, V])
     torch.testing.assert_close(gradients["W_x"][0], grad_W[:d, d:])
@@ -83,7 +91,7 @@ def test_population_gradient_is_that_of_the_integrated_loss(transformer, codes) 
         training={"objective": "population", "steps": 5, "batch_size": 4, "dtype": "float64"},
     )
     program = build_program((trial,), CPU)
-    assert isinstance(program, PopulationTransformer)
+    assert isinstance(program, PopulationProgram)
     generator = torch.Generator().manual_seed(5)
     W_e = torch.randn((1, program.length, program.length), generator=generator, dtype=torch.float64)
     losses, gradients = program.gradients({"W_e": W_e, "v": torch.tensor([0.7], dtype=torch.float64)}, 3)
@@ -122,8 +130,8 @@ def test_population_and_minibatch_agree_in_expectation(transformer, codes) -> No
     parameters = sampled.initial() | {"W_e": W_e, "V_x": v * torch.eye(d, dtype=torch.float64)[None]}
 
     # The same codes and subsets in every repeat: only X is drawn anew.
-    question = population.questions.training.at(0)
-    sampled.questions.training = SimpleNamespace(at=lambda _: question)
+    draws = sampled.streams.draws
+    sampled.streams.draws = lambda purpose, step: draws(purpose, step if purpose == Purpose.TOKENS else 0)
     rows = []
     for step in range(repeats):
         loss, g = sampled.gradients(parameters, step)

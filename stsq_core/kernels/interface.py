@@ -1,0 +1,181 @@
+"""What the engine asks of a device: draws, the part of a step that touches every sample, and the optimizer's update.
+
+The words of a draw are those of Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011) under a 64-bit key at the counter
+`(i, row, 0, 0)`, and every device maps them to numbers in the same way:
+
+- *normals* and *uniforms*: number n of a row comes from the counter `i = 8 (n // 32) + n % 8`, word `n % 32 // 8`; words 0, 1
+  and words 2, 3 make a Box-Muller pair each, and a uniform is one word;
+- *signs*: coordinate e of token t is bit `e % 32` of word `e % 128 // 32` at `i = t`, `row = e // 128`;
+- *subsets*: draw j of row b takes two words, from word `2 (j % 2)`, at `i = b`, `row = j // 2`.
+
+So a trial sees the same codes, subsets and tokens on every device and in either precision, up to the rounding of log, sine
+and cosine in float32.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+
+LANES = 32
+"""Axes over tokens are padded with zeros to a multiple of this many, written Tp."""
+
+DUAL_TOLERANCE = 1e-7
+"""Relative size of the least-squares gradient at which the dual query is taken as solved. What is left then is rounding, and
+following it would divide by the zero singular values of dependent codes."""
+
+
+def padded_tokens(T: int) -> int:
+    """T rounded up to a multiple of `LANES`."""
+    return -(-T // LANES) * LANES
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Where the draws of k trials come from: a stream's key for each distinct seed, and each trial's place among them."""
+
+    keys: torch.Tensor
+    """int64, shape (n,)."""
+    owner: torch.Tensor
+    """int64, shape (k,)."""
+
+    @property
+    def shared(self) -> bool:
+        return len(self.owner) != len(self.keys)
+
+    def spread(self, draws: torch.Tensor) -> torch.Tensor:
+        """From one draw a seed to one a trial."""
+        return draws.index_select(0, self.owner) if self.shared else draws
+
+
+@dataclass(frozen=True)
+class PopulationStep:
+    """With p the attention weights of a sample and `residual = v p - 1_y / q`.
+
+    `squares` is `||residual||^2`, (k, batch). The others are batch means, zero where no gradient is asked for: `shares`, (k,),
+    of `<p, residual>`; `G`, (k, Tp, Tp), of `a g^T`, where a spreads the query's coefficients over the tokens and `v d g` is
+    the gradient at the scores.
+    """
+
+    squares: torch.Tensor
+    shares: torch.Tensor
+    G: torch.Tensor
+
+
+@dataclass(frozen=True)
+class TokenStep:
+    """With r the residual `f - target`, p the attention weights and g the gradient at the scores of a sample.
+
+    `squares` is `||r||^2`, (k, batch). The others are batch means, and zero where no gradient is asked for: `G = a g^T`,
+    (k, Tp, Tp), where a spreads the query's coefficients over the tokens; `R = r p^T` and `H = (X g) a^T`, (k, d, Tp);
+    `grad_V_x = r (X p)^T`, (k, d, d).
+    """
+
+    squares: torch.Tensor
+    G: torch.Tensor
+    R: torch.Tensor
+    H: torch.Tensor
+    grad_V_x: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Rates:
+    """One step's numbers for each of k trials, each of shape (k,): see `Kernels.descend`."""
+
+    rate: torch.Tensor
+    root: torch.Tensor
+    beta1: torch.Tensor
+    beta2: torch.Tensor
+    eps: torch.Tensor
+    adam: torch.Tensor
+
+
+class Kernels(ABC):
+    """One device's implementation."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    @abstractmethod
+    def keys(self, bases: torch.Tensor, step: int | torch.Tensor) -> torch.Tensor:
+        """The keys of one step's streams: `mix(base + step)` for the finaliser of `streams.mix`, int64, (n,)."""
+
+    @abstractmethod
+    def normals(self, draws: Draws, *, rows: int, numbers: int, dtype: torch.dtype) -> torch.Tensor:
+        """Standard normals, (k, rows, numbers)."""
+
+    @abstractmethod
+    def uniforms(self, draws: Draws, *, numbers: int, dtype: torch.dtype) -> torch.Tensor:
+        """Uniform on (-1, 1), (k, numbers)."""
+
+    @abstractmethod
+    def signs(self, draws: Draws, *, tokens: int, length: int, dtype: torch.dtype) -> torch.Tensor:
+        """Uniform signs, (k, tokens, length); the first coordinates of a longer draw are those of a shorter one."""
+
+    @abstractmethod
+    def subsets(self, draws: Draws, *, rows: int, T: int, q: int) -> torch.Tensor:
+        """Uniform q-subsets of [T], int64, (k, rows, q)."""
+
+    @abstractmethod
+    def dual(self, codes: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Coefficients c of the dual query `w = sum_j c_j e_{y_j}`: the least-squares `<e_j, w> = 1` for j in y, of least norm.
+
+        Conjugate gradients on the normal equations, written in the q coefficients and in float64: from zero they stay in the
+        span of the members and end after at most q steps, so no inverse of a singular matrix is ever formed.
+
+        Args:
+            codes: (k, tokens, d_e).
+            y: subsets of the tokens, (k, rows, q).
+
+        Returns:
+            Coefficients, (k, rows, q), in the codes' dtype.
+        """
+
+    @abstractmethod
+    def attend_population(
+        self, N: torch.Tensor, v: torch.Tensor, y: torch.Tensor, c: torch.Tensor, *, T: int, gradient: bool
+    ) -> PopulationStep:
+        """Attention with X integrated out.
+
+        Args:
+            N: scores of every token (column) for a query of every single token (row), (k, Tp, Tp).
+            v: (k,).
+            y: subsets, (k, batch, q).
+            c: the queries' coefficients, (k, batch, q).
+            T: how many tokens there are.
+            gradient: whether more than the squares is wanted.
+        """
+
+    @abstractmethod
+    def attend_tokens(
+        self,
+        draws: Draws,
+        N: torch.Tensor,
+        K: torch.Tensor,
+        Q: torch.Tensor,
+        V_x: torch.Tensor,
+        y: torch.Tensor,
+        c: torch.Tensor,
+        *,
+        T: int,
+        gradient: bool,
+    ) -> TokenStep:
+        """Attention over sampled tokens, which are `normals(draws, rows=batch, numbers=d * T)`, one coordinate after another.
+
+        Args:
+            draws: of the tokens.
+            N, y, c, T, gradient: as in `attend_population`.
+            K: `V_e E^T`, what each token's code adds to the output, (k, d, Tp).
+            Q: `W_x E^T`, what a query of a single token asks of the tokens' coordinates, (k, d, Tp).
+            V_x: (k, d, d).
+        """
+
+    @abstractmethod
+    def descend(
+        self, parameter: torch.Tensor, gradient: torch.Tensor, moments: tuple[torch.Tensor, torch.Tensor] | None, rates: Rates
+    ) -> None:
+        """One update in place: `parameter -= rate * direction`.
+
+        The direction is the gradient, or where `adam` `m / (sqrt(v) / root + eps)` of the moments m and v, which are updated
+        too; `rate` and `root` hold the step's bias corrections. Without moments no trial uses Adam.
+        """
