@@ -31,8 +31,13 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP)  ## ratios against a loop over single models, in one run
-	$(BIN)/python tests/benchmarks/engine_against_eager.py
+bench: $(STAMP)  ## ratios against the alternatives, in one run each; add JAX with .venv/bin/pip install jax
+	$(BIN)/python tests/benchmarks/engine.py
+	$(BIN)/python tests/benchmarks/gpu_engine.py
+	$(BIN)/python tests/benchmarks/end_to_end.py --trials 64
+	$(BIN)/python tests/benchmarks/end_to_end.py --trials 256
+	$(BIN)/python tests/benchmarks/end_to_end.py --trials 64 --wandb
+	$(BIN)/python tests/benchmarks/end_to_end.py --trials 256 --wandb
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -60,6 +60,11 @@ class Runner(ABC):
     def slots(self) -> int:
         """Packs that train at once; known once the context is entered."""
 
+    @property
+    def told(self) -> str:
+        """What is up, in a line for the log; empty where nothing had to be started."""
+        return ""
+
     @abstractmethod
     def train(self, work: Work) -> None:
         """Train every pack of the queue that may start.

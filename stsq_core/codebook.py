@@ -9,9 +9,10 @@ from abc import ABC, abstractmethod
 
 import torch
 
-from stsq_core.kernels import Kernels, padded_tokens
+from stsq_core.kernels import Kernels
 from stsq_core.positions import OneHot, Positions, Query
 from stsq_core.products import product
+from stsq_core.stacking import padded_tokens
 from stsq_core.streams import Purpose, Step, Streams
 
 

@@ -1,73 +1,168 @@
-"""What one step of one trial costs: operations counted from the formulas, for plans and time estimates.
+"""What one step of one trial costs: operations and bytes counted from the formulas, for plans, packs and rooflines.
 
-Counts are per model-step (forward and gradient); an elementwise pass over an array counts one operation an element.
+Counts are per model-step (forward, gradient and update). Two kinds are told apart, because a device does them at different
+rates: multiplications and additions of matrix products, and instructions on vectors of numbers (a fused multiply-add is one).
 """
 
+from dataclasses import dataclass
+
 from stsq_core.architecture import Fcn, Transformer
-from stsq_core.stacking import padded_width
+from stsq_core.stacking import padded_tokens, padded_width
 from stsq_core.trial import TrialConfig
 
-SCORE_PASSES = 16
-"""Elementwise passes over the batch x T scores in a step: softmax and its gradient, the residual, their sums."""
+NORMAL = 42
+"""Vector instructions of one normal: a quarter of ten Philox rounds of eight, then half of a Box-Muller pair."""
 
-DRAW_OPERATIONS = 24
-"""One normal draw costs about as much as this many elementwise operations."""
+SOFTMAX = 26
+"""Vector instructions of a score's softmax: the greatest, the exponential, the sum, the share."""
 
-UPDATE_PASSES = 10
-"""Elementwise passes over the parameters in an Adam step."""
+UPDATE = 12
+"""Vector instructions of a parameter's Adam step."""
 
-CALL_OPERATIONS = 1e6
-"""A model-step's share of the fixed cost of calling a step's many small operations, in operations of that time (measured)."""
+VECTOR_EFFORT = 5.0
+"""Time of a vector instruction, in operations of a matrix product (measured on CPUs: tests/benchmarks/engine.py)."""
 
-
-def step_operations(config: TrialConfig) -> float:
-    """Operations (multiply-adds and elementwise) of one model-step."""
-    return CALL_OPERATIONS + _counted_operations(config)
+CALL_EFFORT = 1.2e7
+"""Time of calling one step's functions for a whole stack, in operations of a matrix product (measured)."""
 
 
-def _counted_operations(config: TrialConfig) -> float:
+@dataclass(frozen=True)
+class StepCost:
+    """One model-step: operations of matrix products, and instructions on vectors."""
+
+    products: float
+    vectors: float
+
+    @property
+    def least(self) -> float:
+        """Operations at the matrix rate that no implementation can avoid: a vector unit that adds or multiplies where it could
+        do both does one operation of two."""
+        return self.products + 2 * self.vectors
+
+    @property
+    def effort(self) -> float:
+        """The time that a model-step of a large pack takes, in operations of a matrix product."""
+        return self.products + VECTOR_EFFORT * self.vectors
+
+
+def step_cost(config: TrialConfig) -> StepCost:
     """The operations that the formulas name."""
-    task, batch, width = config.task, config.batch, padded_width(config)
     match config.model:
-        case Transformer(positions=positions):
-            books = batch if positions.redraw == "per_sample" else 1
-            products = 2 * batch * width * width + 2 * batch * task.T * width
-            codes = books * task.T * width * 4
-            tokens = 0
-            if config.training.objective == "minibatch":
-                tokens = batch * task.T * task.d * (DRAW_OPERATIONS + 8) + 2 * batch * task.T * width
-            return products + codes + tokens + batch * task.T * SCORE_PASSES + _parameters(config) * UPDATE_PASSES
+        case Transformer(positions=codes) if codes.redraw == "per_sample":
+            return _sample_codes(config)
+        case Transformer():
+            return _shared_codes(config)
         case Fcn():
-            draws = batch * task.T * task.d * DRAW_OPERATIONS
-            return 3 * batch * _parameters(config) + draws + _parameters(config) * UPDATE_PASSES
+            return _fcn(config)
+
+
+def step_operations(config: TrialConfig, pack: int = 32) -> float:
+    """The time of one model-step in a pack of so many trials, in operations of a matrix product."""
+    return step_cost(config).effort + CALL_EFFORT / pack
+
+
+def _shared_codes(config: TrialConfig) -> StepCost:
+    """The transformer whose batch shares a code book (stsq_core.transformer)."""
+    task, batch, D = config.task, config.batch, padded_width(config)
+    q, d, P = task.q, task.d, padded_tokens(task.T)
+    products, per_score = 2.0 * 2 * (P * D * D + P * P * D), 2 * q + SOFTMAX + 6
+    vectors = 4.0 * P * D + 15 * batch * q + _dual(config) + UPDATE * num_parameters(config)
+    if config.training.objective == "minibatch":
+        products += 2 * 2 * 2 * d * D * P
+        per_score += 7 * d
+        vectors += NORMAL * batch * d * task.T
+    return StepCost(products, vectors + batch * P * per_score)
+
+
+def _sample_codes(config: TrialConfig) -> StepCost:
+    """The transformer whose every sample has a code book (stsq_core.sample_codes)."""
+    task, batch, D = config.task, config.batch, padded_width(config)
+    sampled = config.training.objective == "minibatch"
+    vectors = (8.0 + 4 * sampled) * batch * task.T * D + batch * task.T * (SOFTMAX + 6) + UPDATE * num_parameters(config)
+    if sampled:
+        vectors += (NORMAL + 7) * batch * task.T * task.d
+    return StepCost(2.0 * batch * D * (2 * D + 6 * task.d * sampled), vectors + _dual(config))
+
+
+def _dual(config: TrialConfig) -> float:
+    """Inner products of the members, in float64, and conjugate gradients."""
+    match config.model:
+        case Transformer(positions=codes) if codes.query == "dual" and not _is_one_hot(config):
+            q = config.task.q
+            return float(config.batch * (q * (q + 1) * padded_width(config) + 8 * q**3))
+    return 0.0
+
+
+def _fcn(config: TrialConfig) -> StepCost:
+    """Forward, and backward to the weights and to every layer but the inputs."""
+    task, batch = config.task, config.batch
+    layers = layer_shapes(config)
+    products = sum(2.0 * batch * units * inputs * (2 if i == 0 else 3) for i, (units, inputs) in enumerate(layers))
+    activations = sum(units + inputs for units, inputs in layers)
+    vectors = batch * (NORMAL * task.T * task.d + 4.0 * activations) + UPDATE * num_parameters(config)
+    return StepCost(products, vectors)
+
+
+def layer_shapes(config: TrialConfig) -> list[tuple[int, int]]:
+    """(units, inputs) of each layer of a fully connected net on its rung, biases not counted."""
+    match config.model:
+        case Fcn() as model:
+            width, T, d = padded_width(config), config.task.T, config.task.d
+            first = T * d + T * (model.y_enters != "second")
+            second = width + T * (model.y_enters != "first")
+            tail = model.tail_width
+            return [(width, first), (tail, second), *[(tail, tail)] * (model.depth - 2), (d, tail)]
+    raise TypeError(f"not a fully connected net: {config.model.kind}")
+
+
+def num_parameters(config: TrialConfig) -> int:
+    """Trained numbers of one padded trial."""
+    task = config.task
+    match config.model:
+        case Transformer():
+            D = padded_width(config)
+            return D * D + 1 if config.training.objective == "population" else (task.d + D) * D + task.d * (task.d + D)
+        case Fcn():
+            return sum(units * (inputs + 1) for units, inputs in layer_shapes(config))
 
 
 def memory_bytes(config: TrialConfig) -> float:
-    """Working memory of one trial in a stack: parameters, their moments and gradients, draws and activations."""
-    task, batch, width = config.task, config.batch, padded_width(config)
+    """The most that one trial of a stack holds in tensors at a time on the CPU, within 15% (tests/stsq_core/test_cost.py).
+
+    Parameters, Adam's moments and the gradients of two steps; a code book; draws and activations.
+    """
     size = 8 if config.training.dtype == "float64" else 4
     match config.model:
-        case Transformer(positions=positions):
-            books = batch if positions.redraw == "per_sample" else 1
-            numbers = batch * (6 * task.T + 6 * width) + 3 * books * task.T * width
-            if config.training.objective == "minibatch":
-                numbers += 2 * batch * task.T * task.d
-        case Fcn() as model:
-            layers = width + (model.depth - 1) * model.tail_width
-            numbers = batch * (2 * task.T * (task.d + 1) + 3 * layers)
-    return size * (numbers + 5 * _parameters(config))
-
-
-def _parameters(config: TrialConfig) -> int:
-    """Trained numbers of one padded trial."""
-    task, width = config.task, padded_width(config)
-    match config.model:
+        case Transformer(positions=codes) if codes.redraw == "per_sample":
+            numbers = _sample_codes_numbers(config)
         case Transformer():
-            if config.training.objective == "population":
-                return width * width + 1
-            return (task.d + width) * width + task.d * (task.d + width)
-        case Fcn() as model:
-            first = width * (task.T * (task.d + (model.y_enters != "second")) + 1)
-            second = model.tail_width * (width + task.T * (model.y_enters != "first") + 1)
-            rest = (model.depth - 2) * model.tail_width * (model.tail_width + 1)
-            return first + second + rest + task.d * (model.tail_width + 1)
+            numbers = _shared_codes_numbers(config)
+        case Fcn():
+            numbers = _fcn_numbers(config)
+    subsets = 8.0 * config.batch * config.task.q
+    return size * (numbers + 4 * num_parameters(config)) + subsets
+
+
+def _shared_codes_numbers(config: TrialConfig) -> float:
+    D, P = padded_width(config), padded_tokens(config.task.T)
+    book = 0 if _is_one_hot(config) else P * D
+    attending = 2.0 * P * P
+    if config.training.objective == "minibatch":
+        attending += 6 * config.task.d * P + 2 * config.task.d * D
+    return book + config.batch * (config.task.q + 1) + max(attending, P * P + P * D + D * D)
+
+
+def _sample_codes_numbers(config: TrialConfig) -> float:
+    task, batch, D = config.task, config.batch, padded_width(config)
+    numbers = 2.0 * batch * task.T * D + batch * (3 * task.T + (2 * task.q + 3) * D)
+    return numbers + batch * task.T * task.d * 2 if config.training.objective == "minibatch" else numbers
+
+
+def _fcn_numbers(config: TrialConfig) -> float:
+    T, d, layers = config.task.T, config.task.d, layer_shapes(config)
+    inputs = sum(-(-(inputs + 1) // 16) * 16 for _, inputs in layers)
+    return float(config.batch * (T * d + T + inputs + 2 * max(units for units, _ in layers)))
+
+
+def _is_one_hot(config: TrialConfig) -> bool:
+    return isinstance(config.model, Transformer) and config.model.positions.kind == "one_hot"

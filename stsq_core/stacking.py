@@ -10,6 +10,9 @@ from stsq_core.trial import TrialConfig
 FINE = 16
 """Up to this width the rungs are multiples of 8; beyond it, quarters of a power of two: padding adds at most a quarter."""
 
+LANES = 32
+"""Axes over tokens are padded with zeros to a multiple of this many."""
+
 
 def rung(width: int) -> int:
     """The least padded width of the ladder that is at least `width`: 8, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, ..."""
@@ -30,6 +33,11 @@ def padded_width(config: TrialConfig) -> int:
             return rung(positions.d_e)
         case Fcn(width=width):
             return rung(width)
+
+
+def padded_tokens(T: int) -> int:
+    """Tp: T rounded up to a multiple of `LANES`."""
+    return -(-T // LANES) * LANES
 
 
 def stack_key(config: TrialConfig) -> tuple[object, ...]:

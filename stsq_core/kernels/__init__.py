@@ -2,9 +2,9 @@
 
 import torch
 
-from stsq_core.kernels.interface import Draws, Kernels, PopulationStep, Rates, TokenStep, padded_tokens
+from stsq_core.kernels.interface import Draws, Kernels, PopulationStep, Rates, TokenStep
 
-__all__ = ["Draws", "Kernels", "PopulationStep", "Rates", "TokenStep", "kernels_for", "padded_tokens"]
+__all__ = ["Draws", "Kernels", "PopulationStep", "Rates", "TokenStep", "kernels_for"]
 
 
 def kernels_for(device: torch.device) -> Kernels:

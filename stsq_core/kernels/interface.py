@@ -17,17 +17,9 @@ from dataclasses import dataclass
 
 import torch
 
-LANES = 32
-"""Axes over tokens are padded with zeros to a multiple of this many, written Tp."""
-
 DUAL_TOLERANCE = 1e-7
 """Relative size of the least-squares gradient at which the dual query is taken as solved. What is left then is rounding, and
 following it would divide by the zero singular values of dependent codes."""
-
-
-def padded_tokens(T: int) -> int:
-    """T rounded up to a multiple of `LANES`."""
-    return -(-T // LANES) * LANES
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from stsq_core.codebook import CodeBook, DenseBook, OneHotBook
-from stsq_core.kernels import kernels_for, padded_tokens
+from stsq_core.kernels import kernels_for
+from stsq_core.stacking import padded_tokens
 
 CPU = kernels_for(torch.device("cpu"))
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from stsq_core.kernels import Draws, Kernels, Rates, padded_tokens
+from stsq_core.kernels import Draws, Kernels, Rates
 from stsq_core.kernels.cpu import CpuKernels
 from stsq_core.kernels.plain import PlainKernels, philox
+from stsq_core.stacking import padded_tokens
 
 CPU = torch.device("cpu")
 DTYPES = [torch.float32, torch.float64]

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from stsq_core.kernels import padded_tokens
 from stsq_core.program import CHUNK
 from stsq_core.sample_codes import MinibatchSampleCodes, PopulationSampleCodes, SampleBook
 from stsq_core.stack import build_program
+from stsq_core.stacking import padded_tokens
 from stsq_core.streams import Purpose
 from stsq_core.transformer import MinibatchProgram, PopulationProgram
 

@@ -1,65 +1,36 @@
 """What a user would write today: Ray Tune, one eager PyTorch model per trial, W&B's own callback.
 
 The peer that the end-to-end benchmark is measured against, on the same machine in the same run:
-    python plain_tune.py --trials 64 --steps 600 [--wandb]
+    PYTHONPATH=tests/benchmarks python tests/benchmarks/peers/plain_tune.py --trials 64 --steps 600 --storage /tmp/plain [--wandb]
 prints one line of JSON: seconds from start to finish and from Ray being up, trials, and the median relative loss.
 Trains the minibatch STSq transformer (T=32, q=3, d=4, batch 64, Adam 0.01, per-step random-sign codes, `sum` query code) at
-widths d_e in 8..48 and seeds 0..; the same work must be done by whatever is compared with it. `eager_loop` is also what
-`engine_against_eager.py` times on one core.
+widths d_e in 8..48 and seeds 0..; the same work must be done by whatever is compared with it.
 """
 
 import argparse
 import json
-import math
 import os
 import time
-from collections.abc import Callable
 
-T, Q, D, BATCH, LR = 32, 3, 4, 64, 0.01
+SIZE = {"T": 32, "q": 3, "d": 4, "batch": 64}
 WIDTHS = (8, 12, 16, 20, 24, 32, 40, 48)
-
-
-def eager_loop(*, d_e: int, seed: int, steps: int, batch_size: int = BATCH, report: Callable[[int, float], None]) -> None:
-    """Train one model for `steps` steps and report its relative loss every 100 steps and at the end."""
-    import torch
-
-    gen = torch.Generator().manual_seed(seed)
-
-    def batch():
-        X = torch.randn(batch_size, T, D, generator=gen)
-        y = torch.rand(batch_size, T, generator=gen).topk(Q, dim=1).indices
-        E = (torch.randint(0, 2, (T, d_e), generator=gen).float() * 2 - 1) / math.sqrt(d_e)
-        Y = torch.zeros(batch_size, T).scatter_(1, y, 1.0)
-        return X, E, Y, torch.einsum("bt,btd->bd", Y, X) / Q
-
-    W = torch.zeros(D + d_e, D + d_e, requires_grad=True)
-    V = torch.zeros(D, D + d_e, requires_grad=True)
-
-    def squared_error(X, E, Y, target):
-        Z = torch.cat([X, E.expand(batch_size, -1, -1)], -1)
-        z_query = torch.cat([torch.zeros(batch_size, D), Y @ E], -1)
-        weights = torch.einsum("btD,bD->bt", Z, z_query @ W.T).softmax(-1)
-        out = torch.einsum("bt,btD->bD", weights, Z) @ V.T
-        return ((out - target) ** 2).sum(-1).mean()
-
-    optimizer = torch.optim.Adam([W, V], lr=LR)
-    for step in range(1, steps + 1):
-        loss = 0.5 * squared_error(*batch())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if step % 100 == 0 or step == steps:
-            with torch.no_grad():
-                report(step, sum(squared_error(*batch()).item() for _ in range(8)) / 8 / (D / Q))
 
 
 def train(config: dict) -> None:
     """The function that Ray Tune runs."""
     import torch
+    from peers.eager import Size, eager_loop
     from ray import tune
 
     torch.set_num_threads(1)
-    eager_loop(**config["trial"], report=lambda step, loss: tune.report({"step": step, "relative_loss": loss}))
+    trial = config["trial"]
+    size = Size(**SIZE, d_e=trial["d_e"])
+    eager_loop(
+        size,
+        seed=trial["seed"],
+        steps=trial["steps"],
+        report=lambda step, loss: tune.report({"step": step, "relative_loss": loss}),
+    )
 
 
 def main() -> None:

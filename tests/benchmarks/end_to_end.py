@@ -1,0 +1,100 @@
+"""A sweep from `stsq run` to its thresholds and page, against Ray Tune with one eager model a trial.
+
+    python tests/benchmarks/end_to_end.py [--trials 64] [--steps 600] [--wandb]
+
+Both do the same work (T=32, q=3, d=4, batch 64, Adam 0.01, `sum` query, d_e in 8..48 and seeds) on the same cores, one after the
+other, each counted from Ray being up to the end of the command; with `--wandb` both write W&B files offline. Prints the seconds,
+where ours went, and the ratio, and exits with 1 when that is below the gate: 4 at 64 trials and 6 at 256, with W&B 12 and 20.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import yaml
+from peers.plain_tune import SIZE, WIDTHS
+
+HERE = Path(__file__).parent
+RAY_IS_UP = "Ray is up"
+GATES = {(64, False): 4.0, (256, False): 6.0, (64, True): 12.0, (256, True): 20.0}
+
+
+def sweep_of(trials: int, steps: int) -> dict[str, object]:
+    """The sweep that does what `plain_tune.py` does."""
+    codes = {"kind": "random_sign", "d_e": 8, "redraw": "per_step", "query": "sum"}
+    base = {
+        "task": {"kind": "stsq", "T": SIZE["T"], "q": SIZE["q"], "d": SIZE["d"]},
+        "model": {"kind": "transformer", "positions": codes},
+        "optimizer": {"kind": "adam", "lr": 0.01},
+        "training": {"objective": "minibatch", "batch_size": SIZE["batch"], "steps": steps},
+    }
+    group = {"name": "same", "base": base, "grid": {"model.positions.d_e": list(WIDTHS)}, "seeds": trials // len(WIDTHS)}
+    return {
+        "name": f"end-to-end-{trials}",
+        "title": "The work of plain_tune.py",
+        "hypothesis": "none: a benchmark",
+        "criterion": {"target_loss": 0.5, "success_rate": 0.5, "level": 0.9},
+        "trials": [group],
+    }
+
+
+def ours(trials: int, steps: int, folder: Path, *, wandb: bool) -> tuple[float, float]:
+    """Seconds from Ray being up to the end, and from the start to Ray being up."""
+    sweep = folder / "sweep.yaml"
+    sweep.write_text(yaml.safe_dump(sweep_of(trials, steps)))
+    out = folder / "run"
+    command = [sys.executable, "-m", "cluster", "run", str(sweep), "--out", str(out)]
+    environment = os.environ | {"WANDB_MODE": "offline" if wandb else "disabled", "COLUMNS": "200"}
+    begun = time.perf_counter()
+    up = None
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        for line in process.stderr or ():
+            print("   ", line, end="", flush=True)
+            if RAY_IS_UP in line:
+                up = time.perf_counter()
+    ended = time.perf_counter()
+    ledger = (out / "ledger.jsonl").read_text().splitlines()
+    assert len(ledger) == trials, f"{len(ledger)} of {trials} trials ended"
+    assert up is not None, "the log does not tell when Ray was up"
+    return ended - up, up - begun
+
+
+def plain_tune(trials: int, steps: int, folder: Path, *, wandb: bool) -> float:
+    """Seconds from Ray being up to the end."""
+    command = [sys.executable, str(HERE / "peers" / "plain_tune.py"), "--trials", str(trials), "--steps", str(steps)]
+    environment = os.environ | {"PYTHONPATH": str(HERE), "WANDB_DIR": str(folder)}
+    done = subprocess.run(
+        [*command, "--storage", str(folder / "plain"), *(["--wandb"] if wandb else [])],
+        capture_output=True, text=True, env=environment, check=True,
+    )  # fmt: skip
+    told = json.loads(done.stdout.strip().splitlines()[-1])
+    assert told["trials"] == trials
+    return float(told["seconds_after_ray_is_up"])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--wandb", action="store_true")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        warm = Path(folder) / "warm"
+        warm.mkdir()
+        ours(8, 5, warm, wandb=False)  # compiles the kernels where their cache is empty
+        theirs = plain_tune(args.trials, args.steps, Path(folder), wandb=args.wandb)
+        seconds, start = ours(args.trials, args.steps, Path(folder), wandb=args.wandb)
+    gate = GATES.get((args.trials, args.wandb), 0.0)
+    what = f"{args.trials} trials x {args.steps} steps on {os.cpu_count()} cores" + (", W&B offline" if args.wandb else "")
+    print(f"{what}: plain Tune {theirs:.1f} s, stsq {seconds:.1f} s (and {start:.1f} s before that until Ray was up)")
+    print(f"ratio {theirs / seconds:.1f} (gate {gate:g})")
+    return 0 if theirs / seconds >= gate else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,234 @@
+"""The engine on one CPU core: against one eager model, against JAX, and against what the core could do.
+
+    python tests/benchmarks/engine.py [--rounds 3] [--markdown]
+
+Contenders are timed in turn in this process, so that ratios hold on a machine whose speed drifts; times are microseconds of a
+model-step, training only, the median over the rounds. Exits with 1 when a gate is missed. JAX is left out, with a word, where it
+is not installed (`pip install jax`).
+"""
+
+import argparse
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+if __name__ == "__main__" and hasattr(os, "sched_setaffinity"):  # before torch and JAX count the cores
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+
+import torch
+from peers.eager import Size, eager_loop
+from peers.jax_vmap import stack_microseconds
+
+from stsq_core import TrialConfig
+from stsq_core.cost import step_cost
+from stsq_core.pack import discard
+from stsq_core.stack import Stack
+
+PACK = 32
+SIZES = (Size(T=32, q=3, d=5, d_e=32, batch=64), Size(T=50, q=3, d=5, d_e=64, batch=256))
+EAGER_GATE, JAX_GATE, POPULATION_GATE = 8.0, 1.3, 20.0
+
+
+def configs_of(size: Size, *, objective: str, query: str, seeds: int, steps: int) -> tuple[TrialConfig, ...]:
+    """A pack of 32 trials with so many distinct seeds, each at several learning rates."""
+    return tuple(
+        TrialConfig.model_validate(
+            {
+                "task": {"kind": "stsq", "T": size.T, "q": size.q, "d": size.d},
+                "model": {"kind": "transformer", "positions": {"kind": "random_sign", "d_e": size.d_e, "query": query}},
+                "optimizer": {"kind": "adam", "lr": 0.01 * (1 + i // seeds)},
+                "training": {"objective": objective, "batch_size": size.batch, "steps": steps, "log_every": steps},
+                "seed": i % seeds,
+            }
+        )
+        for i in range(PACK)
+    )
+
+
+def fcn_configs(T: int, width: int, batch: int, steps: int) -> tuple[TrialConfig, ...]:
+    """A pack of 32 fully connected nets."""
+    return tuple(
+        TrialConfig.model_validate(
+            {
+                "task": {"kind": "stsq", "T": T, "q": 3, "d": 2},
+                "model": {"kind": "fcn", "width": width},
+                "optimizer": {"kind": "adam", "lr": 0.001},
+                "training": {"batch_size": batch, "steps": steps, "log_every": steps},
+                "seed": seed,
+            }
+        )
+        for seed in range(PACK)
+    )
+
+
+def pack_microseconds(configs: tuple[TrialConfig, ...]) -> float:
+    stack = Stack(configs, torch.device("cpu"))
+    begun = time.perf_counter()
+    stack.train(discard, lambda: None)
+    return (time.perf_counter() - begun) / len(configs) / configs[0].training.steps * 1e6
+
+
+def eager_microseconds(size: Size, steps: int) -> float:
+    begun = time.perf_counter()
+    eager_loop(size, seed=0, steps=steps, report=lambda step, loss: None)
+    return (time.perf_counter() - begun) / steps * 1e6
+
+
+def matrix_rate() -> float:
+    """Float32 operations a second of large products on this core."""
+    a = torch.randn(768, 768)
+    return 2 * 768**3 / best_seconds(lambda: torch.mm(a, a))
+
+
+def copy_rate() -> float:
+    """Bytes a second, read and written, of large copies."""
+    a, b = torch.zeros(2**24), torch.zeros(2**24)
+    return 2 * a.nbytes / best_seconds(lambda: b.copy_(a))
+
+
+def best_seconds(work: Callable[[], object], rounds: int = 5) -> float:
+    work()
+    times = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+def has_jax() -> bool:
+    try:
+        import jax  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+class Table:
+    """Lines of one table, as text or Markdown."""
+
+    def __init__(self, *heads: str, markdown: bool) -> None:
+        self._markdown = markdown
+        self._rows = [heads]
+
+    def add(self, *cells: str) -> None:
+        self._rows.append(cells)
+
+    def show(self) -> None:
+        widths = [max(len(row[i]) for row in self._rows) for i in range(len(self._rows[0]))]
+        for number, row in enumerate(self._rows):
+            cells = [
+                cell.ljust(width) if i == 0 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            print("| " + " | ".join(cells) + " |" if self._markdown else "  ".join(cells))
+            if self._markdown and number == 0:
+                print("|" + "|".join("---" if i == 0 else "---:" for i in range(len(row))) + "|")
+        print(flush=True)
+
+
+def compare(size: Size, rounds: int, missed: list[str], *, markdown: bool, jax: bool) -> None:
+    """One size: eager, JAX and the pack in turn."""
+    steps = max(20, 3_000_000 // (PACK * size.batch * size.T))
+    cases = {
+        f"minibatch, {query}, {seeds} seeds": {"objective": "minibatch", "query": query, "seeds": seeds}
+        for query in ("sum", "dual")
+        for seeds in (PACK, 4)
+    } | {f"population, {query}": {"objective": "population", "query": query, "seeds": PACK} for query in ("sum", "dual")}
+    eager_microseconds(size, steps=5)
+    for case in cases.values():
+        pack_microseconds(configs_of(size, steps=2, **case))  # compiles what is not in the cache
+    times: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        times.setdefault("eager", []).append(eager_microseconds(size, steps=20 + steps // 4))
+        for name, case in cases.items():
+            times.setdefault(name, []).append(pack_microseconds(configs_of(size, steps=steps, **case)))
+        if jax:
+            for query in ("sum", "dual"):
+                microseconds = stack_microseconds(size, query=query, pack=PACK, steps=steps // 2, rounds=1)
+                times.setdefault(f"jax {query}", []).append(microseconds)
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    eager = medians["eager"]
+    rate = matrix_rate()
+    table = Table(str(size), "us a model-step", "against eager", "against JAX", "of the roofline", markdown=markdown)
+    table.add("one eager model (sum)", f"{eager:.0f}", "1.0", "", "")
+    for query in ("sum", "dual") if jax else ():
+        table.add(
+            f"JAX jit(vmap), pack of {PACK}, {query}",
+            f"{medians[f'jax {query}']:.0f}",
+            f"{eager / medians[f'jax {query}']:.1f}",
+            "1.0",
+            "",
+        )
+    for name, case in cases.items():
+        ours = medians[name]
+        least = step_cost(configs_of(size, steps=1, **case)[0]).least / rate * 1e6
+        minibatch = case["objective"] == "minibatch"
+        against_jax = medians[f"jax {case['query']}"] / ours if jax and minibatch else None
+        shown = "" if against_jax is None else f"{against_jax:.1f}"
+        table.add(name, f"{ours:.1f}", f"{eager / ours:.1f}", shown, f"{least / ours:.0%}" if case["seeds"] == PACK else "")
+        gates = [(eager / ours, EAGER_GATE if minibatch else POPULATION_GATE, "eager")]
+        if against_jax is not None:
+            gates.append((against_jax, JAX_GATE, "JAX"))
+        missed += [f"{size}, {name}: {ratio:.2f} of {peer}, gate {gate}" for ratio, gate, peer in gates if ratio < gate]
+    table.show()
+
+
+def scaling(*, markdown: bool) -> None:
+    """How a model-step's time grows with the pack, T, d_e and the batch, minibatch objective and `sum` query."""
+    base = SIZES[0]
+    rows: dict[str, list[tuple[int, float]]] = {}
+    for name, values in (("T", (16, 32, 64, 128, 256)), ("d_e", (8, 16, 32, 64, 128)), ("batch", (16, 64, 256, 1024))):
+        for value in values:
+            fields = vars(base) | {name: value}
+            configs = configs_of(Size(**fields), objective="minibatch", query="sum", seeds=PACK, steps=20)
+            rows.setdefault(name, []).append((value, min(pack_microseconds(configs) for _ in range(2))))
+    for k in (1, 2, 4, 8, 16, 32, 64):
+        configs = tuple(
+            config.model_copy(update={"seed": i})
+            for i, config in enumerate(2 * configs_of(base, objective="minibatch", query="sum", seeds=PACK, steps=40))
+        )[:k]
+        rows.setdefault("pack", []).append((k, min(pack_microseconds(configs) for _ in range(2))))
+    table = Table(f"varied from {base}, pack of {PACK}", "us a model-step", markdown=markdown)
+    for name, points in rows.items():
+        for value, microseconds in points:
+            table.add(f"{name} = {value}", f"{microseconds:.1f}")
+    table.show()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--markdown", action="store_true")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    jax = has_jax()
+    print(
+        f"one core of {os.cpu_count()} of {platform.machine()}, Python {platform.python_version()}, torch {torch.__version__}"
+    )
+    print(f"float32 products {matrix_rate() / 1e9:.0f} GFLOP/s, copies {copy_rate() / 1e9:.1f} GB/s")
+    print("" if jax else "JAX is not installed: its lines are left out\n", flush=True)
+    missed: list[str] = []
+    for size in SIZES:
+        compare(size, args.rounds, missed, markdown=args.markdown, jax=jax)
+    table = Table("fully connected, pack of 32", "us a model-step", "of the roofline", markdown=args.markdown)
+    for T, width, batch in ((12, 16, 128), (16, 32, 128), (32, 128, 512)):
+        configs = fcn_configs(T, width, batch, steps=10)
+        ours = min(pack_microseconds(configs) for _ in range(1 + args.rounds))
+        table.add(
+            f"T={T} d=2 width={width} batch={batch}",
+            f"{ours:.0f}",
+            f"{step_cost(configs[0]).least / matrix_rate() * 1e6 / ours:.0%}",
+        )
+    table.show()
+    scaling(markdown=args.markdown)
+    print("\n".join(missed) or "every gate is met")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
