@@ -9,7 +9,7 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -148,24 +148,27 @@ def show(
 ) -> None:
     """Show the width thresholds of a run with intervals, laws and failures."""
     from cluster.results import show_run
-    from cluster.terminal import out
+    from cluster.terminal import log, out, say
     from dashboards.tables import thresholds_json, thresholds_latex
     from sweeps.laws import fit_laws
-    from sweeps.ledger import Ledger
+    from sweeps.results import read_results
     from sweeps.run_directory import open_run
     from sweeps.thresholds import width_thresholds
 
     if as_json and as_latex:
         raise UserError("--json and --latex exclude each other: give one of them")
     directory = open_run(run)
-    records = Ledger(directory.ledger).read()
-    thresholds = width_thresholds(records, directory.read_spec().criterion)
+    spec = directory.read_spec()
+    results = read_results(directory, spec)
+    thresholds = width_thresholds(results.records, spec.criterion)
+    for note in results.notes:
+        say(log(), note)
     if as_json:
         sys.stdout.write(thresholds_json(thresholds, fit_laws(thresholds)))
     elif as_latex:
         sys.stdout.write(thresholds_latex(thresholds, fit_laws(thresholds)))
     else:
-        show_run(out(), records, thresholds)
+        show_run(out(), results.records, thresholds)
 
 
 @app.command()
@@ -183,15 +186,20 @@ def trial(
     device: Annotated[
         DeviceName, typer.Option("--device", help="Where it trains; auto: where the ledger says.")
     ] = DeviceName.AUTO,
+    keep_weights: Annotated[
+        bool, typer.Option("--keep-weights", help="Keep the trained arrays, RUN/weights/TRIAL.npz.")
+    ] = False,
 ) -> None:
     """Train one trial of a run alone and compare it with its ledger line; exit code 1 where they differ."""
     from cluster.rerun import rerun_trial
 
-    rerun = rerun_trial(run, trial_id, device=device.value)
+    rerun = rerun_trial(run, trial_id, device=device.value, keep_weights=keep_weights)
     for told, source in ((rerun.record, "ledger"), (rerun.result, "now")):
         loss = f"relative loss {told.relative_loss!r} +- {told.relative_loss_stderr!r}"
         print(f"{source:7} {told.status} after {told.steps} steps, {loss}")
     print(f"{rerun.record.trial_id}: {rerun.verdict()} ({rerun.seconds:.1f} s)")
+    if keep_weights:
+        print(f"weights: {rerun.weights or f'none, because it {rerun.result.status}'}")
     raise typer.Exit(0 if rerun.reproduced else 1)
 
 
@@ -237,27 +245,51 @@ def job_submit(
     """Send a sweep to a Ray cluster; what stands after `--` is handed to `stsq run` there, such as `-- --out /shared/run`."""
     from cluster import jobs
 
-    request = jobs.JobRequest(sweep, tuple(settings or ()), tuple(context.args), working_dir, submission_id)
+    words = _words_of_run(sweep, context.args)
+    if words["out"] is not None and not words["out"].is_absolute():
+        raise UserError(
+            f"--out {words['out']} would lie in the job's working directory, which Ray deletes: give an absolute path"
+        )
+    request = jobs.JobRequest(
+        sweep,
+        settings=tuple(settings or ()),
+        arguments=tuple(context.args),
+        working_dir=working_dir,
+        submission_id=submission_id,
+        more_settings=tuple(words["settings"] or ()),
+    )
     job_id = jobs.submit(address, request, say=lambda text: print(text, file=sys.stderr))
     print(job_id)
     if follow:
         raise typer.Exit(jobs.follow(address, job_id))
 
 
+def _words_of_run(sweep: str, words: list[str]) -> dict[str, Any]:
+    """What `stsq run` would make of these words; it refuses here what it would refuse on the cluster."""
+    commands = cast("typer.core.TyperGroup", typer.main.get_command(app)).commands
+    return commands["run"].make_context("stsq run", [sweep, *words]).params
+
+
 @job_app.command("stop")
 def job_stop(job_id: JobId, address: Address = None) -> None:
-    """Stop a job in order: what is trained is kept."""
+    """Stop a job in order: what is trained is kept. Exit code 1 where it goes on in spite of it."""
     from cluster import jobs
 
-    print(jobs.stop(address, job_id))
+    state = jobs.stop(address, job_id)
+    print(state.status)
+    if not state.ended:
+        print(f"stsq: job {job_id} has not stopped yet: see `stsq job status {job_id}`, or stop it again", file=sys.stderr)
+        raise typer.Exit(1)
 
 
 @job_app.command("status")
 def job_status(job_id: JobId, address: Address = None) -> None:
-    """Print the status of a job."""
+    """Print the status of a job; exit code 0 while it waits or runs and when it succeeded, else that of its command."""
     from cluster import jobs
 
-    print(": ".join(part for part in jobs.status(address, job_id) if part))
+    state = jobs.status(address, job_id)
+    print(": ".join(part for part in (state.status, state.message) if part))
+    raise typer.Exit(state.code)
 
 
 @job_app.command("logs")

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cluster.job_client import PAUSE_S, answer, connect, first_line, tell
 from cluster.packages import check_size, packaged_files, packaged_path
+from cluster.verdict import STOPPED
 from stsq_core import UserError
 from sweeps import load_sweep
 from sweeps.catalog import catalog_names
@@ -25,18 +27,22 @@ HANDED_ON = ("WANDB_BASE_URL", "WANDB_MODE", "WANDB_ENTITY", "WANDB_PROJECT")
 NOT_READY = ("No available agent", "agent is not available", "Failed to connect")
 PATIENCE_S = 60.0
 STOP_PATIENCE_S = 75.0
-DEFAULT_ADDRESS = "http://127.0.0.1:8265"
+LOST_TRIES = 5
 
 
 @dataclass(frozen=True)
 class JobRequest:
-    """A sweep to be run on a cluster: `arguments` are handed to `stsq run` there as they are."""
+    """A sweep to be run on a cluster: `arguments` are handed to `stsq run` there as they are.
+
+    `more_settings` are the settings among the `arguments`, which are checked before anything is sent.
+    """
 
     sweep: str
     settings: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     working_dir: Path = Path()
     submission_id: str | None = None
+    more_settings: tuple[str, ...] = ()
 
 
 def submit(address: str | None, request: JobRequest, *, say: Callable[[str], None]) -> str:
@@ -45,9 +51,9 @@ def submit(address: str | None, request: JobRequest, *, say: Callable[[str], Non
     Raises:
         UserError: a sweep or a package that would be refused there, no job server, or no access to it.
     """
-    load_sweep(request.sweep, request.settings)
+    load_sweep(request.sweep, (*request.settings, *request.more_settings))
     entrypoint = entrypoint_of(request)
-    client = _client(address)
+    client = connect(address, say=say)
     environment = {**CLEAN_STOP, "PYTHONUNBUFFERED": "1"}
     environment |= {name: os.environ[name] for name in HANDED_ON if name in os.environ}
     runtime_env = {"working_dir": str(request.working_dir.resolve()), "env_vars": environment}
@@ -55,11 +61,11 @@ def submit(address: str | None, request: JobRequest, *, say: Callable[[str], Non
     while True:
         try:
             return str(client.submit_job(entrypoint=entrypoint, runtime_env=runtime_env, submission_id=request.submission_id))
-        except (RuntimeError, ConnectionError) as error:
+        except (OSError, RuntimeError) as error:
             if not any(words in str(error) for words in NOT_READY) or time.monotonic() > deadline:
-                raise UserError(f"the cluster did not take the job: {_first_line(error)}") from error
+                raise UserError(f"the cluster did not take the job: {first_line(error)}") from error
             say("the cluster is not ready for jobs yet; trying again")
-            time.sleep(2.0)
+            time.sleep(PAUSE_S)
 
 
 def entrypoint_of(request: JobRequest) -> str:
@@ -81,82 +87,102 @@ def entrypoint_of(request: JobRequest) -> str:
     return shlex.join(["python", "-m", "cluster", "run", sweep, *settings, *request.arguments])
 
 
-def stop(address: str | None, job_id: str) -> str:
-    """Stop a job and wait until it has ended; returns its status in words."""
-    client = _client(address)
-    _answer(client.stop_job, job_id)
-    deadline = time.monotonic() + STOP_PATIENCE_S
-    while not (status := _answer(client.get_job_status, job_id)).is_terminal() and time.monotonic() < deadline:
-        time.sleep(0.5)
-    return str(status.value)
+@dataclass(frozen=True)
+class JobState:
+    """A job's status, what Ray says about it, and whether it has ended.
+
+    `code` is 0 for a job that waits, runs or succeeded; else the exit code of its command, and 130 where it was stopped.
+    """
+
+    status: str
+    message: str
+    ended: bool
+    code: int
 
 
-def status(address: str | None, job_id: str) -> tuple[str, str]:
-    """The status of a job, and what Ray says about it."""
-    info = _answer(_client(address).get_job_info, job_id)
-    return str(info.status.value), str(info.message or "")
+def stop(address: str | None, job_id: str) -> JobState:
+    """Stop a job and wait for its end, for `STOP_PATIENCE_S` at most."""
+    client = connect(address)
+    answer(client.stop_job, job_id)
+    return _awaited(client, job_id, STOP_PATIENCE_S)
+
+
+def status(address: str | None, job_id: str) -> JobState:
+    """How a job is now."""
+    return _state(connect(address), job_id)
 
 
 def logs(address: str | None, job_id: str) -> str:
     """Everything a job has printed so far."""
-    return str(_answer(_client(address).get_job_logs, job_id))
+    return str(answer(connect(address).get_job_logs, job_id))
 
 
-def follow(address: str | None, job_id: str) -> int:
-    """Print what a job prints until it ends; returns the exit code of its command."""
-    client = _client(address)
+def follow(address: str | None, job_id: str, *, say: Callable[[str], None] = tell) -> int:
+    """Print what a job prints until it ends; returns the exit code of its command.
 
-    async def tail() -> None:
-        async for lines in client.tail_job_logs(job_id):
-            sys.stdout.write(lines)
-            sys.stdout.flush()
+    A connection that is lost is made again and goes on where it was, `LOST_TRIES` times in a row at most.
 
-    asyncio.run(tail())
-    return exit_code(client, job_id)
-
-
-def exit_code(client: Any, job_id: str) -> int:
-    """The exit code of a job's command, once it has ended; 1 where the job never came to run it."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (info := _answer(client.get_job_info, job_id)).status.is_terminal() and time.monotonic() < deadline:
-        time.sleep(0.5)
-    if info.status.value == "SUCCEEDED":
-        return 0
-    code = getattr(info, "driver_exit_code", None)
-    return code if isinstance(code, int) and code > 0 else 1
-
-
-def _client(address: str | None) -> Any:
-    """A client of the job server at an address, by default `RAY_API_SERVER_ADDRESS`, `RAY_ADDRESS` or this machine's."""
-    from ray.exceptions import AuthenticationError
-    from ray.job_submission import JobSubmissionClient
-
-    named = address or os.environ.get("RAY_API_SERVER_ADDRESS") or os.environ.get("RAY_ADDRESS") or DEFAULT_ADDRESS
-    try:
-        return JobSubmissionClient(named)
-    except AuthenticationError as error:
-        raise UserError(_no_access(named, error)) from error
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise UserError(
-            f"no job server answers at {named}: {_first_line(error)}; give its address with --address, such as http://HOST:8265"
-        ) from error
-
-
-def _answer(ask: Callable[[str], Any], job_id: str) -> Any:
-    try:
-        return ask(job_id)
-    except RuntimeError as error:
-        raise UserError(f"the cluster could not answer about job {job_id!r}: {_first_line(error)}") from error
-
-
-def _no_access(address: str, error: Exception) -> str:
-    return (
-        f"the cluster at {address} asks for a token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to "
-        f"the token it was started with ({_first_line(error)})"
+    Raises:
+        UserError: there is no such job, or no connection to its log can be kept.
+    """
+    client = connect(address, say=say)
+    _state(client, job_id)  # of a job that is not there, its log would tell nothing
+    tail = _Tail(client, job_id)
+    num_lost, error = 0, None
+    while num_lost < LOST_TRIES:
+        before = tail.num_printed
+        error = asyncio.run(tail.go_on())
+        if error is None:
+            state = _awaited(client, job_id, PATIENCE_S)
+            if state.ended:
+                return state.code
+        num_lost = 1 if tail.num_printed > before else num_lost + 1
+        if num_lost < LOST_TRIES:
+            say(f"the connection to the log of job {job_id} was lost; trying again")
+            time.sleep(PAUSE_S)
+    why = first_line(error) if error else "its log ended before it did"
+    raise UserError(
+        f"the connection to the log of job {job_id} was lost {num_lost} times in a row ({why}); the job goes on without it: "
+        f"follow it again with `stsq job logs {job_id} --follow`"
     )
 
 
-def _first_line(error: Exception) -> str:
-    lines = [line for line in str(error).strip().splitlines() if line.strip()]
-    telling = [line for line in lines if line.lstrip().startswith(("RuntimeError:", "ValueError:", "Exception:"))]
-    return (telling or lines or [type(error).__name__])[-1 if telling else 0].strip()
+class _Tail:
+    """Prints a job's log; each connection is told the log from its start, so what was printed before is passed over."""
+
+    def __init__(self, client: Any, job_id: str) -> None:
+        self._client = client
+        self._job_id = job_id
+        self.num_printed = 0
+
+    async def go_on(self) -> Exception | None:
+        """Print what is new until the log ends; the error of a connection that was lost."""
+        from aiohttp import ClientError
+
+        num_told = 0
+        try:
+            async for lines in self._client.tail_job_logs(self._job_id):
+                sys.stdout.write(lines[max(0, self.num_printed - num_told) :])
+                sys.stdout.flush()
+                num_told += len(lines)
+                self.num_printed = max(self.num_printed, num_told)
+        except BrokenPipeError:
+            raise
+        except (ClientError, OSError, RuntimeError) as error:
+            return error
+        return None
+
+
+def _awaited(client: Any, job_id: str, patience_s: float) -> JobState:
+    """The state of a job once it has ended, or after `patience_s`."""
+    deadline = time.monotonic() + patience_s
+    while not (state := _state(client, job_id)).ended and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return state
+
+
+def _state(client: Any, job_id: str) -> JobState:
+    info = answer(client.get_job_info, job_id)
+    status, driver_code = str(info.status.value), getattr(info, "driver_exit_code", None)
+    code = {"FAILED": driver_code if isinstance(driver_code, int) and driver_code > 0 else 1, "STOPPED": STOPPED}.get(status, 0)
+    return JobState(status, str(info.message or ""), info.status.is_terminal(), code)

@@ -8,17 +8,19 @@ from stsq_core import TrialResult, UserError
 from stsq_core.devices import Device
 from sweeps.ledger import Ledger, LedgerRecord
 from sweeps.run_directory import open_run
+from sweeps.weights import save_weights
 
 NUMBERS = ("relative_loss", "relative_loss_stderr")
 
 
 @dataclass(frozen=True)
 class Rerun:
-    """A ledger line and the result of training it again."""
+    """A ledger line and the result of training it again; `weights` is the file of its arrays where they were to be kept."""
 
     record: LedgerRecord
     result: TrialResult
     seconds: float
+    weights: Path | None = None
 
     @property
     def reproduced(self) -> bool:
@@ -40,18 +42,23 @@ class Rerun:
         return f"differs by {share:.3g} of the loss, {errors:.3g} standard errors"
 
 
-def rerun_trial(run_path: Path, trial_id: str, *, device: Device = "auto") -> Rerun:
+def rerun_trial(run_path: Path, trial_id: str, *, device: Device = "auto", keep_weights: bool = False) -> Rerun:
     """Train one trial of a run alone; `auto` takes the device that the ledger names.
 
+    `keep_weights` puts the trained arrays where `sweeps.load_weights` finds them, unless the trial diverged.
+
     Raises:
-        UserError: no run there, or no such trial in its ledger.
+        UserError: no run there, no such trial in its ledger, or weights that cannot be written.
     """
-    record = find_record(Ledger(open_run(run_path).ledger).read(), trial_id)
+    run = open_run(run_path)
+    record = find_record(Ledger(run.ledger).read(), trial_id)
     from stsq_core import train_pack
 
     began = time.perf_counter()
-    (result,) = train_pack([record.trial_config], device=record.device if device == "auto" else device)
-    return Rerun(record, result, time.perf_counter() - began)
+    chosen = record.device if device == "auto" else device
+    (result,) = train_pack([record.trial_config], device=chosen, keep_weights=keep_weights)
+    seconds = time.perf_counter() - began
+    return Rerun(record, result, seconds, save_weights(run, result) if result.weights is not None else None)
 
 
 def find_record(records: tuple[LedgerRecord, ...], trial_id: str) -> LedgerRecord:

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cluster.terminal import say, say_table, table
+from dashboards.columns import axes_of, family_names, field_name, value_words
 from dashboards.tables import failures_table, threshold_rows
 from sweeps.laws import Estimate, ScalingLaw, fit_laws
 from sweeps.ledger import LedgerRecord
@@ -19,8 +20,8 @@ def show_run(console: Console, records: Sequence[LedgerRecord], thresholds: Sequ
     """The thresholds of a run with their laws, and what failed."""
     laws = fit_laws(thresholds)
     say_table(console, threshold_table(thresholds, laws))
-    for law in laws:
-        say(console, law_line(law))
+    for law, family in zip(laws, family_names(laws, thresholds), strict=True):
+        say(console, law_line(law, family))
     for line in notes(thresholds):
         say(console, line)
     show_failures(console, records)
@@ -39,15 +40,15 @@ def notes(thresholds: Sequence[WidthThreshold]) -> list[str]:
 
 
 def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingLaw]) -> Table:
-    """The thresholds, a row a cell; a censored one stays an inequality."""
+    """The thresholds, a row a cell, with every axis that tells cells apart; a censored one stays an inequality."""
     level = f"{thresholds[0].level:.0%} " if thresholds else ""
-    names = ("architecture", "T", "q", "d", "m*", "M", f"{level}interval", "exact bound", "law", "seeds", "status")
+    axes = axes_of(thresholds).fields
+    letters, measured = ("T", "q", "d"), ("m*", "M", f"{level}interval", "exact bound", "law", "seeds", "status")
     rows = [
         (
             row["architecture"],
-            row["T"],
-            row["q"],
-            row["d"],
+            *(row[letter] for letter in letters),
+            *(value_words(row[field]) for field in axes),
             _m_star(threshold),
             _number(row["M"], "d"),
             _interval(threshold),
@@ -58,7 +59,8 @@ def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[Scaling
         )
         for threshold, row in zip(thresholds, threshold_rows(thresholds, laws), strict=True)
     ]
-    return table(names, rows, right=names[1:6] + names[7:10])
+    names = ("architecture", *letters, *map(field_name, axes), *measured)
+    return table(names, rows, right=(*letters, *measured[:2], *measured[3:6]))
 
 
 def show_failures(console: Console, records: Sequence[LedgerRecord]) -> None:
@@ -95,12 +97,12 @@ def _number(value: float | None, style: str) -> str:
     return "" if value is None else format(value, style)
 
 
-def law_line(law: ScalingLaw) -> str:
-    """A fitted law with its numbers, their intervals, and how well it holds."""
+def law_line(law: ScalingLaw, family: str = "") -> str:
+    """A fitted law with its numbers, their intervals, and how well it holds; with its family where there are several."""
     numbers = [_estimate_words(name, estimate, law.level) for name, estimate in law.parameters.items()]
     fit = f"{law.num_cells} cells, largest residual {law.largest_residual:.1%}"
     left_out = f", {law.num_censored} censored cells left out" if law.num_censored else ""
-    return f"{law.formula}, {'; '.join(numbers)} ({fit}{left_out})"
+    return f"{f'{family}: ' if family else ''}{law.formula}, {'; '.join(numbers)} ({fit}{left_out})"
 
 
 def _estimate_words(name: str, estimate: Estimate, level: float) -> str:

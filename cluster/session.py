@@ -20,8 +20,9 @@ from cluster.worker import adopt_outcomes
 from dashboards import PublisherProcess
 from stsq_core import UserError
 from sweeps import Cell, SweepSpec, expand, load_sweep
-from sweeps.ledger import Ledger
+from sweeps.ledger import Ledger, LedgerRecord
 from sweeps.queue import PackQueue
+from sweeps.results import foreign_cells, results_of
 from sweeps.run_directory import Lock, RunDirectory, create_or_open
 from sweeps.sessions import elapsed_minutes, session
 from sweeps.strategy import Grid
@@ -46,18 +47,24 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
     spec = load_sweep(sweep, settings)
     run = create_or_open(run_path(spec.name, options.out), spec)
     cells = expand(spec)
-    with stop_signals() as stop, Lock(run.lock), _publication(run, spec, options, log=log) as publication:
+    with stop_signals() as stop:
         try:
-            with session(run):
-                _train_rest(run, spec, cells, options, stop=stop, log=log)
-            publication.finish()
-            return _conclude(run, spec, cells, out=out, log=log)
-        except Stopped as stopped:
-            publication.patience_s = STOP_PATIENCE_S
-            done = len(Ledger(run.ledger).read())
-            say(
-                log, f"stopped by {stopped.signal_name} with {done} trials in {run.ledger}; the same command goes on from there"
-            )
+            with Lock(run.lock), _publication(run, spec, options, log=log) as publication:
+                try:
+                    with session(run):
+                        _train_rest(run, spec, cells, options, stop=stop, log=log)
+                    publication.finish()
+                    return _conclude(run, spec, cells, options, out=out, log=log)
+                except Stopped as stopped:
+                    publication.patience_s = STOP_PATIENCE_S
+                    done = len(Ledger(run.ledger).read())
+                    name = stopped.signal_name
+                    say(log, f"stopped by {name} with {done} trials in {run.ledger}; the same command goes on from there")
+                    return STOPPED
+        except (Stopped, KeyboardInterrupt) as stopped:
+            if isinstance(stopped.__context__, UserError):
+                raise stopped.__context__ from None
+            say(log, f"stopped by {getattr(stopped, 'signal_name', 'SIGINT')}: every result is kept in {run.ledger}")
             return STOPPED
 
 
@@ -67,8 +74,11 @@ def _train_rest(
     ledger = Ledger(run.ledger)
     if num_adopted := adopt_outcomes(run, ledger):
         say(log, f"{num_adopted} trials that had ended when the last run was killed are in the ledger now")
+    records = ledger.read()
     for note in ledger.notes:
         say(log, note)
+    if num_foreign := len(foreign_cells(records, cells)):
+        say(log, _foreign(run, num_foreign))
     queue = PackQueue(Grid(cells), ledger, retry_failed=options.retry_failed)
     if queue.finished:
         say(log, f"nothing to train: all {queue.total} trials of {spec.name} are in {run.ledger}")
@@ -76,12 +86,15 @@ def _train_rest(
         return
     may_start = _budget(run, spec)
     if not may_start():
-        raise UserError(_spent(spec, queue.total - queue.skipped))
+        say(log, _spent(run, spec, queue.total - queue.skipped))
+        return
     say(
         log,
         f"{spec.name}: {len(cells)} cells, {queue.total} trials, {queue.skipped} of them in the ledger already -> {run.path}",
     )
     with _runner(run, options, stop) as runner:
+        if runner.told:
+            say(log, runner.told)
         queue = PackQueue(Grid(cells), ledger, slots=runner.slots, retry_failed=options.retry_failed)
         with Progress(queue, run.curves, log, num_workers=runner.slots) as progress:
             runner.train(Work(queue, run, options, progress, stop, spec.budget.retries, may_start))
@@ -89,7 +102,7 @@ def _train_rest(
     if queue.finished:
         _forget_states(run)
     else:
-        say(log, _spent(spec, queue.total - queue.skipped - queue.done))
+        say(log, _spent(run, spec, queue.total - queue.skipped - queue.done))
 
 
 def _runner(run: RunDirectory, options: RunOptions, stop: StopSignals) -> Runner:
@@ -106,10 +119,19 @@ def _budget(run: RunDirectory, spec: SweepSpec) -> Callable[[], bool]:
     return lambda: minutes is None or spent + (time.monotonic() - began) / 60 < minutes
 
 
-def _spent(spec: SweepSpec, num_left: int) -> str:
+def _spent(run: RunDirectory, spec: SweepSpec, num_left: int) -> str:
+    more = 2 * max(spec.budget.minutes or 0, elapsed_minutes(run))
     return (
-        f"the time budget of {spec.budget.minutes:g} minutes is spent and {num_left} trials were not started: raise it "
-        f"(--set budget.minutes={2 * (spec.budget.minutes or 0):g}) and run again"
+        f"the time budget of {spec.budget.minutes:g} minutes is spent and {num_left} trials are untrained: raise it "
+        f"(--set budget.minutes={more:.2g}) and run again"
+    )
+
+
+def _foreign(run: RunDirectory, num_cells: int) -> str:
+    cells, are, them = ("cell", "is", "its") if num_cells == 1 else ("cells", "are", "their")
+    return (
+        f"{num_cells} {cells} with results in {run.path} {are} not in this sweep: {them} results stay in the ledger and are "
+        "left out of tables, laws and figures"
     )
 
 
@@ -141,14 +163,23 @@ class Publication:
 @contextmanager
 def _publication(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log: Console) -> Iterator[Publication]:
     """Publish to W&B in a process of its own; no failure of it is one of the run."""
-    disabled = (options.wandb or os.environ.get("WANDB_MODE") or spec.wandb.mode) == "disabled"
-    publication = Publication(None if disabled else PublisherProcess.start(run.path, mode=options.wandb))
+    later = f"`stsq wandb sync {shlex.quote(str(run.path))}`"
+    process = None
+    if (options.wandb or os.environ.get("WANDB_MODE") or spec.wandb.mode) != "disabled":
+        try:
+            process = PublisherProcess.start(run.path, mode=options.wandb)
+        except (UserError, OSError) as error:
+            say(log, f"W&B: nothing is published, and training goes on without it: {error}; then publish with {later}")
+    publication = Publication(process)
     try:
         yield publication
     finally:
-        publication.wait()
-        if not publication.complete:
-            say(log, f"W&B: not everything is published; see {run.wandb / 'publisher.log'}, then `stsq wandb sync {run.path}`")
+        try:
+            publication.wait()
+        finally:
+            if not publication.complete:
+                log_path = run.wandb / "publisher.log"
+                say(log, f"W&B: not everything is published yet; see {log_path}, then publish the rest with {later}")
 
 
 def _forget_states(run: RunDirectory) -> None:
@@ -157,16 +188,33 @@ def _forget_states(run: RunDirectory) -> None:
         path.unlink(missing_ok=True)
 
 
-def _conclude(run: RunDirectory, spec: SweepSpec, cells: Sequence[Cell], *, out: Console, log: Console) -> int:
+def _conclude(
+    run: RunDirectory, spec: SweepSpec, cells: Sequence[Cell], options: RunOptions, *, out: Console, log: Console
+) -> int:
     from cluster.results import show_run
     from sweeps.thresholds import width_thresholds
 
-    wanted = {config.trial_id for cell in cells for config in cell.configs}
-    records = [record for record in Ledger(run.ledger).read() if record.trial_id in wanted]
-    thresholds = width_thresholds(records, spec.criterion)
-    show_run(out, records, thresholds)
+    results = results_of(Ledger(run.ledger).read(), cells)
+    thresholds = width_thresholds(results.records, spec.criterion)
+    show_run(out, results.records, thresholds)
+    if results.note_on_others:
+        say(log, results.note_on_others)
+    if options.keep_weights and (num_without := _num_without_weights(run, results.records)):
+        say(log, _not_kept(run, num_without))
     write_page(run, out=out, log=log)
-    return exit_code(len(wanted), records, thresholds)
+    return exit_code(len(results.declared), results.records, thresholds)
+
+
+def _num_without_weights(run: RunDirectory, records: Sequence[LedgerRecord]) -> int:
+    kept = {path.stem for path in run.weights.glob("*.npz")}
+    return sum(record.status == "finished" and record.trial_id not in kept for record in records)
+
+
+def _not_kept(run: RunDirectory, num_trials: int) -> str:
+    return (
+        f"the weights of {num_trials} finished trials are not kept, as these were trained without --keep-weights: "
+        f"`stsq trial {shlex.quote(str(run.path))} TRIAL_ID --keep-weights` trains one again and keeps its weights"
+    )
 
 
 def write_page(run: RunDirectory, *, out: Console, log: Console) -> None:

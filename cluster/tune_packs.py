@@ -5,8 +5,10 @@ Loaded by `tune_runner` while Ray starts, because importing `ray.tune` takes sec
 
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from ray import tune
@@ -42,6 +44,7 @@ class QueueSearcher(Searcher):
         super().__init__()
         self._work = work
         self._running: dict[str, Pack] = {}
+        self._began: dict[str, float] = {}
 
     def suggest(self, trial_id: str) -> Any:
         """The next order; None while Tune is to ask again later, `FINISHED` when there will be none."""
@@ -49,6 +52,7 @@ class QueueSearcher(Searcher):
             order = self._work.next_order()
             if order is not None:
                 self._running[trial_id] = order.pack
+                self._began[trial_id] = time.monotonic()
                 return {"order": order.as_json()}
             return Searcher.FINISHED if is_over(self._work, self._running) else None
 
@@ -62,6 +66,7 @@ class QueueSearcher(Searcher):
     def lost(self, trial_id: str, failure: Failure) -> None:
         """Record that Tune gave a pack up."""
         with _aborting():
+            failure = replace(failure, seconds=time.monotonic() - self._began[trial_id])
             self._work.record(PackOutcome(self._running.pop(trial_id), failure=failure))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "QueueSearcher":

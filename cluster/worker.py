@@ -132,6 +132,7 @@ def _train(order: Order, run: RunDirectory) -> dict[str, Any]:
         "failure": None,
     }
     with JournalWriter(run.curves / f"{pack.pack_id}.jsonl", pack) as journal:
+        began = time.perf_counter()
         checkpoint = FileCheckpoint(run.checkpoints / f"{pack.pack_id}.state", journal, every_s=order.checkpoint_every_s)
         try:
             results = train_pack(
@@ -143,7 +144,7 @@ def _train(order: Order, run: RunDirectory) -> dict[str, Any]:
         except UserError:
             raise  # the run directory cannot be written
         except Exception as error:
-            told["failure"] = _failure(error)
+            told["failure"] = _failure(error) | {"seconds": time.perf_counter() - began}
         else:
             told["results"] = [_plain(result) for result in results]
         checkpoint.discard()
@@ -160,7 +161,7 @@ def _plain(result: TrialResult) -> dict[str, Any]:
     }
 
 
-def _failure(error: Exception) -> dict[str, str]:
+def _failure(error: Exception) -> dict[str, Any]:
     """The failure as a ledger tells it; a shortage of memory is one that a smaller pack may not have."""
     text = str(error)
     if isinstance(error, MemoryError) or any(words in text.lower() for words in MEMORY_WORDS):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dashboards.columns import axes_of
 from dashboards.panels import round_numbers
 from stsq_core import theory
 from sweeps.journal import Curve
@@ -89,13 +90,25 @@ def cell_views(thresholds: Sequence[WidthThreshold], curves: Mapping[str, Curve]
 
 
 def cell_names(thresholds: Sequence[WidthThreshold]) -> tuple[str, ...]:
-    """A short name for each cell: T, with q and d where they vary; the whole label where that does not tell cells apart."""
-    tasks = [threshold.config_sample.task for threshold in thresholds]
+    """A short name for each cell: T, with whatever else varies between cells of its architecture: `T = 16, query = sum`.
+
+    The whole label where that does not tell cells apart.
+    """
+    configs = [threshold.config_sample for threshold in thresholds]
+    axes = axes_of(thresholds)
     letters = [
         "T",
         *(name for name in ("q", "d") if len({(t.kind, getattr(t.config_sample.task, name)) for t in thresholds}) > 2),
     ]
-    names = [", ".join(f"{name} = {getattr(task, name)}" for name in letters) for task in tasks]
+    names = [
+        ", ".join(
+            [
+                *(f"{letter} = {getattr(config.task, letter)}" for letter in letters),
+                *(setting.replace("=", " = ") for setting in axes.family_settings(config)),
+            ]
+        )
+        for config in configs
+    ]
     keys = [(threshold.kind, name) for threshold, name in zip(thresholds, names, strict=True)]
     return tuple(t.label if keys.count(key) > 1 else key[1] for t, key in zip(thresholds, keys, strict=True))
 

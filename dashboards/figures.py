@@ -3,6 +3,7 @@
 Sizes fit a two-column page (7 in across both columns) and the type is that of the text around it; axis letters are the paper's.
 """
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,8 @@ from dashboards.style import FAINT, INK, MARKERS, MUTED, SHORT_NAMES, TARGET, se
 
 TWO_COLUMNS_IN = 7.0
 MAX_SMALL_MULTIPLES = 24
+TITLE_LETTERS = 28
+"""What fits on a line over one of four small panels."""
 
 PAPER: Any = {
     "font.family": "STIXGeneral",
@@ -165,7 +168,8 @@ def _draw_losses(axes: Axes, cell: CellView) -> None:
         axes.plot(*cell.floor, color=INK.light, linewidth=0.8, linestyle=(0, (1, 1.5)))
     axes.plot(cell.dot_widths, cell.dot_losses, "o", color=colour, markersize=2.2, alpha=0.5, markeredgewidth=0)
     axes.plot(cell.median_widths, cell.median_losses, color=colour, linewidth=1.2)
-    axes.set_title(f"{SHORT_NAMES.get(cell.kind, cell.kind)}, {cell.name}", loc="left", fontsize=8.5)
+    title = textwrap.fill(f"{SHORT_NAMES.get(cell.kind, cell.kind)}, {cell.name}", TITLE_LETTERS)
+    axes.set_title(title, loc="left", fontsize=8.5)
     _set_ticks(axes.xaxis, cell.width_ticks)
     _set_ticks(axes.yaxis, decades(*cell.loss_range))
     axes.set_ylim(cell.loss_range)

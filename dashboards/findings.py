@@ -8,8 +8,8 @@ from pathlib import Path
 from dashboards.regimes import Regime, regimes_of
 from sweeps.journal import Curve, read_curves
 from sweeps.laws import ScalingLaw
-from sweeps.ledger import Ledger, LedgerRecord
-from sweeps.plan import expand
+from sweeps.ledger import LedgerRecord
+from sweeps.results import read_results
 from sweeps.run_directory import RunDirectory, open_run
 from sweeps.sessions import Session, read_sessions
 from sweeps.spec import SweepSpec
@@ -72,16 +72,15 @@ def read_findings(run_path: Path | str) -> Findings:
     """
     run = open_run(run_path)
     spec = run.read_spec()
-    ledger = Ledger(run.ledger)
-    records = ledger.read()
-    thresholds = width_thresholds(records, spec.criterion)
+    results = read_results(run, spec)
+    thresholds = width_thresholds(results.records, spec.criterion)
     return Findings(
         run=run,
         spec=spec,
-        records=records,
-        notes=tuple(ledger.notes),
+        records=results.records,
+        notes=results.notes,
         thresholds=thresholds,
         regimes=regimes_of(thresholds),
         sessions=read_sessions(run),
-        declared=frozenset(config.trial_id for cell in expand(spec) for config in cell.configs),
+        declared=results.declared,
     )

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from sweeps.files import disk_errors
+
 
 @dataclass(frozen=True)
 class PublisherProcess:
@@ -28,11 +30,17 @@ class PublisherProcess:
 
     @classmethod
     def start(cls, run_path: Path, *, mode: str | None = None) -> "PublisherProcess":
-        """Start publishing in a mode (`auto`, `offline`, ...); None leaves it to `WANDB_MODE` and the sweep."""
+        """Start publishing in a mode (`auto`, `offline`, ...); None leaves it to `WANDB_MODE` and the sweep.
+
+        Raises:
+            UserError: `RUN/wandb` cannot be written.
+        """
         log_path = run_path / "wandb" / "publisher.log"
-        log_path.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "dashboards.publisher", str(run_path), "--follow"]
-        with log_path.open("ab") as log:
+        with disk_errors(log_path.parent):
+            log_path.parent.mkdir(parents=True, exist_ok=True)
+            log = log_path.open("ab")
+        with log:
             process = subprocess.Popen(
                 command + (["--mode", mode] if mode else []),
                 stdin=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from dashboards.columns import axes_of, field_name, value_words
 from dashboards.findings import Findings
 from dashboards.markup import Html, element, prose, table
 from dashboards.panels import interval_text
@@ -18,11 +19,14 @@ def table_section(findings: Findings) -> Section | None:
     if not findings.thresholds:
         return None
     rows = threshold_rows(findings.thresholds, findings.laws)
+    axes = axes_of(findings.thresholds).fields
     common = _common_notes(findings.thresholds)
     pairs = list(zip(findings.thresholds, rows, strict=True))[:MAX_ROWS]
     notes = list(dict.fromkeys(note for threshold, row in pairs if (note := _own_note(threshold, row, common))))
     shown = [
-        _table_row(threshold, row) | {"note": notes.index(note) + 1 if (note := _own_note(threshold, row, common)) else None}
+        _table_row(threshold, row)
+        | {field: value_words(row[field]) for field in axes}
+        | {"note": notes.index(note) + 1 if (note := _own_note(threshold, row, common)) else None}
         for threshold, row in pairs
     ]
     columns = {
@@ -30,6 +34,7 @@ def table_section(findings: Findings) -> Section | None:
         "T": "#`T`",
         "q": "#`q`",
         "d": "#`d`",
+        **{field: field_name(field) for field in axes},
         "m": "#`m`*",
         "M": "#`M`",
         "interval": "#Interval",
@@ -100,9 +105,10 @@ def _rounded(value: object) -> str | None:
 def _laws(findings: Findings) -> list[Html]:
     if not findings.laws:
         return []
+    axes = axes_of(findings.thresholds)
     rows = [
         {
-            "family": element("span", regime.name, class_=regime.kind),
+            "family": element("span", " ".join([regime.name, *axes.family_settings(regime.sample)]), class_=regime.kind),
             "law": element("span", Html(f"<i>m</i> = {fitted_formula(law).html}"), class_="formula"),
             "numbers": prose("; ".join(estimate_words(law, name) for name in law.parameters)),
             "residual": f"{law.largest_residual:.1%}",

@@ -10,12 +10,13 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dashboards.columns import Axes, axes_of, family_names, field_name, value_words
 from dashboards.panels import interval_text
 from stsq_core import theory
 from stsq_core.trial import TrialConfig
 from sweeps.laws import ScalingLaw
 from sweeps.ledger import LedgerRecord
-from sweeps.plan import cell_of, describe
+from sweeps.plan import cell_of, distinct_labels
 from sweeps.thresholds import WidthThreshold
 
 Row = dict[str, Any]
@@ -24,20 +25,31 @@ LATEX_SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
+LATEX_NAMES = {"fcn": "FCN"}
 LATEX_STATUS = {"found": "", "above_range": "above range", "below_range": "below range", "failed": "not found"}
 
 
 def threshold_rows(thresholds: Iterable[WidthThreshold], laws: Sequence[ScalingLaw] = ()) -> list[Row]:
-    """A row a cell: what was measured, the exact floor of fully connected nets, and the law's value where there is a law."""
+    """A row a cell: what was measured, the exact floor of fully connected nets, and the law's value where there is a law.
+
+    Every axis in which cells of one architecture differ is a column too, by its dotted name (see `columns`).
+    """
+    thresholds = list(thresholds)
     predicted = {point.cell_id: point for law in laws for point in law.points}
-    return [_threshold_row(threshold) | _law_columns(predicted.get(threshold.cell_id)) for threshold in thresholds]
+    axes = axes_of(thresholds)
+    return [
+        _threshold_row(threshold) | axes.values(threshold.config_sample) | _law_columns(predicted.get(threshold.cell_id))
+        for threshold in thresholds
+    ]
 
 
-def law_rows(laws: Iterable[ScalingLaw]) -> list[Row]:
-    """A row a fitted number."""
+def law_rows(laws: Sequence[ScalingLaw], thresholds: Sequence[WidthThreshold]) -> list[Row]:
+    """A row a fitted number of the laws of these thresholds; `settings` is what sets a family apart in this sweep."""
+    axes, samples = axes_of(thresholds), {threshold.cell_id: threshold.config_sample for threshold in thresholds}
     return [
         {
             "family": law.family,
+            "settings": axes.values(samples[law.points[0].cell_id]),
             "formula": law.formula,
             "parameter": name,
             "value": estimate.value,
@@ -56,13 +68,14 @@ def law_rows(laws: Iterable[ScalingLaw]) -> list[Row]:
 
 def thresholds_json(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingLaw] = ()) -> str:
     """Thresholds and laws as one JSON document; what is missing or not finite is null."""
-    told = {"thresholds": threshold_rows(thresholds, laws), "laws": law_rows(laws)}
+    told = {"thresholds": threshold_rows(thresholds, laws), "laws": law_rows(laws, thresholds)}
     return json.dumps(told, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def thresholds_csv(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingLaw] = ()) -> str:
     """Thresholds as CSV, a line a cell."""
-    return _csv(threshold_rows(thresholds, laws), list(_COLUMNS))
+    place = _COLUMNS.index("d") + 1
+    return _csv(threshold_rows(thresholds, laws), [*_COLUMNS[:place], *axes_of(thresholds).fields, *_COLUMNS[place:]])
 
 
 def trials_csv(records: Iterable[LedgerRecord]) -> str:
@@ -73,15 +86,19 @@ def trials_csv(records: Iterable[LedgerRecord]) -> str:
 def thresholds_latex(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingLaw] = ()) -> str:
     r"""Thresholds as a LaTeX table that needs `\usepackage{booktabs}`, with the fitted laws as its last rows."""
     level = f"{thresholds[0].level:.0%}".replace("%", r"\%") if thresholds else ""
+    axes = axes_of(thresholds)
+    heads = "".join(f" & {latex_escaped(field_name(field))}" for field in axes.fields)
     lines = [
-        r"\begin{tabular}{lrrrrrrl}",
+        rf"\begin{{tabular}}{{lrrr{'l' * len(axes.fields)}rrrl}}",
         r"\toprule",
-        rf"architecture & $T$ & $q$ & $d$ & $m^*$ & $M$ & seeds & {level} interval \\",
+        rf"architecture & $T$ & $q$ & $d${heads} & $m^*$ & $M$ & seeds & {level} interval \\",
         r"\midrule",
-        *(_latex_row(threshold) for threshold in thresholds),
+        *(_latex_row(threshold, axes) for threshold in thresholds),
     ]
     if laws:
-        lines += [r"\midrule", *(rf"\multicolumn{{8}}{{l}}{{{_latex_law(law)}}} \\" for law in laws)]
+        width = 8 + len(axes.fields)
+        told = [_latex_law(law, family) for law, family in zip(laws, family_names(laws, thresholds), strict=True)]
+        lines += [r"\midrule", *(rf"\multicolumn{{{width}}}{{l}}{{{law}}} \\" for law in told)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
@@ -92,9 +109,11 @@ def failures_table(records: Iterable[LedgerRecord]) -> list[Row]:
         if record.status != "finished":
             key = (cell_of(record.trial_config), record.status, record.reason or "")
             groups.setdefault(key, []).append(record)
+    samples = {cell_id: members[0].trial_config for (cell_id, _, _), members in groups.items()}
+    labels = dict(zip(samples, distinct_labels(tuple(samples.values())), strict=True))
     return [
         {
-            "cell": describe(members[0].trial_config),
+            "cell": labels[cell_id],
             "status": status,
             "reason": reason or _divergence_words(members),
             "num_trials": len(members),
@@ -102,7 +121,9 @@ def failures_table(records: Iterable[LedgerRecord]) -> list[Row]:
             "rates": _span([member.trial_config.optimizer.lr for member in members]),
             "trial_id": members[0].trial_id,
         }
-        for (_, status, reason), members in sorted(groups.items(), key=lambda item: (item[0][1] != "failed", -len(item[1])))
+        for (cell_id, status, reason), members in sorted(
+            groups.items(), key=lambda item: (item[0][1] != "failed", -len(item[1]))
+        )
     ]
 
 
@@ -164,7 +185,7 @@ def _csv(rows: Iterable[Row], columns: Sequence[str]) -> str:
     return text.getvalue()
 
 
-def _latex_row(threshold: WidthThreshold) -> str:
+def _latex_row(threshold: WidthThreshold, axes: Axes) -> str:
     task = threshold.config_sample.task
     match threshold.status:
         case "found":
@@ -175,19 +196,22 @@ def _latex_row(threshold: WidthThreshold) -> str:
             m = whole = rf"$\le {min(threshold.widths)}$"
         case _:
             m = whole = "--"
-    name = {"transformer": "transformer", "fcn": "FCN"}.get(threshold.kind, threshold.kind)
+    own = "".join(f" & {latex_escaped(value_words(value))}" for value in axes.values(threshold.config_sample).values())
+    name = LATEX_NAMES.get(threshold.kind, threshold.kind)
     interval = latex_escaped(interval_text(threshold)) if threshold.status == "found" else LATEX_STATUS[threshold.status]
-    return rf"{name} & {task.T} & {task.q} & {task.d} & {m} & {whole} & {threshold.num_seeds} & {interval} \\"
+    return rf"{name} & {task.T} & {task.q} & {task.d}{own} & {m} & {whole} & {threshold.num_seeds} & {interval} \\"
 
 
-def _latex_law(law: ScalingLaw) -> str:
+def _latex_law(law: ScalingLaw, family: str) -> str:
+    kind, _, settings = family.partition(" ")
+    opening = latex_escaped(f"{LATEX_NAMES.get(kind, kind)} {settings}".strip() + ": ") if family else ""
     told = []
     for name, estimate in law.parameters.items():
         letter = r"\gamma" if name == "gamma" else name
         ends = "" if _finite(estimate.low) is None else rf"\;[{estimate.low:.2f}, {estimate.high:.2f}]"
         told.append(rf"${letter} = {estimate.value:.2f}{ends}$")
     formula = {"attention": r"$m = d + b\,q \ln T$", "fcn": r"$m = c\,(T d)^\gamma$"}[law.name]
-    return f"{formula}: {', '.join(told)}"
+    return f"{opening}{formula}, {', '.join(told)}"
 
 
 def latex_escaped(text: str) -> str:

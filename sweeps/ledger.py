@@ -75,7 +75,7 @@ def record_of_result(result: TrialResult, *, pack_id: str, device: str) -> Ledge
     )
 
 
-def record_of_failure(config: TrialConfig, reason: str, *, pack_id: str, device: str) -> LedgerRecord:
+def record_of_failure(config: TrialConfig, reason: str, *, pack_id: str, device: str, seconds: float = 0.0) -> LedgerRecord:
     """The ledger's record of a trial that gave no result."""
     return LedgerRecord(
         schema=SCHEMA,
@@ -85,7 +85,7 @@ def record_of_failure(config: TrialConfig, reason: str, *, pack_id: str, device:
         relative_loss=None,
         relative_loss_stderr=None,
         steps=0,
-        seconds=0.0,
+        seconds=seconds,
         reason=reason,
         device=device,
         pack_id=pack_id,

@@ -13,10 +13,14 @@ from sweeps.strategy import Strategy
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a pack gave no results. `budget` means that it was stopped, not that anything went wrong."""
+    """Why a pack gave no results. `budget` means that it was stopped, not that anything went wrong.
+
+    `seconds` is the wall time that the pack took until then, 0 where nobody knows.
+    """
 
     reason: str
     kind: Literal["error", "lost_worker", "out_of_memory", "budget"]
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,9 @@ class PackQueue:
     def record(self, outcome: PackOutcome) -> None:
         """Write down how a pack ended, and tell the strategy.
 
-        A pack that did not fit into memory comes back as two halves; a stopped one goes back to the front of the queue and
-        leaves no record.
+        A pack that raised an error, or did not fit into memory, comes back as two halves, so that a trial fails only by
+        itself: of a pack of n trials at most 2 n - 1 packs are made. A stopped pack goes back to the front of the queue.
+        Neither leaves a record.
 
         Raises:
             UserError: the ledger cannot be written.
@@ -93,14 +98,13 @@ class PackQueue:
                 self._write(_records_of(outcome))
             case Failure(kind="budget"):
                 self._waiting.appendleft(pack)
-            case Failure(kind="out_of_memory") if len(pack.configs) > 1:
+            case Failure(kind="error" | "out_of_memory") if len(pack.configs) > 1:
                 self._waiting.extendleft(reversed(halves(pack)))
-            case Failure(reason=reason, kind=kind):
+            case Failure(reason=reason, kind=kind, seconds=seconds):
                 reason = f"out of memory: {reason}" if kind == "out_of_memory" and "out of memory" not in reason else reason
-                failed = (
-                    record_of_failure(config, reason, pack_id=pack.pack_id, device=outcome.device) for config in pack.configs
-                )
-                self._write(tuple(failed))
+                told = {"pack_id": pack.pack_id, "device": outcome.device}
+                share = seconds / len(pack.configs)
+                self._write(tuple(record_of_failure(config, reason, seconds=share, **told) for config in pack.configs))
 
     def _write(self, records: tuple[LedgerRecord, ...]) -> None:
         self._ledger.append(records)

@@ -11,8 +11,11 @@ from typing import Self
 
 from stsq_core.errors import UserError
 from sweeps.document import parse
+from sweeps.expansion import cell_of
 from sweeps.files import disk_errors, write_atomically
+from sweeps.ledger import Ledger
 from sweeps.loading import check_sweep
+from sweeps.plan import describe, expand
 from sweeps.spec import SweepSpec
 
 
@@ -91,7 +94,8 @@ def create_or_open(path: Path | str, spec: SweepSpec) -> RunDirectory:
     The same sweep with other axes, seeds or criterion extends the directory: its old `spec.yaml` is kept under a number.
 
     Raises:
-        UserError: the path holds another sweep or other files, may not be written, or its sweep is running now and differs.
+        UserError: the path holds another sweep (of another name, or with results of which none belongs to a cell of this one)
+            or other files, may not be written, or its sweep is running now and differs.
     """
     run = RunDirectory(Path(path))
     if run.path.exists() and not run.path.is_dir():
@@ -108,7 +112,7 @@ def create_or_open(path: Path | str, spec: SweepSpec) -> RunDirectory:
     if run.spec.exists() and run.spec.read_text(encoding="utf-8") == text:
         return run
     with Lock(run.lock):
-        _write_spec(run, spec.name, text)
+        _write_spec(run, spec, text)
     return run
 
 
@@ -125,13 +129,32 @@ def open_run(path: Path | str) -> RunDirectory:
     return run
 
 
-def _write_spec(run: RunDirectory, name: str, text: str) -> None:
+def _write_spec(run: RunDirectory, spec: SweepSpec, text: str) -> None:
     if run.spec.exists():
         held = run.read_spec().name
-        if held != name:
-            raise UserError(f"{str(run.path)!r} holds the sweep {held!r}, not {name!r}: give another directory with --out")
+        if held != spec.name:
+            raise UserError(f"{str(run.path)!r} holds the sweep {held!r}, not {spec.name!r}: give another directory with --out")
+        _check_related(run, spec)
         write_atomically(_next_old_spec(run), run.spec.read_bytes())
     write_atomically(run.spec, text.encode())
+
+
+def _check_related(run: RunDirectory, spec: SweepSpec) -> None:
+    """Refuse a sweep that shares no cell with the results that the directory holds: only its name is that of the old one."""
+    records = Ledger(run.ledger).read()
+    cells = expand(spec)
+    declared = {config.trial_id for cell in cells for config in cell.configs}
+    if not records or any(record.trial_id in declared for record in records):
+        return
+    cell_ids = {cell.cell_id for cell in cells}
+    if any(cell_of(record.trial_config) in cell_ids for record in records):
+        return
+    held = f"{len(records)} result{'s' if len(records) > 1 else ''}"
+    raise UserError(
+        f"{str(run.path)!r} holds {held} of another sweep that is named {spec.name!r} too: its cells, such as "
+        f"{describe(records[0].trial_config)!r}, are none of those asked for now, such as {cells[0].label!r}: give another "
+        "directory with --out, or another name to the sweep"
+    )
 
 
 def _next_old_spec(run: RunDirectory) -> Path:

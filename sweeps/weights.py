@@ -2,6 +2,7 @@
 
 import io
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,7 @@ def load_weights(run_path: Path | str, trial_id: str) -> dict[str, np.ndarray]:
         kept = sorted(file.stem for file in run.weights.glob("*.npz"))
         raise UserError(
             f"the weights of trial {trial_id} were not kept in {str(run.path)!r} (kept: {listed(kept[:8])}): "
-            "run the sweep with --keep-weights"
+            f"run the sweep with --keep-weights, or `stsq trial {shlex.quote(str(run.path))} {trial_id} --keep-weights`"
         )
     with np.load(path, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}

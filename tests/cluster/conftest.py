@@ -73,14 +73,17 @@ def write_sweep(tmp_path: Path) -> Callable[..., Path]:
 
 
 class Stsq:
-    """Runs the `stsq` command as its users do, in a process of its own; ends what it started."""
+    """Runs the `stsq` command as its users do, in a process of its own; ends what it started.
+
+    `code` is a program to run in place of `python -m cluster`, with the same words.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.started: list[subprocess.Popen[str]] = []
 
-    def start(self, *words: object, **environment: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "cluster", *map(str, words)]
+    def start(self, *words: object, code: str | None = None, **environment: str) -> subprocess.Popen[str]:
+        command = [sys.executable, *(("-c", code) if code else ("-m", "cluster")), *map(str, words)]
         process = subprocess.Popen(
             command,
             cwd=self.folder,

@@ -146,6 +146,7 @@ def test_stsq_job_submit_follows_and_takes_the_exit_code(head: Head, package: Pa
     assert {status for status, *_ in numbers(tmp_path / "run").values()} == {"failed"}
     status = call(stsq("job", "status", "failing", "--address", head.address), head.access)
     assert status.stdout.startswith("FAILED"), status
+    assert status.returncode == 1, status
 
 
 def test_a_job_is_stopped_in_order_and_goes_on(head: Head, package: Path, tmp_path: Path, until: Any, numbers: Numbers) -> None:
@@ -182,8 +183,9 @@ def test_a_head_that_asks_for_a_token_is_told_in_one_message(head: Head, package
     assert "Traceback" not in done.stderr
 
 
-def test_an_unknown_job_is_told_in_one_message(head: Head) -> None:
-    done = call(stsq("job", "status", "nothing", "--address", head.address), head.access)
+@pytest.mark.parametrize("words", [("status", "nothing"), ("logs", "nothing", "--follow"), ("stop", "nothing")])
+def test_an_unknown_job_is_told_in_one_message(head: Head, words: tuple[str, ...]) -> None:
+    done = call(stsq("job", *words, "--address", head.address), head.access)
     assert done.returncode == 2, done
     assert "nothing" in done.stderr
     assert "Traceback" not in done.stderr

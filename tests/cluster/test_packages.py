@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster import job_client
 from cluster.jobs import JobRequest, entrypoint_of, submit
 from cluster.packages import check_size, packaged_files
 from stsq_core import UserError
@@ -57,6 +58,7 @@ def test_a_bad_sweep_is_refused_before_anything_is_sent(folder: Path) -> None:
         submit("http://127.0.0.1:9", JobRequest(str(folder / "sweep.yaml"), working_dir=folder), say=print)
 
 
-def test_no_job_server_is_told(folder: Path) -> None:
+def test_no_job_server_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_client, "PAUSE_S", 0.0)
     with pytest.raises(UserError, match="no job server answers"):
         submit("http://127.0.0.1:9", JobRequest("smoke", working_dir=folder), say=print)

@@ -1,7 +1,9 @@
 """`stsq run` as a whole, inline: results, resume, lock, budget, stops, and exit codes that tell the truth."""
 
 import json
+import os
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,9 @@ from typing import Any
 import pytest
 
 from cluster import session
+from cluster.stop import Stopped
+from dashboards.findings import read_findings
+from stsq_core import UserError
 
 Write = Callable[..., Path]
 Here = Callable[..., Any]
@@ -107,6 +112,30 @@ def test_all_trials_failing_is_exit_code_1_with_a_table_and_can_be_retried(
     assert "4 trials ended" in retried.err
 
 
+def test_a_trial_that_raises_fails_alone(
+    here: Here, tmp_path: Path, write_sweep: Write, small: dict[str, Any], numbers: Numbers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import stsq_core
+
+    here("run", write_sweep(), *QUIET, "--out", "undisturbed")
+    undisturbed, train_pack = numbers(tmp_path / "undisturbed"), stsq_core.train_pack
+    culprit = sorted(undisturbed)[3]
+
+    def train(configs: Any, **options: Any) -> Any:
+        if culprit in {config.trial_id for config in configs}:
+            raise ValueError("boom")
+        return train_pack(configs, **options)
+
+    monkeypatch.setattr(stsq_core, "train_pack", train)
+    ended = here("run", write_sweep(), *QUIET)
+    assert ended.code == 1, ended
+    assert "1 trials failed and 0 diverged, of 8" in ended.out
+    assert "ValueError: boom" in ended.out
+    told = numbers(tmp_path / "runs/small")
+    assert told.pop(culprit)[0] == "failed"
+    assert told == {trial_id: ended for trial_id, ended in undisturbed.items() if trial_id != culprit}
+
+
 def test_all_trials_diverging_is_exit_code_3_and_gives_no_number(
     here: Here, tmp_path: Path, write_sweep: Write, small: dict[str, Any]
 ) -> None:
@@ -168,9 +197,9 @@ def test_two_at_once_are_refused_and_a_dead_holder_is_taken_over(
 
 def test_a_spent_time_budget_starts_nothing_and_says_how_to_go_on(here: Here, tmp_path: Path, write_sweep: Write) -> None:
     spent = here("run", write_sweep(), "--set", "budget.minutes=1e-6", *QUIET)
-    assert spent.code == 2, spent
-    assert "8 trials were not started" in spent.err
-    assert "--set budget.minutes=2e-06" in spent.err
+    assert spent.code == 1, spent
+    assert "8 trials are untrained" in spent.err
+    assert "--set budget.minutes=" in spent.err
     assert here("run", write_sweep(), "--set", "budget.minutes=5", *QUIET).code == 0
 
 
@@ -181,12 +210,172 @@ def test_a_time_budget_that_ends_in_mid_run_starts_no_other_pack(
     monkeypatch.setattr(session, "_budget", lambda run, spec: lambda: next(answers, False))
     first = here("run", write_sweep(), "--set", "budget.minutes=5", *QUIET)
     assert first.code == 1, first
-    assert "trials were not started" in first.err
+    assert "trials are untrained" in first.err
     assert 0 < len(numbers(tmp_path / "runs/small")) < 8
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert here("run", write_sweep(), "--set", "budget.minutes=5", *QUIET).code == 0
     assert len(numbers(tmp_path / "runs/small")) == 8
+
+
+def test_a_resumed_run_whose_time_budget_is_spent_still_concludes(
+    here: Here, write_sweep: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Path] = []
+    monkeypatch.setattr(session, "write_page", lambda run, **consoles: drawn.append(run.path))
+    assert here("run", write_sweep(), *QUIET).code == 0
+    monkeypatch.setattr(session, "elapsed_minutes", lambda run: 7.0)
+    spent = here("run", write_sweep(), "--set", "seeds=3", "--set", "budget.minutes=5", *QUIET)
+    assert spent.code == 1, spent
+    assert "4 trials are untrained: raise it (--set budget.minutes=14)" in spent.err
+    assert spent.out.splitlines()[0].split()[:4] == ["architecture", "T", "q", "d"]
+    assert len(drawn) == 2
+
+
+def test_what_the_sweep_no_longer_declares_is_left_out_by_run_show_and_page_alike(
+    here: Here, tmp_path: Path, write_sweep: Write, numbers: Numbers
+) -> None:
+    run = tmp_path / "runs/small"
+    here("run", write_sweep(), "--set", "seeds=3", *QUIET)
+    less = here("run", write_sweep(), *QUIET)
+    shown = here("show", run)
+    assert len(numbers(run)) == 12
+    assert less.out == shown.out
+    for told in (less, shown, here("show", run, "--json")):
+        assert "4 trials in the ledger that this sweep does not declare are kept there and left out here" in told.err
+    findings = read_findings(run)
+    assert [threshold.num_seeds for threshold in findings.thresholds] == [2, 2]
+    assert [threshold["num_seeds"] for threshold in json.loads(here("show", run, "--json").out)["thresholds"]] == [2, 2]
+    assert any("4 trials" in note for note in findings.notes)
+
+
+def test_cells_of_an_earlier_form_of_the_sweep_are_announced(here: Here, write_sweep: Write, small: dict[str, Any]) -> None:
+    here("run", write_sweep(), *QUIET)
+    small["trials"] = small["trials"][1:]
+    fewer = here("run", write_sweep(small), *QUIET)
+    assert fewer.code == 0, fewer
+    assert "1 cell with results in" in fewer.err
+    assert "not in this sweep" in fewer.err
+    assert "not in this sweep" not in here("run", write_sweep(), *QUIET).err
+
+
+def test_weights_that_are_not_there_are_told_and_made_by_stsq_trial(
+    here: Here, tmp_path: Path, write_sweep: Write, numbers: Numbers
+) -> None:
+    from sweeps.weights import load_weights
+
+    here("run", write_sweep(), *QUIET)
+    run = tmp_path / "runs/small"
+    again = here("run", write_sweep(), *QUIET, "--keep-weights")
+    assert again.code == 0, again
+    assert "the weights of 8 finished trials are not kept" in again.err
+    assert f"stsq trial {run} TRIAL_ID --keep-weights" in again.err
+    trial_id = next(iter(numbers(run)))
+    kept = here("trial", run, trial_id, "--keep-weights")
+    assert kept.code == 0, kept
+    assert f"weights: {run / 'weights' / trial_id}.npz" in kept.out
+    assert load_weights(run, trial_id)
+    assert "the weights of 7 finished trials" in here("run", write_sweep(), *QUIET, "--keep-weights").err
+
+
+def test_a_place_for_wandb_that_cannot_be_written_ends_no_run(here: Here, tmp_path: Path, write_sweep: Write) -> None:
+    here("run", write_sweep(), *QUIET)
+    (tmp_path / "runs/small/wandb").write_text("a file where a directory should be")
+    more = here("run", write_sweep(), "--set", "seeds=3", "--inline")
+    assert more.code == 0, more
+    (warning,) = [line for line in more.err.splitlines() if "W&B" in line]
+    assert f"'{tmp_path / 'runs/small/wandb'}' cannot be written: File exists" in warning
+    assert "training goes on without it" in warning
+
+
+BUSY_PUBLISHER = """
+import subprocess, sys, time
+from cluster import cli, session
+from dashboards.publisher_process import PublisherProcess
+
+def start(run_path, *, mode=None):
+    code = "import sys, time; sys.stdin.read(); time.sleep(300)"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    print(child.pid, flush=True)
+    return PublisherProcess(child)
+
+def wait(publication, waited=session.Publication.wait):
+    print("waiting", flush=True)
+    waited(publication)
+
+session.PublisherProcess.start = start
+session.Publication.wait = wait
+session.write_page = lambda run, **consoles: None
+cli.main(sys.argv[1:])
+"""
+
+SLOW_PAGE = """
+import sys, time
+from cluster import cli
+from dashboards import page
+
+def drawing(run_path):
+    print("drawing", flush=True)
+    time.sleep(300)
+
+page.read_findings = drawing
+cli.main(sys.argv[1:])
+"""
+
+
+def line_of(process: subprocess.Popen[str], beginning: str) -> str:
+    """The next line that a process prints with this beginning."""
+    assert process.stdout is not None
+    return next(line for line in process.stdout if line.startswith(beginning))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_publisher_is_waited_for_says_what_is_kept(
+    stsq: Any, write_sweep: Write, numbers: Numbers, number: signal.Signals
+) -> None:
+    process = stsq.start("run", write_sweep(), "--inline", code=BUSY_PUBLISHER)
+    publisher = int(line_of(process, ""))
+    try:
+        line_of(process, "waiting")
+        process.send_signal(number)
+        ended = stsq.wait(process)
+    finally:
+        os.kill(publisher, signal.SIGKILL)
+    run = stsq.folder / "runs/small"
+    assert ended.code == 130, ended
+    assert "Traceback" not in ended.err
+    assert f"stopped by {number.name}: every result is kept in {run / 'ledger.jsonl'}" in ended.err
+    assert f"`stsq wandb sync {run}`" in ended.err
+    assert len(numbers(run)) == 8
+
+
+def test_an_error_is_told_also_when_the_wait_after_it_is_cut_short(
+    here: Here, write_sweep: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise UserError("the disk is full")
+
+    def cut_short(_publication: session.Publication) -> None:
+        raise Stopped("SIGINT")
+
+    monkeypatch.setattr(session, "_train_rest", fail)
+    monkeypatch.setattr(session.Publication, "wait", cut_short)
+    ended = here("run", write_sweep(), *QUIET)
+    assert ended.code == 2, ended
+    assert "stsq: the disk is full" in ended.err
+
+
+def test_ctrl_c_while_the_page_is_drawn_is_exit_code_130(stsq: Any, write_sweep: Write, numbers: Numbers) -> None:
+    process = stsq.start("run", write_sweep(), *QUIET, code=SLOW_PAGE)
+    line_of(process, "drawing")
+    process.send_signal(signal.SIGINT)
+    ended = stsq.wait(process)
+    assert ended.code == 130, ended
+    assert "Traceback" not in ended.err
+    assert "stopped by SIGINT with 8 trials" in ended.err
+    assert len(numbers(stsq.folder / "runs/small")) == 8
 
 
 def test_a_driver_killed_in_mid_pack_resumes_to_the_same_bits(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sweeps.journal import read_curves
+from sweeps.ledger import Ledger
 from sweeps.run_directory import RunDirectory
 
 pytestmark = pytest.mark.ray
@@ -90,6 +91,7 @@ def test_a_worker_that_dies_every_time_fails_its_pack_and_no_other(
     assert "lost worker, 2 times" in ended.out
     by_status = [status for status, *_ in numbers(run).values()]
     assert sorted(by_status) == ["failed"] * 4 + ["finished"] * 4
+    assert all(record.seconds > 0 for record in Ledger(run / "ledger.jsonl").read())
 
 
 def test_ctrl_c_ends_ray_too(stsq: Any, write_sweep: Write, small: dict[str, Any], until: Any) -> None:

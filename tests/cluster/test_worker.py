@@ -86,6 +86,17 @@ def test_too_little_memory_is_told_as_such(tmp_path: Path) -> None:
     assert outcome.failure.kind == "out_of_memory"
 
 
+def test_what_a_trial_raises_is_told_with_the_time_it_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def boom(*_: Any, **__: Any) -> None:
+        raise ValueError("boom")
+
+    monkeypatch.setattr("stsq_core.train_pack", boom)
+    outcome = outcome_from_json(train_order(order(tmp_path).as_json()))
+    assert outcome.failure is not None
+    assert (outcome.failure.kind, outcome.failure.reason) == ("error", "ValueError: boom")
+    assert outcome.failure.seconds > 0
+
+
 def test_a_run_directory_that_cannot_be_written_is_an_error_of_the_run(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):

@@ -52,3 +52,10 @@ def test_names_tell_cells_apart(findings: Findings) -> None:
     assert cell_names(thresholds)[:4] == ("T = 16", "T = 32", "T = 64", "T = 128")
     twins = (thresholds[0], dataclasses.replace(thresholds[0], label="another"))
     assert cell_names(twins) == (thresholds[0].label, "another")
+
+
+def test_names_tell_what_else_varies(make_run: MakeRun, attention: dict[str, object]) -> None:
+    both = {**attention, "grid": {"model.positions.query": ["sum", "dual"]}}
+    names = cell_names(read_findings(make_run(trials=[both]).path).thresholds)
+    assert sorted(names)[:2] == ["T = 128, query = dual", "T = 128, query = sum"]
+    assert len(set(names)) == 8

@@ -1,11 +1,12 @@
 """Figures for a paper come out as PNG and PDF, the same for the same results, for few cells and for many."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from dashboards.cells import cell_views
-from dashboards.figures import losses_figure, save_figure, threshold_figure
+from dashboards.figures import TITLE_LETTERS, losses_figure, save_figure, threshold_figure
 from dashboards.findings import Findings
 from dashboards.panels import threshold_panels
 from dashboards.style import theme_pairs
@@ -36,6 +37,16 @@ def test_losses_have_a_panel_a_cell(findings: Findings) -> None:
     figure = losses_figure(views)
     assert [axes.get_title(loc="left") for axes in figure.axes][:1] == ["Transformer, T = 16"]
     assert len(figure.axes) == len(views)
+
+
+def test_a_long_name_is_broken_into_lines_and_leaves_room_for_its_panel(findings: Findings, tmp_path: Path) -> None:
+    views = [
+        dataclasses.replace(view, name=view.threshold.label) for view in cell_views(findings.thresholds, findings.curves())
+    ]
+    figure = losses_figure(views)
+    assert max(len(line) for axes in figure.axes for line in axes.get_title(loc="left").split("\n")) <= TITLE_LETTERS
+    save_figure(figure, tmp_path, "losses")
+    assert min(axes.get_position().width for axes in figure.axes) > 0.1
 
 
 def test_no_colour_is_swapped_twice() -> None:

@@ -68,6 +68,17 @@ def test_a_whole_sweep_shows_its_numbers(whole_page: Path, findings: Findings) -
     assert "CPU-hours of training" in page.text
 
 
+def test_cells_and_laws_that_differ_beside_the_task_are_told_apart(make_run: MakeRun, attention: dict[str, object]) -> None:
+    trials = [{**attention, "grid": {"model.positions.query": ["sum", "dual"], "training.objective": ["population"]}}]
+    text = write_report(make_run(trials=trials).path).read_text(encoding="utf-8")
+    table = text[text.index('id="table"') :]
+    heads = re.findall(r"<th [^>]*>(.*?)</th>", table[: table.index("</thead>")])
+    assert heads[:5] == ["Architecture", "<i>T</i>", "<i>q</i>", "<i>d</i>", "query"]
+    assert (table.count("<td>sum</td>"), table.count("<td>dual</td>")) == (4, 4)
+    for family in ("Transformer query=sum", "Transformer query=dual"):
+        assert f'class="transformer">{family}</span>' in table
+
+
 def test_everything_the_page_links_to_is_there_and_nothing_is_elsewhere(whole_page: Path) -> None:
     page = Page(whole_page)
     for link in page.links:

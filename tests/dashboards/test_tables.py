@@ -1,12 +1,21 @@
 """Tables hold the thresholds' own numbers, spelled for each reader."""
 
+import csv
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from dashboards.findings import Findings, read_findings
-from dashboards.tables import failures_table, latex_escaped, threshold_rows, thresholds_json, thresholds_latex
+from dashboards.tables import (
+    failures_table,
+    latex_escaped,
+    threshold_rows,
+    thresholds_csv,
+    thresholds_json,
+    thresholds_latex,
+)
 from stsq_core import TrialConfig, TrialResult, theory
 from sweeps.ledger import Ledger
 from sweeps.run_directory import RunDirectory
@@ -47,6 +56,36 @@ def test_latex_has_a_row_a_cell_and_the_laws(findings: Findings) -> None:
     assert r"90\% interval" in text
 
 
+@pytest.fixture
+def two_queries(make_run: MakeRun, attention: dict[str, Any]) -> Findings:
+    """A sweep whose cells differ in the query beside T."""
+    return read_findings(make_run(trials=[{**attention, "grid": {"model.positions.query": ["sum", "dual"]}}]).path)
+
+
+def test_latex_tells_cells_and_laws_apart(two_queries: Findings) -> None:
+    lines = thresholds_latex(two_queries.thresholds, two_queries.laws).splitlines()
+    rows = [line for line in lines if line.startswith("transformer &")]
+    assert lines[0] == r"\begin{tabular}{lrrrlrrrl}"
+    assert r"& $d$ & query & $m^*$" in lines[2]
+    assert len(rows) == 8
+    assert {line.count("&") for line in (lines[2], *rows)} == {8}
+    assert sum("& sum &" in row for row in rows) == sum("& dual &" in row for row in rows) == 4
+    laws = [line for line in lines if line.startswith(r"\multicolumn{9}")]
+    assert sorted(law[len(r"\multicolumn{9}{l}{") :].partition(":")[0] for law in laws) == [
+        "transformer query=dual",
+        "transformer query=sum",
+    ]
+
+
+def test_json_and_csv_name_the_axis_in_full(two_queries: Findings) -> None:
+    told = json.loads(thresholds_json(two_queries.thresholds, two_queries.laws))
+    assert {row["model.positions.query"] for row in told["thresholds"]} == {"sum", "dual"}
+    assert sorted(row["settings"]["model.positions.query"] for row in told["laws"]) == ["dual", "sum"]
+    head, *rows = csv.reader(thresholds_csv(two_queries.thresholds, two_queries.laws).splitlines())
+    assert {row[head.index("model.positions.query")] for row in rows} == {"sum", "dual"}
+    assert {len(row) for row in rows} == {len(head)}
+
+
 def test_latex_keeps_censored_values_inequalities(make_run: MakeRun, attention: dict[str, object]) -> None:
     narrow = {**attention, "zip": {"task.T": [16, 32], "model.positions.d_e": [[4, 6], [60, 80]]}}
     findings = read_findings(make_run(trials=[narrow]).path)
@@ -75,3 +114,12 @@ def test_failures_are_counted_by_cell_way_and_reason(
     assert [row["status"] for row in rows] == sorted((row["status"] for row in rows), reverse=True)
     assert {row["reason"] for row in rows if row["status"] == "failed"} == {"out of memory"}
     assert {row["reason"] for row in rows if row["status"] == "diverged"} == {"loss not finite, first seen at step 50"}
+
+
+def test_failures_of_cells_that_differ_in_steps_alone_are_told_apart(
+    make_run: MakeRun, fully_connected: dict[str, Any]
+) -> None:
+    trials = [{**fully_connected, "grid": {"training.steps": [1000, 2000]}}]
+    records = Ledger(make_run(trials=trials, outcome=lambda _config: "worker lost").ledger).read()
+    cells = [row["cell"] for row in failures_table(records)]
+    assert len(set(cells)) == len(cells) == 8

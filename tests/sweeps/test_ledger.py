@@ -5,6 +5,7 @@ import time
 import pytest
 
 from stsq_core import UserError
+from stsq_core.trial import NUMERICS
 from sweeps.ledger import Ledger, merge
 
 
@@ -99,7 +100,7 @@ def test_another_schema_is_refused(ledger, fcn, record):
 
 
 def test_lines_of_another_arithmetic_are_ignored_and_counted(ledger, fcn, record):
-    old = record(fcn(), 0.5).as_json().replace('"numerics":1', '"numerics":0')
+    old = record(fcn(), 0.5).as_json().replace(f'"numerics":{NUMERICS}', '"numerics":0')
     ledger.path.write_text(old + "\n")
     ledger.append([record(fcn(seed=1), 0.5)])
     assert len(ledger.read()) == 1

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from sweeps.ledger import Ledger
@@ -86,10 +88,12 @@ def test_what_is_left_of_a_pack_is_packed_anew(queue, ledger, ended, record):
 def test_a_failure_is_recorded_and_retried_on_request_only(queue, ledger, ended):
     one = queue()
     broken = one.next()
-    one.record(PackOutcome(broken, failure=Failure("ValueError: boom", "error")))
+    one.record(PackOutcome(broken, failure=Failure("lost worker, 3 times", "lost_worker", seconds=8.0)))
     assert one.failed == one.done == len(broken.configs)
     drain(one, ended)
-    assert {record.reason for record in ledger.read() if record.status == "failed"} == {"ValueError: boom"}
+    failed = [record for record in ledger.read() if record.status == "failed"]
+    assert {record.reason for record in failed} == {"lost worker, 3 times"}
+    assert sum(record.seconds for record in failed) == pytest.approx(8.0)
     assert queue().waiting == ()
     retry = queue(retry_failed=True)
     assert sorted(ids(retry.waiting)) == sorted(broken.trial_ids)
@@ -97,21 +101,44 @@ def test_a_failure_is_recorded_and_retried_on_request_only(queue, ledger, ended)
     assert {record.status for record in ledger.read()} == {"finished"}
 
 
-def test_out_of_memory_halves_a_pack_down_to_one_trial(queue, ledger, ended):
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (Failure("needed 9 GiB", "out_of_memory", seconds=2.0), "out of memory: needed 9 GiB"),
+        (Failure("ValueError: boom", "error", seconds=2.0), "ValueError: boom"),
+    ],
+    ids=lambda value: getattr(value, "kind", None),
+)
+def test_a_pack_that_failed_is_halved_until_one_trial_is_to_blame(queue, ledger, ended, failure, reason):
     one = queue()
     culprit = one.next().configs[1].trial_id
     again = queue()
+    tried = []
 
     def outcome(pack):
         if culprit in pack.trial_ids:
-            return PackOutcome(pack, failure=Failure("needed 9 GiB", "out_of_memory"))
+            tried.append(len(pack.configs))
+            return PackOutcome(pack, failure=failure)
         return ended(pack)
 
     drain(again, outcome)
     assert again.finished
+    assert tried == sorted(tried, reverse=True)
+    assert tried[-1] == 1
+    assert len(tried) <= 1 + math.ceil(math.log2(tried[0]))
     failed = [record for record in ledger.read() if record.status == "failed"]
-    assert [(record.trial_id, record.reason) for record in failed] == [(culprit, "out of memory: needed 9 GiB")]
+    assert [(record.trial_id, record.reason, record.seconds) for record in failed] == [(culprit, reason, 2.0)]
     assert (again.done, again.failed) == (21, 1)
+
+
+def test_packs_that_fail_always_end_after_a_bounded_number_of_tries(queue, ledger):
+    one = queue()
+    sizes = []
+    drain(one, lambda pack: sizes.append(len(pack.configs)) or PackOutcome(pack, failure=Failure("boom", "error")))
+    assert one.finished
+    assert sum(size == 1 for size in sizes) == 21
+    assert len(sizes) <= 2 * 21
+    assert len(ledger.path.read_text().splitlines()) == 21
 
 
 def test_a_stopped_pack_leaves_no_record_and_waits_again(queue, ledger):

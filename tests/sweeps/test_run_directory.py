@@ -5,7 +5,9 @@ import signal
 import pytest
 
 from stsq_core import UserError
+from sweeps.ledger import Ledger
 from sweeps.loading import load_sweep
+from sweeps.plan import expand
 from sweeps.run_directory import Lock, create_or_open, open_run
 
 
@@ -29,6 +31,31 @@ def test_another_sweeps_directory_is_refused(run, sweep_file):
     with pytest.raises(UserError, match=r"holds the sweep 'little', not 'other': give another directory"):
         create_or_open(run.path, load_sweep(sweep_file, ["name=other"]))
     assert run.read_spec().name == "little"
+
+
+def test_a_sweep_of_the_same_name_that_shares_no_cell_with_the_results_is_refused(run, spec, sweep_file, record):
+    Ledger(run.ledger).append([record(expand(spec)[0].configs[0])])
+    other = load_sweep(sweep_file, ["task.q=1"])
+    with pytest.raises(UserError) as refused:
+        create_or_open(run.path, other)
+    for words in ("1 result of another sweep that is named 'little' too", "fcn T=8 q=2 d=2", "fcn T=8 q=1 d=2", "--out"):
+        assert words in str(refused.value)
+    assert run.read_spec() == spec
+    assert not (run.path / "spec.1.yaml").exists()
+
+
+@pytest.mark.parametrize("settings", [["fcn:model.width=32,64"], ["transformer:task.q=1"], ["seeds=9"]])
+def test_a_sweep_that_shares_a_cell_with_the_results_extends_its_run(run, spec, sweep_file, record, settings):
+    Ledger(run.ledger).append([record(expand(spec)[0].configs[0])])
+    more = load_sweep(sweep_file, settings)
+    create_or_open(run.path, more)
+    assert run.read_spec() == more
+
+
+def test_a_directory_without_results_takes_any_form_of_its_sweep(run, sweep_file):
+    other = load_sweep(sweep_file, ["task.q=1"])
+    create_or_open(run.path, other)
+    assert run.read_spec() == other
 
 
 def test_a_directory_with_other_files_is_refused(tmp_path, spec):

@@ -1,0 +1,91 @@
+"""What tells a sweep's cells apart beside T, q and d: a column for every axis in which cells of one architecture differ.
+
+Axes are named as a sweep file names them, by the shortest end of the dotted field that no other field shares: `query` for
+`model.positions.query`, `optimizer.kind` for itself.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from stsq_core.trial import TrialConfig
+from sweeps.fields import flattened, known_leaves
+from sweeps.laws import ScalingLaw
+from sweeps.plan import WIDTH_SEED_RATE
+from sweeps.thresholds import WidthThreshold
+
+COLUMNS_OF_THEIR_OWN = frozenset({*WIDTH_SEED_RATE, "model.kind", "task.T", "task.q", "task.d"})
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The dotted fields in which the cells of each architecture differ, those of `COLUMNS_OF_THEIR_OWN` left out."""
+
+    by_kind: Mapping[str, tuple[str, ...]]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of all architectures, each once."""
+        return tuple(dict.fromkeys(field for fields in self.by_kind.values() for field in fields))
+
+    def values(self, config: TrialConfig) -> dict[str, Any]:
+        """A cell's values of all fields; None of one that its config does not have."""
+        own = _flat(config)
+        return {field: own.get(field) for field in self.fields}
+
+    def family(self, config: TrialConfig) -> str:
+        """What the cells of one law have in common and no other family has: `transformer query=sum`."""
+        return " ".join([config.model.kind, *self.family_settings(config)])
+
+    def family_settings(self, config: TrialConfig) -> tuple[str, ...]:
+        """The family without its architecture: `query=sum`."""
+        own = _flat(config)
+        fields = self.by_kind.get(config.model.kind, ())
+        return tuple(f"{field_name(field)}={value_words(own[field])}" for field in fields if field in own)
+
+
+def axes_of(thresholds: Iterable[WidthThreshold]) -> Axes:
+    """The axes of the cells that these thresholds belong to."""
+    by_kind: dict[str, list[dict[str, Any]]] = {}
+    for threshold in thresholds:
+        by_kind.setdefault(threshold.kind, []).append(_flat(threshold.config_sample))
+    return Axes({kind: _differing(cells) for kind, cells in by_kind.items()})
+
+
+def family_names(laws: Sequence[ScalingLaw], thresholds: Sequence[WidthThreshold]) -> tuple[str, ...]:
+    """The family of each law fitted to these thresholds; nothing where all cells are of one family."""
+    axes = axes_of(thresholds)
+    families = {threshold.cell_id: axes.family(threshold.config_sample) for threshold in thresholds}
+    several = len(set(families.values())) > 1
+    return tuple(families[law.points[0].cell_id] if several else "" for law in laws)
+
+
+@cache
+def field_name(field: str) -> str:
+    """The shortest end of a dotted field that names it alone."""
+    parts = field.split(".")
+    ends = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+    return next((end for end in ends if sum(f".{leaf}".endswith(f".{end}") for leaf in known_leaves()) == 1), field)
+
+
+def value_words(value: object) -> str:
+    """A value as a sweep file would have it; nothing for a field that is not there."""
+    match value:
+        case None:
+            return ""
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)
+
+
+def _flat(config: TrialConfig) -> dict[str, Any]:
+    flat = flattened(config.model_dump(mode="json"))
+    return {field: value for field, value in flat.items() if field not in COLUMNS_OF_THEIR_OWN}
+
+
+def _differing(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Fields with several values; one that only some cells have and all of those alike is told by whatever brings it along."""
+    fields = dict.fromkeys(field for cell in cells for field in cell)
+    return tuple(field for field in fields if len({repr(cell[field]) for cell in cells if field in cell}) > 1)

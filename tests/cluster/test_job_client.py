@@ -1,0 +1,232 @@
+"""What `stsq job` makes of answers, refusals and lost connections; a stand-in plays the job server."""
+
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster import job_client, jobs
+from cluster.cli import main
+from stsq_core import UserError
+
+
+@dataclass(frozen=True)
+class Status:
+    """A status as Ray's client tells it."""
+
+    value: str
+
+    def is_terminal(self) -> bool:
+        return self.value in ("SUCCEEDED", "FAILED", "STOPPED")
+
+
+@dataclass
+class Server:
+    """A job server: `states` are told one after the other, the last for ever; each of `tails` is one connection to the log."""
+
+    states: list[tuple[str, int | None]]
+    tails: list[list[str | Exception]] = field(default_factory=list)
+    submitted: list[str] = field(default_factory=list)
+
+    def get_job_info(self, job_id: str) -> Any:
+        if job_id != "job":
+            raise RuntimeError(f"Request failed with status code 404: Job {job_id} does not exist.")
+        value, code = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        return type("Info", (), {"status": Status(value), "message": "", "driver_exit_code": code})
+
+    def stop_job(self, job_id: str) -> bool:
+        return True
+
+    def submit_job(self, *, entrypoint: str, **_: Any) -> str:
+        self.submitted.append(entrypoint)
+        return "job"
+
+    async def tail_job_logs(self, job_id: str) -> AsyncIterator[str]:
+        for piece in self.tails.pop(0):
+            if isinstance(piece, Exception):
+                raise piece
+            yield piece
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Server]:
+    """Makes the job server that every command meets; nobody waits."""
+    for name in ("PAUSE_S", "PATIENCE_S", "STOP_PATIENCE_S"):
+        monkeypatch.setattr(jobs, name, 0.0)
+
+    def make(*states: tuple[str, int | None], tails: list[list[str | Exception]] | None = None) -> Server:
+        server = Server(list(states), tails or [])
+        monkeypatch.setattr(jobs, "connect", lambda address, **_: server)
+        return server
+
+    return make
+
+
+Serve = Callable[..., Server]
+
+
+def ended(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command."""
+    with pytest.raises(SystemExit) as exit_:
+        main([str(word) for word in words])
+    told = capsys.readouterr()
+    return int(exit_.value.code or 0), told.out, told.err
+
+
+def lost() -> Exception:
+    """What Ray's client raises where a connection ends before the job."""
+    return RuntimeError("WebSocket connection closed unexpectedly with close code 1006")
+
+
+def test_a_lost_connection_is_made_again_and_prints_nothing_twice(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    tails: list[list[str | Exception]] = [["one\ntwo\n", lost()], [lost()], ["one\n", "two\nth", "ree\n"]]
+    serve(("RUNNING", None), ("SUCCEEDED", 0), tails=tails)
+    code, out, err = ended(capsys, "job", "logs", "job", "--follow")
+    assert (code, out) == (0, "one\ntwo\nthree\n")
+    assert err.count("the connection to the log of job job was lost; trying again") == 2
+
+
+def test_a_connection_that_is_lost_every_time_is_told_in_one_message(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    server = serve(("RUNNING", None), tails=[["one\n", lost()], *([lost()] for _ in range(9))])
+    code, out, err = ended(capsys, "job", "logs", "job", "--follow")
+    assert (code, out) == (2, "one\n")
+    assert "lost 5 times in a row (WebSocket connection closed unexpectedly" in err
+    assert "stsq job logs job --follow" in err
+    assert len(server.tails) == 5
+
+
+def test_connections_are_counted_anew_after_each_that_told_something(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    parts: list[list[str | Exception]] = [["x" * count, lost()] for count in range(1, 9)]
+    serve(("RUNNING", None), ("FAILED", 3), tails=[*parts, ["x" * 9]])
+    assert ended(capsys, "job", "logs", "job", "--follow")[:2] == (3, "x" * 9)
+
+
+def test_a_log_that_ends_before_its_job_is_a_lost_connection(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    serve(("RUNNING", None), tails=[["one\n"] for _ in range(5)])
+    code, out, err = ended(capsys, "job", "logs", "job", "--follow")
+    assert (code, out) == (2, "one\n")
+    assert "its log ended before it did" in err
+
+
+@pytest.mark.parametrize(
+    "words", [("status", "typo"), ("stop", "typo"), ("logs", "typo", "--follow")], ids=lambda words: words[0]
+)
+def test_an_unknown_job_is_told_in_one_message(
+    serve: Serve, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    serve(("RUNNING", None))
+    code, _, err = ended(capsys, "job", *words)
+    assert code == 2
+    assert err == (
+        "stsq: the cluster could not answer about job 'typo': Request failed with status code 404: Job typo does not exist.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "driver_code", "code"),
+    [
+        ("PENDING", None, 0),
+        ("RUNNING", None, 0),
+        ("SUCCEEDED", 0, 0),
+        ("FAILED", 3, 3),
+        ("FAILED", None, 1),
+        ("FAILED", -9, 1),
+        ("STOPPED", None, 130),
+    ],
+)
+def test_the_exit_code_of_a_status(
+    serve: Serve, capsys: pytest.CaptureFixture[str], status: str, driver_code: int | None, code: int
+) -> None:
+    serve((status, driver_code))
+    assert ended(capsys, "job", "status", "job")[:2] == (code, f"{status}\n")
+
+
+def test_a_job_that_does_not_stop_is_no_success(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    serve(("RUNNING", None))
+    code, out, err = ended(capsys, "job", "stop", "job")
+    assert (code, out) == (1, "RUNNING\n")
+    assert "has not stopped yet" in err
+    serve(("STOPPED", None))
+    assert ended(capsys, "job", "stop", "job")[:2] == (0, "STOPPED\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--", "--workrs", "2"), "No such option: --workrs"),
+        (("--folow",), "No such option: --folow"),
+        (("--", "--workers", "none"), "Invalid value for '--workers'"),
+        (("--", "more"), "unexpected extra argument"),
+        (("--", "--out", "runs/x"), "give an absolute path"),
+        (("--", "--set", "task.TT=3"), "task.TT"),
+    ],
+)
+def test_what_the_run_would_refuse_is_refused_before_it_is_sent(
+    serve: Serve, capsys: pytest.CaptureFixture[str], tmp_path: Path, words: tuple[str, ...], told: str
+) -> None:
+    server = serve(("RUNNING", None))
+    code, _, err = ended(capsys, "job", "submit", "smoke", "--working-dir", tmp_path, *words)
+    assert code == 2
+    assert told in " ".join(err.split())
+    assert server.submitted == []
+
+
+def test_what_the_run_takes_is_handed_on_as_it_is(serve: Serve, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    server = serve(("RUNNING", None))
+    words = ("--set", "seeds=2", "--", "--out", "/shared/run", "--retry-failed", "--set", "budget.minutes=5")
+    assert ended(capsys, "job", "submit", "smoke", "--working-dir", tmp_path, *words)[:2] == (0, "job\n")
+    assert server.submitted == [
+        "python -m cluster run smoke --set seeds=2 --out /shared/run --retry-failed --set budget.minutes=5"
+    ]
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address that refuses connections."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # bound, but not listening
+        yield f"http://127.0.0.1:{held.getsockname()[1]}"
+
+
+def test_a_refused_connection_is_tried_again_and_then_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], nobody: str
+) -> None:
+    monkeypatch.setattr(job_client, "PAUSE_S", 0.0)
+    code, _, err = ended(capsys, "job", "status", "job", "--address", nobody)
+    assert code == 2
+    assert err.count(f"no job server answers at {nobody} yet; trying again") == job_client.CONNECT_TRIES - 1
+    assert f"stsq: no job server answers at {nobody}: Failed to connect" in err
+    assert "Traceback" not in err
+
+
+def test_a_server_that_comes_up_late_is_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([ConnectionError("Failed to connect to Ray"), ConnectionError("Failed to connect to Ray"), "client"])
+
+    def meet(_address: str) -> str:
+        told = next(answers)
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+    import ray.job_submission
+
+    monkeypatch.setattr(ray.job_submission, "JobSubmissionClient", meet)
+    monkeypatch.setattr(job_client, "PAUSE_S", 0.0)
+    said: list[str] = []
+    assert job_client.connect("http://there:8265", say=said.append) == "client"
+    assert [line.rpartition("(")[2] for line in said] == ["4 times more)", "3 times more)"]
+
+
+def test_an_address_that_can_never_answer_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_address: str) -> None:
+        raise RuntimeError("Version check returned 404.")
+
+    import ray.job_submission
+
+    monkeypatch.setattr(ray.job_submission, "JobSubmissionClient", refuse)
+    with pytest.raises(UserError, match="Version check returned 404"):
+        job_client.connect("http://there:8265", say=lambda text: sys.exit(text))
