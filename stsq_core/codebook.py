@@ -87,14 +87,14 @@ class BookSource:
     """Draws the books of a stack whose batches share one: a book for each step, or one for all."""
 
     def __init__(
-        self, positions: tuple[Positions, ...], *, T: int, length: int, dtype: torch.dtype, streams: Streams, kernels: Kernels
+        self, positions: tuple[Positions, ...], scales: torch.Tensor, *, T: int, streams: Streams, kernels: Kernels
     ) -> None:
         self._T, self._query = T, positions[0].query
         self._streams, self._kernels = streams, kernels
-        self._scales = code_scales(positions, length=length, dtype=dtype, device=kernels.device).unsqueeze(1)
+        self._scales = scales.unsqueeze(1)
         self._fixed: CodeBook | None = None
         if isinstance(positions[0], OneHot):
-            self._fixed = OneHotBook(T, dtype)
+            self._fixed = OneHotBook(T, scales.dtype)
         elif positions[0].redraw == "never":
             self._fixed = self._drawn(Purpose.CODES, 0)
 
@@ -111,7 +111,7 @@ class BookSource:
         signs = self._kernels.signs(
             self._streams.draws(purpose, step), tokens=padded_tokens(self._T), length=scales.shape[-1], dtype=scales.dtype
         )
-        signs[:, self._T :] = 0
+        signs[:, self._T :].zero_()
         return DenseBook(signs.mul_(scales), self._query, self._kernels)
 
 

@@ -4,6 +4,7 @@ Every number of a step is looked up in tables made once from the configs, so a r
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -47,12 +48,12 @@ class Descent:
         self._kernels = kernels
         self._any_adam = any(isinstance(o, Adam) for o in optimizers)
         self._by_step = table(np.stack([rates / (1 - betas[:, 0] ** power), np.sqrt(1 - betas[:, 1] ** power)], 1))
-        self._constant = {
-            "beta1": table(betas[:, 0]),
-            "beta2": table(betas[:, 1]),
-            "eps": table(np.array([o.eps if isinstance(o, Adam) else 1.0 for o in optimizers])),
-            "adam": torch.tensor([isinstance(o, Adam) for o in optimizers], device=kernels.device),
-        }
+        self._constant = (
+            table(betas[:, 0]),
+            table(betas[:, 1]),
+            table(np.array([o.eps if isinstance(o, Adam) else 1.0 for o in optimizers])),
+            torch.tensor([isinstance(o, Adam) for o in optimizers], device=kernels.device),
+        )
 
     def moments(self, parameters: Tensors) -> Tensors:
         """The moments before the first step: empty where no trial uses Adam."""
@@ -60,10 +61,18 @@ class Descent:
             return {}
         return {f"{name}.{moment}": torch.zeros_like(p) for name, p in parameters.items() for moment in ("m", "v")}
 
+    def bound(self, parameters: Tensors, moments: Tensors) -> Callable[[Tensors, Step], None]:
+        """What takes the step that follows so many earlier ones, from the gradients of these parameters, in place."""
+        pairs = [(moments[f"{name}.m"], moments[f"{name}.v"]) for name in parameters] if self._any_adam else None
+        update = self._kernels.descent(list(parameters.values()), pairs)
+
+        def take(gradients: Tensors, step: Step) -> None:
+            row = self._by_step[step] if isinstance(step, int) else self._by_step.index_select(0, step)[0]
+            rates = Rates(row[0], row[1], *self._constant)
+            update([gradients[name] for name in parameters], rates)
+
+        return take
+
     def update(self, parameters: Tensors, gradients: Tensors, moments: Tensors, step: Step) -> None:
-        """Take the step that follows `step` earlier ones."""
-        row = self._by_step[step] if isinstance(step, int) else self._by_step.index_select(0, step)[0]
-        rates = Rates(rate=row[0], root=row[1], **self._constant)
-        for name, parameter in parameters.items():
-            pair = (moments[f"{name}.m"], moments[f"{name}.v"]) if self._any_adam else None
-            self._kernels.descend(parameter, gradients[name], pair, rates)
+        """Take the step that follows `step` earlier ones, once."""
+        self.bound(parameters, moments)(gradients, step)

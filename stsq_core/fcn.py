@@ -86,23 +86,19 @@ class FcnProgram(Program):
         """The input of every layer, (k, batch, columns), and the residual f - target, (k, batch, d)."""
         k, count, T, d = X.shape[0], X.shape[1], self.task.T, self.task.d
         hot = torch.zeros((k, count, T), dtype=self.dtype, device=self.device).scatter_(2, y, 1.0)
-        layers = [self._inputs(0, [X, hot] if self.y_first else [X])]
+        layers = [self._layer(0, X, hot if self.y_first else None)]
         for layer in range(1, len(self.shapes)):
-            hidden = product(layers[-1], parameters[f"W{layer}"].mT).relu_()
-            layers.append(self._inputs(layer, [hidden, hot] if layer == 1 and self.y_second else [hidden]))
+            hidden = product(layers[-1], parameters[f"W{layer}"].mT)
+            layers.append(self._layer(layer, hidden, hot if layer == 1 and self.y_second else None))
         output = product(layers[-1], parameters[f"W{len(self.shapes)}"].mT)
         index = y.unsqueeze(-1).expand(-1, -1, -1, d)
         target = X.view(k, count, T, d).gather(2, index).sum(2) / self.task.q
         return layers, output - target
 
-    def _inputs(self, layer: int, blocks: list[torch.Tensor]) -> torch.Tensor:
-        """What a layer reads: its inputs, a one for the bias, and zeros."""
-        inputs = self.shapes[layer][1]
-        rest = torch.zeros(
-            (*blocks[0].shape[:2], aligned(inputs + 1, self.dtype) - inputs), dtype=self.dtype, device=self.device
-        )
-        rest[..., 0] = 1
-        return torch.cat([*blocks, rest], -1)
+    def _layer(self, layer: int, values: torch.Tensor, hot: torch.Tensor | None) -> torch.Tensor:
+        """What a layer reads: tokens or rectified units, the subset where it enters, a one for the bias, and zeros."""
+        columns = aligned(self.shapes[layer][1] + 1, self.dtype)
+        return self.kernels.layer(values, hot, columns=columns, rectify=layer > 0)
 
     def _uniforms(self, shape: tuple[int, ...], stream: int) -> torch.Tensor:
         draws = self.streams.draws(Purpose.INIT, stream)

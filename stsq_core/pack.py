@@ -8,12 +8,13 @@ stack are computed slice by slice, on one thread.
 
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 
 from stsq_core.checkpoint import NO_CHECKPOINT, Checkpoint
+from stsq_core.program import Tensors
 from stsq_core.stack import Report, Stack, StackState
 from stsq_core.stacking import stack_key
 from stsq_core.trial import Measurement, TrialConfig, TrialResult
@@ -50,7 +51,7 @@ def train_pack(
     stacks: dict[tuple[object, ...], list[TrialConfig]] = {}
     for config in by_id.values():
         stacks.setdefault(stack_key(config), []).append(config)
-    with _one_thread(device):
+    with _one_thread(device), _current(torch.device(device)):
         for members in stacks.values():
             if members[0].trial_id in done:
                 continue
@@ -77,9 +78,10 @@ class _Saver:
             (trial_id, r.status, r.relative_loss, r.relative_loss_stderr, r.steps, r.seconds, _tensors(r))
             for trial_id, r in self._done.items()
         ]
-        state = vars(self._stack.state)
+        state = self._stack.state
+        running = vars(state) | {"parameters": _on_cpu(state.parameters), "moments": _on_cpu(state.moments)}
         buffer = io.BytesIO()
-        torch.save({"trial_ids": list(self._trial_ids), "done": results, "running": dict(state)}, buffer)
+        torch.save({"trial_ids": list(self._trial_ids), "done": results, "running": running}, buffer)
         self._checkpoint.save(buffer.getvalue())
 
 
@@ -106,6 +108,15 @@ def _tensors(result: TrialResult) -> dict[str, torch.Tensor] | None:
     if result.weights is None:
         return None
     return {name: torch.from_numpy(array) for name, array in result.weights.items()}
+
+
+def _on_cpu(tensors: Tensors) -> Tensors:
+    return {name: tensor.cpu() for name, tensor in tensors.items()}
+
+
+def _current(device: torch.device) -> AbstractContextManager[None]:
+    """Makes a GPU that is named by its number the one that kernels are launched on."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 @contextmanager

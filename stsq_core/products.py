@@ -6,6 +6,8 @@ product with a vector goes to another kernel in a stack of one. Zero columns bri
 vector. Engine shapes are chosen so that this is rarely needed.
 """
 
+import functools
+
 import torch
 
 ALIGNMENT_BYTES = 64
@@ -24,10 +26,19 @@ def dot(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """`a @ b` for stacks of shape (k, M, K) and (k, K, N), slice by slice: shape (k, M, N)."""
-    M, K, N = a.shape[1], a.shape[2], b.shape[2]
-    if M > 1 and N > 1 and all(size == aligned(size, a.dtype) for size in (M * K, K * N, M * N)):
+    N = b.shape[2]
+    padding = _padding(a.shape[1], a.shape[2], N, a.dtype)
+    if padding is None:
         return torch.bmm(a, b)
-    more_K, more_N = aligned(K, a.dtype) - K, aligned(N, a.dtype) - N
+    more_K, more_N = padding
     a = torch.nn.functional.pad(a, (0, more_K)).contiguous()
     b = torch.nn.functional.pad(b, (0, more_N, 0, more_K)).contiguous()
     return torch.bmm(a, b)[..., :N]
+
+
+@functools.cache
+def _padding(M: int, K: int, N: int, dtype: torch.dtype) -> tuple[int, int] | None:
+    """Zeros to be added to K and N; None where every slice is aligned and no vector."""
+    if M > 1 and N > 1 and all(size == aligned(size, dtype) for size in (M * K, K * N, M * N)):
+        return None
+    return aligned(K, dtype) - K, aligned(N, dtype) - N

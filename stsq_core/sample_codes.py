@@ -5,7 +5,6 @@ A book of a sample's own, (k, batch, T, d_e), would make `N = E W_e^T E^T` deare
 
 import torch
 
-from stsq_core.codebook import code_scales
 from stsq_core.products import dot, product
 from stsq_core.program import CHUNK, Tensors
 from stsq_core.streams import Purpose, Step
@@ -18,10 +17,9 @@ class SampleBook:
     def __init__(self, program: TransformerProgram, y: torch.Tensor, purpose: Purpose, step: Step) -> None:
         k, batch, q = y.shape
         T, D = program.task.T, program.length
-        scales = code_scales(program.positions, length=D, dtype=program.dtype, device=program.device)
         draws = program.streams.draws(purpose, step)
         signs = program.kernels.signs(draws, tokens=batch * T, length=D, dtype=program.dtype).view(k, batch, T, D)
-        self.codes = signs.mul_(scales.view(k, 1, 1, D))
+        self.codes = signs.mul_(program.scales.view(k, 1, 1, D))
         members = self.codes.gather(2, y.unsqueeze(-1).expand(k, batch, q, D))
         if program.positions[0].query == "dual":
             c = program.kernels.dual(self.codes.view(k * batch, T, D), y.view(k * batch, 1, q))

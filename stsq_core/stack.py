@@ -1,6 +1,7 @@
 """Training one stack: trials of one static shape, from the first step to the measurement on fresh data.
 
-A trial whose loss is no longer finite leaves the stack at the next report; the others do not notice.
+A trial whose loss is no longer finite leaves the stack at the next report; the others do not notice. Losses are read at reports
+only, so that between two of them a device never waits.
 """
 
 import math
@@ -16,6 +17,7 @@ from stsq_core.fcn import FcnProgram
 from stsq_core.positions import RandomSign
 from stsq_core.program import CHUNK, Program, Tensors
 from stsq_core.sample_codes import MinibatchSampleCodes, PopulationSampleCodes
+from stsq_core.stepper import Stepper, stepper_for
 from stsq_core.transformer import MinibatchTransformer, PopulationTransformer
 from stsq_core.trial import Measurement, TrialConfig, TrialResult
 
@@ -44,6 +46,7 @@ class Stack:
         self._configs = {config.trial_id: config for config in configs}
         self._device = device
         self._training = configs[0].training
+        self._stepper: Stepper | None = None
         self._man(tuple(self._configs) if state is None else state.alive)
         self.state = self._start() if state is None else _moved(state, device)
 
@@ -51,18 +54,17 @@ class Stack:
         """Run the steps that are left."""
         state, steps, every = self.state, self._training.steps, self._training.report_steps
         begun = time.perf_counter() - state.seconds
-        while state.alive:
-            losses, gradients = self._program.gradients(state.parameters, state.step)
-            if state.step % every == 0 or state.step == steps:
-                values = losses.tolist()
-                report(Measurement(state.step, state.alive, tuple(values)))
-                gradients = self._drop_diverged(values, gradients)
-            if state.step == steps or not state.alive:
-                break
-            self._descent.update(state.parameters, gradients, state.moments, state.step)
+        while state.alive and state.step < steps:
+            losses = self._advance()
+            if state.step % every == 0:
+                self._report(losses, report)
             state.step += 1
             state.seconds = time.perf_counter() - begun
             between_steps()
+        self._stepper = None
+        if state.alive:
+            losses, _ = self._program.gradients(state.parameters, state.step)
+            self._report(losses, report)
         state.seconds = time.perf_counter() - begun
 
     def results(self, *, keep_weights: bool) -> list[TrialResult]:
@@ -88,19 +90,28 @@ class Stack:
 
     def _man(self, alive: tuple[str, ...]) -> None:
         """Set up program and optimizer for the trials that are left."""
+        self._stepper = None
         configs = tuple(self._configs[trial_id] for trial_id in alive)
         if configs:
             self._program = build_program(configs, self._device)
             optimizers = tuple(config.optimizer for config in configs)
             self._descent = Descent(optimizers, self._training.steps, dtype=self._program.dtype, kernels=self._program.kernels)
 
-    def _drop_diverged(self, losses: list[float], gradients: Tensors) -> Tensors:
-        """Let trials with a loss that is not finite leave; hand back the gradients of the rest."""
-        state = self.state
-        kept = [place for place, loss in enumerate(losses) if math.isfinite(loss)]
-        if len(kept) == len(losses):
-            return gradients
-        state.diverged |= {state.alive[i]: state.step for i in range(len(losses)) if i not in set(kept)}
+    def _advance(self) -> torch.Tensor:
+        """Take a step, and hand back the losses before it."""
+        if self._stepper is None:
+            state = self.state
+            self._stepper = stepper_for(self._program, self._descent, state.parameters, state.moments, step=state.step)
+        return self._stepper.advance(self.state.step)
+
+    def _report(self, losses: torch.Tensor, report: Report) -> None:
+        """Report a step's losses, and let trials with a loss that is not finite leave."""
+        state, values = self.state, losses.tolist()
+        report(Measurement(state.step, state.alive, tuple(values)))
+        kept = [place for place, loss in enumerate(values) if math.isfinite(loss)]
+        if len(kept) == len(values):
+            return
+        state.diverged |= {state.alive[i]: state.step for i in range(len(values)) if i not in set(kept)}
         state.alive = tuple(state.alive[i] for i in kept)
         index = torch.tensor(kept, dtype=torch.int64, device=self._device)
         state.parameters = {name: value.index_select(0, index) for name, value in state.parameters.items()}
@@ -108,7 +119,6 @@ class Stack:
         self._man(state.alive)
         if not any(name in state.moments for name in self._descent.moments(state.parameters)):
             state.moments = {}
-        return {name: value.index_select(0, index) for name, value in gradients.items()}
 
     def _measure(self) -> tuple[list[float], list[float]]:
         """Mean relative loss on fresh data and its standard error, for each trial alive.

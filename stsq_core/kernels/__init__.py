@@ -13,6 +13,19 @@ def kernels_for(device: torch.device) -> Kernels:
         from stsq_core.kernels.cpu import CpuKernels
 
         return CpuKernels(device)
+    if device.type == "cuda" and _has_triton():
+        from stsq_core.kernels.cuda import CudaKernels
+
+        return CudaKernels(device)
     from stsq_core.kernels.plain import PlainKernels
 
     return PlainKernels(device)
+
+
+def _has_triton() -> bool:
+    """Whether there is a Triton that knows tuples, which came with 3.3 (and torch 2.7)."""
+    try:
+        import triton
+    except ImportError:
+        return False
+    return tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 3)

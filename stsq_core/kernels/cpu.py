@@ -1,13 +1,24 @@
 """The kernels of the CPU: thin wrappers that lend the compiled loops the tensors' memory."""
 
+from collections.abc import Callable, Sequence
+
+import numpy as np
 import torch
 
 from stsq_core.kernels import compiled
 from stsq_core.kernels.interface import DUAL_TOLERANCE, Draws, Kernels, PopulationStep, Rates, TokenStep
+from stsq_core.kernels.plain import layer
 
 
 class CpuKernels(Kernels):
-    """Compiled loops over NumPy views: bit for bit the same for a trial whoever shares its stack."""
+    """Compiled loops over NumPy views: bit for bit the same for a trial whoever shares its stack.
+
+    The tensors of an attention step are written anew by the next step of the same shape.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(device)
+        self._steps: dict[object, tuple[tuple[torch.Tensor, ...], tuple[np.ndarray, ...]]] = {}
 
     def keys(self, bases: torch.Tensor, step: int | torch.Tensor) -> torch.Tensor:
         keys = torch.empty_like(bases)
@@ -42,12 +53,9 @@ class CpuKernels(Kernels):
     def attend_population(
         self, N: torch.Tensor, v: torch.Tensor, y: torch.Tensor, c: torch.Tensor, *, T: int, gradient: bool
     ) -> PopulationStep:
-        step = PopulationStep(
-            squares=torch.empty(y.shape[:2], dtype=N.dtype), shares=torch.zeros_like(v), G=torch.zeros(N.shape, dtype=N.dtype)
-        )
-        inputs = (tensor.contiguous().numpy() for tensor in (N, v, y, c))
-        compiled.attend_population(*inputs, T, gradient, *(tensor.numpy() for tensor in vars(step).values()))
-        return step
+        outputs, arrays = self._zeros(("population", gradient), y.shape[:2], v.shape, N.shape, dtype=N.dtype)
+        compiled.attend_population(*_arrays(N, v, y, c), T, gradient, *arrays)
+        return PopulationStep(*outputs)
 
     def attend_tokens(
         self,
@@ -62,24 +70,55 @@ class CpuKernels(Kernels):
         T: int,
         gradient: bool,
     ) -> TokenStep:
-        step = TokenStep(
-            squares=torch.empty(y.shape[:2], dtype=N.dtype),
-            G=torch.zeros(N.shape, dtype=N.dtype),
-            R=torch.zeros(K.shape, dtype=N.dtype),
-            H=torch.zeros(Q.shape, dtype=N.dtype),
-            grad_V_x=torch.zeros(V_x.shape, dtype=N.dtype),
-        )
-        inputs = (tensor.contiguous().numpy() for tensor in (draws.keys, draws.owner, N, K, Q, V_x, y, c))
-        compiled.attend_tokens(*inputs, T, gradient, *(tensor.numpy() for tensor in vars(step).values()))
-        return step
+        shapes = (y.shape[:2], N.shape, K.shape, Q.shape, V_x.shape)
+        outputs, arrays = self._zeros(("tokens", gradient), *shapes, dtype=N.dtype)
+        inputs = _arrays(draws.keys, draws.owner, N, K, Q, V_x, y, c)
+        compiled.attend_tokens(*inputs, T, gradient, *arrays)
+        return TokenStep(*outputs)
+
+    def layer(self, values: torch.Tensor, hot: torch.Tensor | None, *, columns: int, rectify: bool) -> torch.Tensor:
+        return layer(values, hot, columns=columns, rectify=rectify)
 
     def descend(
         self, parameter: torch.Tensor, gradient: torch.Tensor, moments: tuple[torch.Tensor, torch.Tensor] | None, rates: Rates
     ) -> None:
-        k = len(parameter)
-        flat = [tensor.view(k, -1) for tensor in (parameter, *(moments or ()))]
-        arrays = [tensor.numpy() for tensor in (gradient.reshape(k, -1), *flat)]
-        if moments is None:
-            compiled.descend(*arrays, rates.rate.numpy())
-        else:
-            compiled.descend_with_moments(*arrays, *(vector.numpy() for vector in vars(rates).values()))
+        self.descent([parameter], None if moments is None else [moments])([gradient], rates)
+
+    def descent(
+        self, parameters: Sequence[torch.Tensor], moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None
+    ) -> Callable[[Sequence[torch.Tensor], Rates], None]:
+        rows = tuple(_rows(parameter) for parameter in parameters)
+        pairs = None if moments is None else [(_rows(m), _rows(v)) for m, v in moments]
+
+        def update(gradients: Sequence[torch.Tensor], rates: Rates) -> None:
+            if pairs is None:
+                rate = rates.rate.numpy()
+                for parameter, gradient in zip(rows, gradients, strict=True):
+                    compiled.descend(_rows(gradient), parameter, rate)
+                return
+            numbers = [vector.numpy() for vector in vars(rates).values()]
+            for parameter, gradient, pair in zip(rows, gradients, pairs, strict=True):
+                compiled.descend_with_moments(_rows(gradient), parameter, *pair, *numbers)
+
+        return update
+
+    def _zeros(
+        self, kind: object, *shapes: torch.Size, dtype: torch.dtype
+    ) -> tuple[tuple[torch.Tensor, ...], tuple[np.ndarray, ...]]:
+        """The tensors that a kind of step writes, and their arrays, full of zeros."""
+        key = (kind, shapes, dtype)
+        if key not in self._steps:
+            tensors = tuple(torch.empty(shape, dtype=dtype) for shape in shapes)
+            self._steps[key] = tensors, _arrays(*tensors)
+        for array in self._steps[key][1]:
+            array.fill(0)
+        return self._steps[key]
+
+
+def _arrays(*tensors: torch.Tensor) -> tuple[np.ndarray, ...]:
+    return tuple(tensor.contiguous().numpy() for tensor in tensors)
+
+
+def _rows(tensor: torch.Tensor) -> np.ndarray:
+    """A trial a row, as a view where the tensor is contiguous."""
+    return tensor.reshape(len(tensor), -1).numpy()

@@ -13,6 +13,7 @@ and cosine in float32.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -84,6 +85,9 @@ class Rates:
 
 class Kernels(ABC):
     """One device's implementation."""
+
+    capturable = False
+    """Whether a step's calls can be captured as a CUDA graph."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -163,6 +167,17 @@ class Kernels(ABC):
         """
 
     @abstractmethod
+    def layer(self, values: torch.Tensor, hot: torch.Tensor | None, *, columns: int, rectify: bool) -> torch.Tensor:
+        """What a layer of a fully connected net reads: values, hot, a one for the bias, and zeros, (k, rows, columns).
+
+        Args:
+            values: (k, rows, units), which may be overwritten; negative ones become zero where `rectify`.
+            hot: (k, rows, T), or None.
+            columns: more than units and T together.
+            rectify: whether values are rectified; NaN stays NaN.
+        """
+
+    @abstractmethod
     def descend(
         self, parameter: torch.Tensor, gradient: torch.Tensor, moments: tuple[torch.Tensor, torch.Tensor] | None, rates: Rates
     ) -> None:
@@ -171,3 +186,15 @@ class Kernels(ABC):
         The direction is the gradient, or where `adam` `m / (sqrt(v) / root + eps)` of the moments m and v, which are updated
         too; `rate` and `root` hold the step's bias corrections. Without moments no trial uses Adam.
         """
+
+    def descent(
+        self, parameters: Sequence[torch.Tensor], moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None
+    ) -> Callable[[Sequence[torch.Tensor], Rates], None]:
+        """An update of all these parameters, again and again in place, from their gradients and a step's rates."""
+        pairs = [None] * len(parameters) if moments is None else moments
+
+        def update(gradients: Sequence[torch.Tensor], rates: Rates) -> None:
+            for parameter, gradient, pair in zip(parameters, gradients, pairs, strict=True):
+                self.descend(parameter, gradient, pair, rates)
+
+        return update

@@ -41,6 +41,14 @@ def mix(x: torch.Tensor) -> torch.Tensor:
     return x ^ shifted(x, 31)
 
 
+def layer(values: torch.Tensor, hot: torch.Tensor | None, *, columns: int, rectify: bool) -> torch.Tensor:
+    """See `Kernels.layer`."""
+    blocks = [values.relu_() if rectify else values] + ([] if hot is None else [hot])
+    rest = values.new_zeros((*values.shape[:2], columns - sum(block.shape[-1] for block in blocks)))
+    rest[..., 0].fill_(1)
+    return torch.cat([*blocks, rest], -1)
+
+
 class PlainKernels(Kernels):
     """Tensor operations on any device."""
 
@@ -137,6 +145,9 @@ class PlainKernels(Kernels):
         grad_u = torch.einsum("kbdt,kbt->kbd", X, g)
         means = (a.mT @ g, r.mT @ p, grad_u.mT @ a, r.mT @ context)
         return TokenStep(squares, *(total / batch for total in means))
+
+    def layer(self, values: torch.Tensor, hot: torch.Tensor | None, *, columns: int, rectify: bool) -> torch.Tensor:
+        return layer(values, hot, columns=columns, rectify=rectify)
 
     def descend(
         self, parameter: torch.Tensor, gradient: torch.Tensor, moments: tuple[torch.Tensor, torch.Tensor] | None, rates: Rates

@@ -1,0 +1,191 @@
+"""The engine on one GPU: against one eager model on it, and against what it could do.
+
+    python tests/benchmarks/gpu_engine.py [--intervals 5] [--markdown]
+
+Every line is measured in this process on the same card, together with the card's own rates of copies and of float32 products.
+Times are microseconds of a model-step in the middle of training: the median over the intervals between reports. The floor of a
+model-step is the longer of two times: its least operations (`stsq_core.cost`) at the measured rate of float32 products, and the
+bytes of parameters and moments that it must read and write at the measured rate of copies; all else can stay on the chip.
+Exits with 1 when a gate is missed, and with 0 and a word where there is no GPU.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from engine import Table
+from peers.eager import Size, eager_loop
+
+from stsq_core import TrialConfig
+from stsq_core.cost import num_parameters, step_cost
+from stsq_core.stack import Stack
+
+SIZE = Size(T=200, q=3, d=5, d_e=64, batch=256)
+PACK = 128
+FCN_PACK = 32
+FCN_WIDTHS = (16, 64, 256, 512)
+MICROSECONDS_GATE = {"minibatch": 8.0, "population": 4.0}
+ROOFLINE_GATE, MATRIX_GATE = 1 / 3, 0.5
+
+
+@dataclass(frozen=True)
+class Card:
+    """What the card was measured to do, per second."""
+
+    products: float
+    copies: float
+
+    def floor_microseconds(self, config: TrialConfig) -> float:
+        size = 4 * num_parameters(config)
+        moved = (7 if config.optimizer.kind == "adam" else 3) * size
+        return max(step_cost(config).least / self.products, moved / self.copies) * 1e6
+
+
+def measured_card() -> Card:
+    """Rates of large products and copies."""
+    n = 8192
+    a, b = (torch.randn(n, n, device="cuda") for _ in range(2))
+    out = torch.empty_like(a)
+    products = 2 * n**3 / best_seconds(lambda: torch.mm(a, b, out=out))
+    copies = 2 * a.nbytes / best_seconds(lambda: out.copy_(a))
+    return Card(products, copies)
+
+
+def best_seconds(work: Callable[[], object], rounds: int = 7) -> float:
+    work()
+    times = []
+    for _ in range(rounds):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        work()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) / 1e3)
+    return min(times)
+
+
+def transformers(*, objective: str, query: str, seeds: int, every: int, intervals: int) -> tuple[TrialConfig, ...]:
+    """A pack of one shape with so many distinct seeds."""
+    return tuple(
+        TrialConfig.model_validate(
+            {
+                "task": {"kind": "stsq", "T": SIZE.T, "q": SIZE.q, "d": SIZE.d},
+                "model": {"kind": "transformer", "positions": {"kind": "random_sign", "d_e": SIZE.d_e, "query": query}},
+                "optimizer": {"kind": "adam", "lr": 0.01 * (1 + i // seeds)},
+                "training": {
+                    "objective": objective,
+                    "batch_size": SIZE.batch,
+                    "steps": every * (intervals + 1),
+                    "log_every": every,
+                },
+                "seed": i % seeds,
+            }
+        )
+        for i in range(PACK)
+    )
+
+
+def fcns(width: int, *, every: int, intervals: int) -> tuple[TrialConfig, ...]:
+    """A pack of fully connected nets."""
+    return tuple(
+        TrialConfig.model_validate(
+            {
+                "task": {"kind": "stsq", "T": 32, "q": 3, "d": 2},
+                "model": {"kind": "fcn", "width": width, "tail_width": 512},
+                "optimizer": {"kind": "adam", "lr": 0.001},
+                "training": {"batch_size": 512, "steps": every * (intervals + 1), "log_every": every},
+                "seed": seed,
+            }
+        )
+        for seed in range(FCN_PACK)
+    )
+
+
+def pack_microseconds(configs: tuple[TrialConfig, ...]) -> float:
+    """Between two reports, each of which waits for the device; what comes before the first is warming up."""
+    stack, seen = Stack(configs, torch.device("cuda")), []
+    stack.train(lambda measurement: seen.append((measurement.step, time.perf_counter())), lambda: None)
+    *seen, _ = seen[1:]
+    spans = [(after[1] - before[1]) / (after[0] - before[0]) for before, after in pairwise(seen)]
+    return statistics.median(spans) / len(configs) * 1e6
+
+
+def eager_microseconds(steps: int = 400) -> float:
+    eager_loop(SIZE, seed=0, steps=20, device="cuda", report=lambda step, loss: None)
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    eager_loop(SIZE, seed=0, steps=steps, device="cuda", report=lambda step, loss: None)
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begun) / steps * 1e6
+
+
+def compare_transformers(card: Card, intervals: int, missed: list[str], *, markdown: bool) -> None:
+    eager = eager_microseconds()
+    table = Table(
+        f"{SIZE}, pack of {PACK}", "us a model-step", "against eager", "floor, us", "of the roofline", markdown=markdown
+    )
+    table.add("one eager model (sum)", f"{eager:.0f}", "1", "", "")
+    for objective, query, seeds in (
+        ("minibatch", "sum", PACK),
+        ("minibatch", "dual", PACK),
+        ("minibatch", "dual", 8),
+        ("population", "sum", PACK),
+        ("population", "dual", PACK),
+    ):
+        configs = transformers(objective=objective, query=query, seeds=seeds, every=200, intervals=intervals)
+        ours, floor = pack_microseconds(configs), card.floor_microseconds(configs[0])
+        name = f"{objective}, {query}, {seeds} seeds"
+        fraction = floor / ours
+        table.add(name, f"{ours:.2f}", f"{eager / ours:.0f}", f"{floor:.2f}", f"{fraction:.0%}" if seeds == PACK else "")
+        if ours > MICROSECONDS_GATE[objective]:
+            missed.append(f"{name}: {ours:.2f} us a model-step, gate {MICROSECONDS_GATE[objective]}")
+        if seeds == PACK and fraction < ROOFLINE_GATE:
+            missed.append(f"{name}: {fraction:.0%} of the roofline, gate {ROOFLINE_GATE:.0%}")
+    table.show()
+
+
+def compare_fcns(card: Card, intervals: int, missed: list[str], *, markdown: bool) -> None:
+    table = Table(
+        f"fully connected, T=32 d=2 tail=512 batch=512, pack of {FCN_PACK}",
+        "us a model-step", "of the matrix rate", "of the roofline", markdown=markdown,
+    )  # fmt: skip
+    products = seconds = 0.0
+    for width in FCN_WIDTHS:
+        configs = fcns(width, every=100, intervals=intervals)
+        ours = pack_microseconds(configs)
+        products += step_cost(configs[0]).products
+        seconds += ours / 1e6
+        rate = step_cost(configs[0]).products / (ours / 1e6) / card.products
+        table.add(f"width={width}", f"{ours:.1f}", f"{rate:.0%}", f"{card.floor_microseconds(configs[0]) / ours:.0%}")
+    rate = products / seconds / card.products
+    table.add("all widths", f"{seconds * 1e6:.1f}", f"{rate:.0%}", "")
+    table.show()
+    if rate < MATRIX_GATE:
+        missed.append(f"fully connected: {rate:.0%} of the matrix rate over all widths, gate {MATRIX_GATE:.0%}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--intervals", type=int, default=5, help="intervals between reports that are timed, at least 2")
+    parser.add_argument("--markdown", action="store_true")
+    args = parser.parse_args()
+    if not torch.cuda.is_available():
+        print("torch sees no GPU: nothing is measured")
+        return 0
+    card = measured_card()
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, CUDA {torch.version.cuda}")
+    print(f"float32 products {card.products / 1e12:.1f} TFLOP/s, copies {card.copies / 1e12:.2f} TB/s\n", flush=True)
+    missed: list[str] = []
+    compare_transformers(card, args.intervals, missed, markdown=args.markdown)
+    compare_fcns(card, args.intervals, missed, markdown=args.markdown)
+    print("\n".join(missed) or "every gate is met")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

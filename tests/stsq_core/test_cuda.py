@@ -1,0 +1,106 @@
+"""Training on a real GPU against the CPU, and replayed against called."""
+
+import pytest
+import torch
+
+import stsq_core.stack
+from stsq_core import train_pack
+from stsq_core.kernels import kernels_for
+from stsq_core.stepper import EagerStepper, GraphStepper, stepper_for
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU: these tests compare it with the CPU"),
+]
+
+
+def packs(transformer, fcn):
+    adam, gd = {"kind": "adam", "lr": 0.02}, {"kind": "gd", "lr": 0.5}
+    training = {"steps": 30, "batch_size": 40, "log_every": 7}
+    population = training | {"objective": "population"}
+    codes = {"kind": "random_sign", "d_e": 9, "query": "dual"}
+    return {
+        "population": [transformer(T=40, optimizer=o, seed=i, training=population) for i, o in enumerate((adam, gd, adam))],
+        "minibatch": [transformer(T=40, d=5, optimizer=adam, seed=i // 2, training=training) for i in range(6)],
+        "float64": [transformer(T=40, d=3, seed=i, training=training | {"dtype": "float64"}) for i in range(2)],
+        "one_hot": [transformer(optimizer=o, model__positions={"kind": "one_hot"}, training=training) for o in (adam, gd)],
+        "all": [
+            transformer(T=6, model__positions=codes | {"redraw": "never"}, training=population | {"batch_size": "all"}, seed=i)
+            for i in range(2)
+        ],
+        "per_sample": [
+            transformer(T=9, model__positions=codes | {"redraw": "per_sample"}, training=t, seed=i)
+            for i in range(2)
+            for t in (training, population)
+        ],
+        "fcn": [fcn(width=5 + i, optimizer=o, seed=i, training=training) for i, o in enumerate((adam, gd, adam))],
+    }
+
+
+KINDS = ["population", "minibatch", "float64", "one_hot", "all", "per_sample", "fcn"]
+
+
+def outcome(trials, device: str = "cuda"):
+    reports: list = []
+    results = train_pack(trials, report=reports.append, device=device)
+    return [loss for report in reports for loss in report.relative_loss] + [r.relative_loss for r in results]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_losses_are_those_of_the_cpu(transformer, fcn, kind: str) -> None:
+    trials = packs(transformer, fcn)[kind]
+    assert outcome(trials) == pytest.approx(outcome(trials, "cpu"), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_replays_give_the_bits_of_calls(transformer, fcn, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    trials = packs(transformer, fcn)[kind]
+    made: list = []
+
+    def noted(*arguments, **named):
+        made.append(stepper_for(*arguments, **named))
+        return made[-1]
+
+    monkeypatch.setattr(stsq_core.stack, "stepper_for", noted)
+    replayed = outcome(trials)
+    assert {type(stepper) for stepper in made} == {GraphStepper}
+    assert outcome(trials) == replayed
+
+    def called(program, descent, parameters, moments, *, step):
+        return EagerStepper(program, descent, parameters, moments)
+
+    monkeypatch.setattr(stsq_core.stack, "stepper_for", called)
+    assert outcome(trials) == replayed
+
+
+def test_a_diverged_trial_disturbs_nobody(transformer) -> None:
+    training = {"steps": 40, "batch_size": 8}
+    calm = [transformer(T=9, d_e=9, seed=s, training=training) for s in range(3)]
+    wild = transformer(T=9, d_e=9, optimizer={"kind": "gd", "lr": 1e6}, training=training)
+    results = train_pack([calm[0], wild, *calm[1:]], device="cuda")
+    assert [r.status for r in results] == ["finished", "diverged", "finished", "finished"]
+    alone = train_pack(calm, device="cuda")
+    assert [r.relative_loss for r in (results[0], *results[2:])] == pytest.approx([r.relative_loss for r in alone], rel=1e-4)
+
+
+def test_draws_are_those_of_the_cpu() -> None:
+    """Signs and subsets to the bit, normals to the rounding of their functions."""
+    from stsq_core.kernels import Draws
+
+    drawn = []
+    for device in (torch.device("cpu"), torch.device("cuda")):
+        kernels = kernels_for(device)
+        keys = kernels.keys(torch.arange(5, device=device), 12345)
+        draws = Draws(keys, torch.tensor([0, 1, 2, 3, 4, 2], device=device))
+        drawn.append(
+            (
+                kernels.signs(draws, tokens=224, length=80, dtype=torch.float32).cpu(),
+                kernels.subsets(draws, rows=256, T=200, q=5).cpu(),
+                kernels.normals(draws, rows=64, numbers=1000, dtype=torch.float32).cpu(),
+            )
+        )
+    (signs, subsets, normals), (signs_there, subsets_there, normals_there) = drawn
+    assert torch.equal(signs, signs_there)
+    assert torch.equal(subsets, subsets_there)
+    torch.testing.assert_close(normals_there, normals, rtol=2.4e-7, atol=4e-7)
