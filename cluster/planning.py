@@ -23,6 +23,8 @@ ASSUMED_RATE = 3.0e9
 GPU_PACK_STEP_S = 1e-3
 """A step of a pack of small trials on a GPU is bound by the launching of its kernels, whatever the pack's size."""
 
+SHOWN_CELLS = 200
+
 OVERHEAD_S = 15.0
 """Starting Ray and its workers, and drawing the page."""
 
@@ -59,23 +61,25 @@ def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | 
     say(console, f"{spec.name}: {spec.heading}")
     say(console, f"hypothesis: {spec.hypothesis.strip()}")
     say_table(console, cell_table(plan, {record.trial_id for record in records}))
+    if len(plan.cells) > SHOWN_CELLS:
+        say(console, f"and {len(plan.cells) - SHOWN_CELLS} more cells")
     for line in cost_lines(plan, measured_rate(records), slots=slots):
         say(console, line)
     say(console, f"run directory: {run.path}")
 
 
 def cell_table(plan: Plan, done: Collection[str]) -> Table:
-    """A row a cell."""
+    """A row a cell, of the first ones."""
     rows = [
         (
             cell.label,
             _listed(cell.widths),
             _listed(cell.rates),
             cell.num_seeds,
-            len(cell.configs),
-            sum(config.trial_id in done for config in cell.configs),
+            len(cell.trials),
+            sum(trial_id in done for trial_id in cell.trials.trial_ids) if done else 0,
         )
-        for cell in plan.cells
+        for cell in plan.cells[:SHOWN_CELLS]
     ]
     return table(("cell", "widths m", "rates", "seeds", "trials", "done"), rows, right=("seeds", "trials", "done"))
 
@@ -90,7 +94,7 @@ def cost_lines(plan: Plan, rate: Rate, *, slots: int) -> list[str]:
         return lines
     seconds = plan.seconds(rate.operations_per_s, slots=slots) + OVERHEAD_S
     core_hours = plan.device_hours(rate.operations_per_s)
-    gpu_hours = sum(pack.configs[0].training.steps for pack in plan.packs) * GPU_PACK_STEP_S / 3600
+    gpu_hours = sum(pack.num_steps for pack in plan.packs) * GPU_PACK_STEP_S / 3600
     return [
         *lines,
         f"{plan.num_steps:,} model-steps, {plan.operations:.3g} operations, at most {plan.memory_bytes / 2**20:.0f} MiB a pack",

@@ -10,13 +10,13 @@ from cluster.terminal import say, say_table, table
 from dashboards.columns import axes_of, family_names, field_name, value_words
 from dashboards.tables import failures_table, threshold_rows
 from sweeps.laws import Estimate, ScalingLaw, fit_laws
-from sweeps.ledger import LedgerRecord
+from sweeps.outcomes import Outcomes
 from sweeps.thresholds import WidthThreshold
 
 SHOWN_FAILURES = 20
 
 
-def show_run(console: Console, records: Sequence[LedgerRecord], thresholds: Sequence[WidthThreshold]) -> None:
+def show_run(console: Console, records: Outcomes, thresholds: Sequence[WidthThreshold]) -> None:
     """The thresholds of a run with their laws, and what failed."""
     laws = fit_laws(thresholds)
     say_table(console, threshold_table(thresholds, laws))
@@ -63,13 +63,12 @@ def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[Scaling
     return table(names, rows, right=(*letters, *measured[:2], *measured[3:6]))
 
 
-def show_failures(console: Console, records: Sequence[LedgerRecord]) -> None:
+def show_failures(console: Console, records: Outcomes) -> None:
     """What gave no loss, and why; nothing when all trials did."""
     rows = failures_table(records)
     if not rows:
         return
-    num_failed = sum(record.status == "failed" for record in records)
-    num_diverged = sum(record.status == "diverged" for record in records)
+    num_failed, num_diverged = records.num_ended("failed"), records.num_ended("diverged")
     say(console, f"{num_failed} trials failed and {num_diverged} diverged, of {len(records)}:")
     names = ("status", "trials", "cell", "widths", "rates", "reason", "one of them")
     shown = [

@@ -1,11 +1,13 @@
 """The whole of `stsq run`: from a sweep's name to a ledger, thresholds, a page and a truthful exit code."""
 
+import importlib
 import os
 import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -20,12 +22,16 @@ from cluster.worker import adopt_outcomes
 from dashboards import PublisherProcess
 from stsq_core import UserError
 from sweeps import Cell, SweepSpec, expand, load_sweep
-from sweeps.ledger import Ledger, LedgerRecord
+from sweeps.ledger import Ledger
+from sweeps.outcomes import FINISHED, Outcomes
 from sweeps.queue import PackQueue
-from sweeps.results import foreign_cells, results_of
+from sweeps.results import read_results
 from sweeps.run_directory import Lock, RunDirectory, create_or_open
 from sweeps.sessions import elapsed_minutes, session
 from sweeps.strategy import Grid
+
+if TYPE_CHECKING:
+    from dashboards.findings import Findings
 
 PUBLISHER_PATIENCE_S = 120.0
 STOP_PATIENCE_S = 10.0
@@ -74,12 +80,12 @@ def _train_rest(
     ledger = Ledger(run.ledger)
     if num_adopted := adopt_outcomes(run, ledger):
         say(log, f"{num_adopted} trials that had ended when the last run was killed are in the ledger now")
-    records = ledger.read()
-    for note in ledger.notes:
+    results = read_results(run, spec, cells)
+    for note in results.ledger_notes:
         say(log, note)
-    if num_foreign := len(foreign_cells(records, cells)):
+    if num_foreign := len(results.foreign_cells):
         say(log, _foreign(run, num_foreign))
-    queue = PackQueue(Grid(cells), ledger, retry_failed=options.retry_failed)
+    queue = PackQueue(Grid(cells), ledger, retry_failed=options.retry_failed, held=results.records)
     if queue.finished:
         say(log, f"nothing to train: all {queue.total} trials of {spec.name} are in {run.ledger}")
         _forget_states(run)
@@ -95,8 +101,9 @@ def _train_rest(
     with _runner(run, options, stop) as runner:
         if runner.told:
             say(log, runner.told)
-        queue = PackQueue(Grid(cells), ledger, slots=runner.slots, retry_failed=options.retry_failed)
+        queue = PackQueue(Grid(cells), ledger, slots=runner.slots, retry_failed=options.retry_failed, held=results.records)
         with Progress(queue, run.curves, log, num_workers=runner.slots) as progress:
+            threading.Thread(target=_prepare_page, args=(queue,), daemon=True).start()
             runner.train(Work(queue, run, options, progress, stop, spec.budget.retries, may_start))
         say(log, progress.summary())
     if queue.finished:
@@ -182,6 +189,14 @@ def _publication(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log
                 say(log, f"W&B: not everything is published yet; see {log_path}, then publish the rest with {later}")
 
 
+def _prepare_page(queue: PackQueue) -> None:
+    """Import what draws the page (seconds) once the workers are busy, so that the end of the run does not wait for it."""
+    while not queue.done:
+        time.sleep(0.2)
+    importlib.import_module("dashboards.page")
+    importlib.import_module("cluster.results")
+
+
 def _forget_states(run: RunDirectory) -> None:
     """Remove the states of packs that will never go on, once nothing is left to train."""
     for path in run.checkpoints.glob("*"):
@@ -192,22 +207,23 @@ def _conclude(
     run: RunDirectory, spec: SweepSpec, cells: Sequence[Cell], options: RunOptions, *, out: Console, log: Console
 ) -> int:
     from cluster.results import show_run
+    from dashboards.findings import findings_of
     from sweeps.thresholds import width_thresholds
 
-    results = results_of(Ledger(run.ledger).read(), cells)
+    results = read_results(run, spec, cells)
     thresholds = width_thresholds(results.records, spec.criterion)
     show_run(out, results.records, thresholds)
     if results.note_on_others:
         say(log, results.note_on_others)
     if options.keep_weights and (num_without := _num_without_weights(run, results.records)):
         say(log, _not_kept(run, num_without))
-    write_page(run, out=out, log=log)
+    write_page(run, findings_of(run, spec, results, thresholds), out=out, log=log)
     return exit_code(len(results.declared), results.records, thresholds)
 
 
-def _num_without_weights(run: RunDirectory, records: Sequence[LedgerRecord]) -> int:
+def _num_without_weights(run: RunDirectory, records: Outcomes) -> int:
     kept = {path.stem for path in run.weights.glob("*.npz")}
-    return sum(record.status == "finished" and record.trial_id not in kept for record in records)
+    return sum(trial_id not in kept for trial_id in records.take(records.status == FINISHED).trial_ids)
 
 
 def _not_kept(run: RunDirectory, num_trials: int) -> str:
@@ -217,12 +233,12 @@ def _not_kept(run: RunDirectory, num_trials: int) -> str:
     )
 
 
-def write_page(run: RunDirectory, *, out: Console, log: Console) -> None:
+def write_page(run: RunDirectory, findings: "Findings", *, out: Console, log: Console) -> None:
     """Write the report; a fault in drawing loses no result and is told."""
     from dashboards import write_report
 
     try:
-        page = write_report(run.path)
+        page = write_report(run.path, findings)
     except UserError:
         raise
     except Exception as error:

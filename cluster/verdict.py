@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from sweeps.ledger import LedgerRecord
+from sweeps.outcomes import Outcomes
 from sweeps.thresholds import WidthThreshold
 
 ALL_ENDED = 0
@@ -23,7 +24,7 @@ STOPPED = 130
 
 def exit_code(num_trials: int, records: Sequence[LedgerRecord], thresholds: Sequence[WidthThreshold]) -> int:
     """The exit code of a sweep of `num_trials` trials with these records and thresholds."""
-    if len(records) < num_trials or any(record.status == "failed" for record in records):
+    if len(records) < num_trials or Outcomes.of(records).num_ended("failed"):
         return SOME_FAILED
     if thresholds and all(threshold.status == "failed" for threshold in thresholds):
         return NO_THRESHOLD

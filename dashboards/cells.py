@@ -10,7 +10,7 @@ from dashboards.columns import axes_of
 from dashboards.panels import round_numbers
 from stsq_core import theory
 from sweeps.journal import Curve
-from sweeps.thresholds import Point, WidthThreshold
+from sweeps.thresholds import Points, WidthThreshold
 
 MAX_DOTS = 240
 """More trials than this in a cell are shown by quantiles."""
@@ -113,21 +113,24 @@ def cell_names(thresholds: Sequence[WidthThreshold]) -> tuple[str, ...]:
     return tuple(t.label if keys.count(key) > 1 else key[1] for t, key in zip(thresholds, keys, strict=True))
 
 
+def drawn_points(threshold: WidthThreshold) -> list[tuple[str, str]]:
+    """The trials of a cell whose curves are drawn, each with the pack that it ended in."""
+    chosen = threshold.points.take(threshold.points.chosen)
+    drawn = chosen.take(np.isin(chosen.widths, _drawn_widths(np.unique(chosen.widths).tolist()))).outcomes
+    return list(zip(drawn.trial_ids, drawn.pack_id.tolist(), strict=True))
+
+
 def _view(threshold: WidthThreshold, name: str, curves: Mapping[str, Curve]) -> CellView:
-    chosen: dict[int, list[Point]] = {}
-    for point in threshold.points:
-        if point.chosen:
-            chosen.setdefault(point.width, []).append(point)
-    dots = [
-        (point.width, _shown(point.relative_loss))
-        for points in chosen.values()
-        for point in points
-        if point.relative_loss is not None
-    ]
+    points = threshold.points.take(threshold.points.chosen)
+    losses = np.maximum(points.outcomes.relative_loss, LEAST_SHOWN)
+    chosen = {width: points.widths == width for width in np.unique(points.widths).tolist()}
+    known = ~np.isnan(losses)
+    dots = list(zip(points.widths[known].tolist(), losses[known].tolist(), strict=True))
     quantiles = len(dots) > MAX_DOTS
+    logs = {width: _ordered_logs(losses[own]) for width, own in chosen.items()}
     if quantiles:
-        dots = [(width, _quantile(points, share)) for width, points in chosen.items() for share in QUANTILES]
-    medians = [(width, _quantile(points, 0.5)) for width, points in sorted(chosen.items())]
+        dots = [(width, _quantile(own, share)) for width, own in logs.items() for share in QUANTILES]
+    medians = [(width, _quantile(own, 0.5)) for width, own in logs.items()]
     medians = [(width, loss) for width, loss in medians if math.isfinite(loss)]
     dots = [(width, loss) for width, loss in dots if math.isfinite(loss)]
     return CellView(
@@ -139,7 +142,7 @@ def _view(threshold: WidthThreshold, name: str, curves: Mapping[str, Curve]) -> 
         median_widths=tuple(width for width, _ in medians),
         median_losses=tuple(loss for _, loss in medians),
         floor=_floor(threshold),
-        curves=tuple(_curves(chosen, curves)),
+        curves=tuple(_curves(points, curves)),
     )
 
 
@@ -154,19 +157,21 @@ def _floor(threshold: WidthThreshold) -> tuple[np.ndarray, np.ndarray] | None:
     return widths, np.array([theory.fcn_floor(width, T=task.T, d=task.d, q=task.q) for width in widths])
 
 
-def _curves(chosen: Mapping[int, list[Point]], curves: Mapping[str, Curve]) -> Iterable[MedianCurve]:
-    widths = sorted(chosen)
-    picked = (
-        widths
-        if len(widths) <= MAX_CURVES
-        else [widths[round(i * (len(widths) - 1) / (MAX_CURVES - 1))] for i in range(MAX_CURVES)]
-    )
-    for width in picked:
-        told = [
-            curves[point.trial_id] for point in chosen[width] if point.trial_id in curves and len(curves[point.trial_id][0])
-        ]
+def _curves(chosen: Points, curves: Mapping[str, Curve]) -> Iterable[MedianCurve]:
+    if not curves:
+        return
+    for width in _drawn_widths(np.unique(chosen.widths).tolist()):
+        trial_ids = chosen.take(chosen.widths == width).outcomes.trial_ids
+        told = [curves[trial_id] for trial_id in trial_ids if trial_id in curves and len(curves[trial_id][0])]
         if told:
             yield _median_curve(width, told)
+
+
+def _drawn_widths(widths: Sequence[int]) -> Sequence[int]:
+    """At most `MAX_CURVES` widths, the least and the largest among them."""
+    if len(widths) <= MAX_CURVES:
+        return widths
+    return [widths[round(i * (len(widths) - 1) / (MAX_CURVES - 1))] for i in range(MAX_CURVES)]
 
 
 def _median_curve(width: int, told: Sequence[Curve]) -> MedianCurve:
@@ -184,17 +189,17 @@ def _median_curve(width: int, told: Sequence[Curve]) -> MedianCurve:
     return MedianCurve(width, steps[finite], np.maximum(medians[finite], LEAST_SHOWN))
 
 
-def _quantile(points: Sequence[Point], share: float) -> float:
-    """A quantile of the losses, diverged and failed trials above all others; between two seeds, in the logarithm."""
-    logs = sorted(math.inf if p.relative_loss is None else math.log(_shown(p.relative_loss)) for p in points)
+def _ordered_logs(losses: np.ndarray) -> list[float]:
+    """Log losses in order, diverged and failed trials above all others."""
+    return sorted(math.inf if math.isnan(loss) else math.log(loss) for loss in losses.tolist())
+
+
+def _quantile(logs: Sequence[float], share: float) -> float:
+    """A quantile of ordered log losses; between two seeds, in the logarithm."""
     place = share * (len(logs) - 1)
     low, high = logs[math.floor(place)], logs[math.ceil(place)]
     weight = place - math.floor(place)
     return math.exp(low if weight == 0 else low + weight * (high - low)) if math.isfinite(low) else math.inf
-
-
-def _shown(loss: float) -> float:
-    return max(loss, LEAST_SHOWN)
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:

@@ -1,15 +1,18 @@
 """Everything a report says about a run directory, read and computed once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from dashboards.cells import drawn_points
 from dashboards.regimes import Regime, regimes_of
+from dashboards.section import MAX_CELLS
 from sweeps.journal import Curve, read_curves
 from sweeps.laws import ScalingLaw
-from sweeps.ledger import LedgerRecord
-from sweeps.results import read_results
+from sweeps.ledger import Status
+from sweeps.outcomes import Outcomes
+from sweeps.results import Results, read_results
 from sweeps.run_directory import RunDirectory, open_run
 from sweeps.sessions import Session, read_sessions
 from sweeps.spec import SweepSpec
@@ -22,7 +25,7 @@ class Findings:
 
     run: RunDirectory
     spec: SweepSpec
-    records: tuple[LedgerRecord, ...]
+    records: Outcomes
     notes: tuple[str, ...]
     thresholds: tuple[WidthThreshold, ...]
     regimes: tuple[Regime, ...]
@@ -42,26 +45,26 @@ class Findings:
     @cached_property
     def num_waiting(self) -> int:
         """Declared trials that have not ended."""
-        return len(self.declared - {record.trial_id for record in self.records})
+        return len(self.declared) - len(self.records)
 
-    def num_ended(self, status: str) -> int:
+    def num_ended(self, status: Status) -> int:
         """Trials that ended in one way."""
-        return sum(record.status == status for record in self.records)
+        return self.records.num_ended(status)
 
     @property
     def device_seconds(self) -> Mapping[str, float]:
         """Training time by kind of device: each trial's share of its pack's wall time."""
         seconds: dict[str, float] = {}
-        for record in self.records:
-            kind = record.device.partition(":")[0]
-            seconds[kind] = seconds.get(kind, 0.0) + record.seconds
+        for device, own in zip(self.records.device.tolist(), self.records.seconds.tolist(), strict=True):
+            kind = device.partition(":")[0]
+            seconds[kind] = seconds.get(kind, 0.0) + own
         return seconds
 
     def curves(self) -> dict[str, Curve]:
-        """The training curves of the trials that thresholds rest on."""
-        return read_curves(
-            self.run, {point.trial_id for threshold in self.thresholds for point in threshold.points if point.chosen}
-        )
+        """The training curves that figures show, of trials that thresholds rest on."""
+        shown = [drawn_points(threshold) for threshold in _shown(self.thresholds)]
+        ended_in = {trial_id: pack_id for own in shown for trial_id, pack_id in own}
+        return read_curves(self.run, ended_in, ended_in=ended_in)
 
 
 def read_findings(run_path: Path | str) -> Findings:
@@ -73,7 +76,11 @@ def read_findings(run_path: Path | str) -> Findings:
     run = open_run(run_path)
     spec = run.read_spec()
     results = read_results(run, spec)
-    thresholds = width_thresholds(results.records, spec.criterion)
+    return findings_of(run, spec, results, width_thresholds(results.records, spec.criterion))
+
+
+def findings_of(run: RunDirectory, spec: SweepSpec, results: Results, thresholds: tuple[WidthThreshold, ...]) -> Findings:
+    """The findings of a run whose results and thresholds are at hand."""
     return Findings(
         run=run,
         spec=spec,
@@ -84,3 +91,10 @@ def read_findings(run_path: Path | str) -> Findings:
         sessions=read_sessions(run),
         declared=results.declared,
     )
+
+
+def _shown(thresholds: Sequence[WidthThreshold]) -> list[WidthThreshold]:
+    """The thresholds of whose cells there is a small figure: the first of each architecture."""
+    kinds = dict.fromkeys(threshold.kind for threshold in thresholds)
+    drawn = [threshold for threshold in thresholds if threshold.status != "failed"]
+    return [one for kind in kinds for one in [threshold for threshold in drawn if threshold.kind == kind][:MAX_CELLS]]

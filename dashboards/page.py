@@ -23,15 +23,15 @@ from sweeps.files import disk_errors, write_atomically
 from sweeps.laws import ScalingLaw
 
 
-def write_report(run_path: Path | str) -> Path:
-    """Make the report of a run directory, whole or partial, and return the path of its page.
+def write_report(run_path: Path | str, findings: Findings | None = None) -> Path:
+    """Make the report of a run directory, whole or partial, and return the path of its page; `findings` where they are at hand.
 
     Beside `index.html` it writes `thresholds.png/.pdf/.csv/.tex/.json`, `losses.png/.pdf` and `trials.csv`.
 
     Raises:
         UserError: it is no run, its ledger cannot be read, or the report cannot be written.
     """
-    findings = read_findings(run_path)
+    findings = findings or read_findings(run_path)
     folder = findings.run.report
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
 """The page's records: failures, how to run every number again, and where the numbers come from."""
 
 import shlex
-from collections.abc import Iterable
+
+import numpy as np
 
 from dashboards.cells import cell_names
 from dashboards.findings import Findings
@@ -10,7 +11,7 @@ from dashboards.section import MAX_CELLS, MAX_ROWS, Section, more, name_html, se
 from dashboards.story import duration_words
 from dashboards.style import NAMES
 from dashboards.tables import failures_table
-from sweeps.thresholds import Point, WidthThreshold
+from sweeps.thresholds import Points, WidthThreshold
 
 MAX_TRIALS_LISTED = 60
 
@@ -121,7 +122,8 @@ def provenance_section(findings: Findings) -> Section:
 
 
 def _rested_on(threshold: WidthThreshold, name: str, run: str) -> Html:
-    chosen = [point for point in threshold.points if point.chosen] or list(threshold.points)
+    points = threshold.points
+    chosen = points.take(points.chosen) if points.chosen.any() else points
     shown = chosen if len(chosen) <= MAX_TRIALS_LISTED else _one_a_width(chosen)
     rows = [
         {
@@ -147,5 +149,7 @@ def _rested_on(threshold: WidthThreshold, name: str, run: str) -> Html:
     return element("details", summary, table(columns, rows))
 
 
-def _one_a_width(points: Iterable[Point]) -> list[Point]:
-    return list({point.width: point for point in points}.values())[:MAX_TRIALS_LISTED]
+def _one_a_width(points: Points) -> Points:
+    """The last point of each width."""
+    ends = np.flatnonzero(np.append(np.diff(points.widths) != 0, True))
+    return points.take(ends[:MAX_TRIALS_LISTED])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from dashboards.findings import Findings
 from dashboards.regimes import Regime
 from sweeps.laws import ScalingLaw
+from sweeps.ledger import Status
 from sweeps.thresholds import WidthThreshold
 
 
@@ -108,9 +109,10 @@ def _no_threshold(findings: Findings) -> str:
     records, thresholds = findings.records, findings.thresholds
     if not records:
         return "No trial has ended yet, so there is no width threshold to show."
-    for status, words in (("failed", "failed"), ("diverged", "diverged")):
+    ends: tuple[Status, ...] = ("failed", "diverged")
+    for status in ends:
         if findings.num_ended(status) == len(records):
-            return f"No width threshold was found: all {len(records):,} trials {words}."
+            return f"No width threshold was found: all {len(records):,} trials {status}."
     if all(t.status == "failed" for t in thresholds):
         return f"No width threshold was found: none of {len(records):,} trials gave a loss."
     so_far = " so far" if findings.num_waiting else ""

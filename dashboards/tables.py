@@ -10,14 +10,17 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from dashboards.columns import Axes, axes_of, family_names, field_name, value_words
 from dashboards.panels import interval_text
 from stsq_core import theory
-from stsq_core.trial import TrialConfig
 from sweeps.laws import ScalingLaw
 from sweeps.ledger import LedgerRecord
-from sweeps.plan import cell_of, distinct_labels
+from sweeps.outcomes import FAILED, FINISHED, STATUSES, Outcomes, none_of_nan
+from sweeps.plan import distinct_labels
 from sweeps.thresholds import WidthThreshold
+from sweeps.trials import cell_of
 
 Row = dict[str, Any]
 
@@ -80,7 +83,27 @@ def thresholds_csv(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingL
 
 def trials_csv(records: Iterable[LedgerRecord]) -> str:
     """Every trial of a ledger as CSV, with the cell it belongs to."""
-    return _csv([_trial_row(record) for record in records], list(_TRIAL_COLUMNS))
+    outcomes = Outcomes.of(records)
+    trials = outcomes.trials
+    samples = [family.sample for family in trials.families]
+    shared: dict[str, list[Any]] = {
+        "cell_id": [cell_of(sample) for sample in samples],
+        "architecture": [sample.model.kind for sample in samples],
+        **{letter: [getattr(sample.task, letter) for sample in samples] for letter in ("T", "q", "d")},
+    }
+    columns = {name: np.array(values, dtype=object)[trials.family].tolist() for name, values in shared.items()}
+    columns |= {"trial_id": outcomes.trial_ids, "status": [STATUSES[code] for code in outcomes.status.tolist()]}
+    columns |= {"width": trials.widths.tolist(), "lr": trials.rates.tolist(), "seed": trials.seeds.tolist()}
+    columns |= {
+        name: [none_of_nan(loss) for loss in getattr(outcomes, name).tolist()]
+        for name in ("relative_loss", "relative_loss_stderr")
+    }
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_TRIAL_COLUMNS)
+    told = [columns[name] if name in columns else getattr(outcomes, name).tolist() for name in _TRIAL_COLUMNS]
+    writer.writerows(zip(*told, strict=True))
+    return text.getvalue()
 
 
 def thresholds_latex(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingLaw] = ()) -> str:
@@ -104,27 +127,30 @@ def thresholds_latex(thresholds: Sequence[WidthThreshold], laws: Sequence[Scalin
 
 def failures_table(records: Iterable[LedgerRecord]) -> list[Row]:
     """Trials that gave no loss, counted by cell, way and reason; `trial_id` is one of them."""
-    groups: dict[tuple[str, str, str], list[LedgerRecord]] = {}
-    for record in records:
-        if record.status != "finished":
-            key = (cell_of(record.trial_config), record.status, record.reason or "")
-            groups.setdefault(key, []).append(record)
-    samples = {cell_id: members[0].trial_config for (cell_id, _, _), members in groups.items()}
-    labels = dict(zip(samples, distinct_labels(tuple(samples.values())), strict=True))
+    outcomes = Outcomes.of(records)
+    groups: dict[tuple[int, int, str], list[int]] = {}
+    for place in np.flatnonzero(outcomes.status != FINISHED).tolist():
+        key = int(outcomes.trials.family[place]), int(outcomes.status[place]), outcomes.reason[place] or ""
+        groups.setdefault(key, []).append(place)
+    families = list(dict.fromkeys(family for family, _, _ in groups))
+    samples = [outcomes.trials.families[family].sample for family in families]
+    labels = dict(zip(families, distinct_labels(samples), strict=True))
     return [
-        {
-            "cell": labels[cell_id],
-            "status": status,
-            "reason": reason or _divergence_words(members),
-            "num_trials": len(members),
-            "widths": _span([member.trial_config.width for member in members]),
-            "rates": _span([member.trial_config.optimizer.lr for member in members]),
-            "trial_id": members[0].trial_id,
-        }
-        for (cell_id, status, reason), members in sorted(
-            groups.items(), key=lambda item: (item[0][1] != "failed", -len(item[1]))
-        )
+        _failure_row(labels[family], reason, outcomes.take(np.array(places)))
+        for (family, _, reason), places in sorted(groups.items(), key=lambda item: (item[0][1] != FAILED, -len(item[1])))
     ]
+
+
+def _failure_row(label: str, reason: str, members: Outcomes) -> Row:
+    return {
+        "cell": label,
+        "status": STATUSES[members.status[0]],
+        "reason": reason or f"loss not finite, first seen at step {_span(members.steps)}",
+        "num_trials": len(members),
+        "widths": _span(members.trials.widths),
+        "rates": _span(members.trials.rates),
+        "trial_id": members.trial_ids[0],
+    }
 
 
 _COLUMNS = (
@@ -170,13 +196,6 @@ _TRIAL_COLUMNS = (
 )  # fmt: skip
 
 
-def _trial_row(record: LedgerRecord) -> Row:
-    config: TrialConfig = record.trial_config
-    own = {"cell_id": cell_of(config), "architecture": config.model.kind, "width": config.width, "lr": config.optimizer.lr}
-    own |= {"T": config.task.T, "q": config.task.q, "d": config.task.d, "seed": config.seed}
-    return own | {name: getattr(record, name) for name in _TRIAL_COLUMNS if name not in own}
-
-
 def _csv(rows: Iterable[Row], columns: Sequence[str]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -219,12 +238,8 @@ def latex_escaped(text: str) -> str:
     return "".join(LATEX_SPECIAL.get(letter, letter) for letter in text)
 
 
-def _divergence_words(members: Sequence[LedgerRecord]) -> str:
-    return f"loss not finite, first seen at step {_span([member.steps for member in members])}"
-
-
-def _span(values: Sequence[float]) -> str:
-    low, high = min(values), max(values)
+def _span(values: np.ndarray) -> str:
+    low, high = values.min(), values.max()
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -92,7 +93,7 @@ class TrialConfig(Record):
     @property
     def trial_id(self) -> str:
         """Sixteen hex digits that name this config under this version of the arithmetic."""
-        text = json.dumps([NUMERICS, _deviations(self)], sort_keys=True)
+        text = json.dumps([NUMERICS, deviations(self)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
@@ -112,14 +113,19 @@ class TrialConfig(Record):
         return self.training.batch_size
 
 
-def _deviations(record: BaseModel) -> dict[str, Any]:
+def deviations(record: BaseModel) -> dict[str, Any]:
     """The fields of a record that differ from their defaults, and its kind: what identifies it."""
     told: dict[str, Any] = {}
-    for name, field in type(record).model_fields.items():
+    for name, default in _defaults(type(record)):
         value = getattr(record, name)
-        if name == "kind" or value != field.default:
-            told[name] = _deviations(value) if isinstance(value, BaseModel) else value
+        if name == "kind" or value != default:
+            told[name] = deviations(value) if isinstance(value, BaseModel) else value
     return told
+
+
+@cache
+def _defaults(record: type[BaseModel]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, field.default) for name, field in record.model_fields.items())
 
 
 @dataclass(frozen=True)

@@ -1,42 +1,38 @@
-"""From a declared group to its trials: every combination of axis values, checked as a `TrialConfig` of its own."""
+"""From a declared sweep to its trials: every combination of axis values, checked.
+
+`all_configs` makes them one by one. `blocks_of` gives the same trials as columns, for sweeps of a million: width, learning rate
+and seed stand in no relation to other fields, so their values are checked once each, and every other combination once.
+"""
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError
 
-from stsq_core.architecture import Fcn, Transformer
+from stsq_core.architecture import Transformer
+from stsq_core.family import TrialFamily
 from stsq_core.positions import OneHot
 from stsq_core.trial import TrialConfig
 from sweeps.axes import is_axis, values_of
 from sweeps.errors import Path, PlacedError, first_problem
 from sweeps.fields import with_field
 from sweeps.spec import SweepSpec, TrialGroup
+from sweeps.trials import cell_of
+
+__all__ = ["Block", "all_configs", "blocks_of", "cell_of", "configs_of", "derived_seed", "num_trials", "seeds_of"]
+
+FREE_AXES = ("model.width", "model.positions.d_e", "optimizer.lr")
+"""Axes whose values are valid or not whatever the rest of a trial is, unless its codes are one-hot."""
 
 MAX_TRIALS = 1_000_000
 SEED_BITS = 48
 """Derived seeds stay exact as JSON numbers, and two of a million meet with a probability under 1%."""
-
-
-def cell_of(config: TrialConfig) -> str:
-    """Twelve hex digits that name a trial's cell: equal for configs that differ only in width, seed and learning rate.
-
-    The width of one-hot codes is not free (`d_e = T`), so there it stays part of the cell.
-    """
-    match config.model:
-        case Transformer(positions=OneHot()):
-            model: Transformer | Fcn = config.model
-        case Transformer(positions=positions):
-            model = config.model.model_copy(update={"positions": positions.model_copy(update={"d_e": 1})})
-        case Fcn():
-            model = config.model.model_copy(update={"width": 1})
-    optimizer = config.optimizer.model_copy(update={"lr": 1.0})
-    first = config.model_copy(update={"model": model, "optimizer": optimizer, "seed": 0})
-    return hashlib.sha256(f"cell {first.trial_id}".encode()).hexdigest()[:12]
 
 
 def derived_seed(cell_id: str, index: int) -> int:
@@ -45,30 +41,53 @@ def derived_seed(cell_id: str, index: int) -> int:
     return int.from_bytes(digest[:8], "big") >> (64 - SEED_BITS)
 
 
+@dataclass(frozen=True)
+class Block:
+    """Trials of one family that a group declares, as columns; `places` orders the trials of the whole sweep."""
+
+    group: str
+    cell_id: str
+    family: TrialFamily
+    widths: np.ndarray
+    rates: np.ndarray
+    seeds: np.ndarray
+    places: np.ndarray
+
+
+class _NotFreeError(Exception):
+    """A group whose widths must be checked together with the rest."""
+
+
 def configs_of(group: TrialGroup, path: Path) -> Iterator[TrialConfig]:
     """The trials of a group, in the order of its axes; `path` is the group's own, for errors.
 
     Raises:
         PlacedError: a combination that is no valid trial, with the path of the offending field.
     """
-    for assignment in _assignments(group):
-        # A branch (`model.positions`) is set before the leaves under it.
-        ordered = sorted(assignment.items(), key=lambda item: item[0].count("."))
-        data = reduce(lambda base, item: with_field(base, *item), ordered, group.base)
-        try:
-            config = TrialConfig.model_validate(data)
-        except ValidationError as error:
-            where, problem = first_problem(error, TrialConfig, data)
-            raise PlacedError((*path, *_standing(group, assignment, where, problem)), problem) from None
+    for config in _checked(group, path):
         for seed in seeds_of(group, config):
             yield config.model_copy(update={"seed": seed})
 
 
+def _checked(group: TrialGroup, path: Path) -> Iterator[TrialConfig]:
+    """Every combination of axis values as a config that has no seed yet."""
+    for assignment in _assignments(group):
+        data = _data(group, assignment)
+        try:
+            yield TrialConfig.model_validate(data)
+        except ValidationError as error:
+            where, problem = first_problem(error, TrialConfig, data)
+            raise PlacedError((*path, *_standing(group, assignment, where, problem)), problem) from None
+
+
 def seeds_of(group: TrialGroup, config: TrialConfig) -> tuple[int, ...]:
     """The seeds that a group gives to the cell of `config`."""
+    return _seeds(group, cell_of(config))
+
+
+def _seeds(group: TrialGroup, cell_id: str) -> tuple[int, ...]:
     if isinstance(group.seeds, tuple):
         return group.seeds
-    cell_id = cell_of(config)
     return tuple(derived_seed(cell_id, index) for index in range(group.seeds))
 
 
@@ -78,14 +97,121 @@ def all_configs(spec: SweepSpec) -> Iterator[tuple[TrialGroup, TrialConfig]]:
     Raises:
         PlacedError: as `configs_of`, or a sweep too large to be meant.
     """
+    _check_size(spec)
+    for place, group in enumerate(spec.trials):
+        for config in configs_of(group, ("trials", place)):
+            yield group, config
+
+
+def blocks_of(spec: SweepSpec) -> Iterator[Block]:
+    """The trials of `all_configs` as columns; one that is declared twice comes twice, and `places` gives the same order.
+
+    Raises:
+        PlacedError: as `all_configs`.
+    """
+    _check_size(spec)
+    start = 0
+    for place, group in enumerate(spec.trials):
+        path: Path = ("trials", place)
+        try:
+            yield from list(_blocks(group, start))
+        except (ValidationError, _NotFreeError):
+            for _ in _checked(group, path):
+                pass
+            yield from _blocks_one_by_one(group, path, start)
+        start += num_trials(group)
+
+
+def _check_size(spec: SweepSpec) -> None:
     total = sum(num_trials(group) for group in spec.trials)
     if total > MAX_TRIALS:
         raise PlacedError(
             ("trials",), f"this sweep has {total} trials; at most {MAX_TRIALS} are allowed: use fewer values or seeds"
         )
-    for place, group in enumerate(spec.trials):
-        for config in configs_of(group, ("trials", place)):
-            yield group, config
+
+
+def _blocks(group: TrialGroup, start: int) -> Iterator[Block]:
+    num_seeds = len(group.seeds) if isinstance(group.seeds, tuple) else group.seeds
+    for axes in _crossed(group):
+        free = {name: values for name, values in axes.items() if name in FREE_AXES}
+        other = {name: values for name, values in axes.items() if name not in free}
+        strides = _strides(axes)
+        columns = _free_columns(group, free, {name: values[0] for name, values in other.items()})
+        offsets = sum((strides[name] * index for name, index in columns.index.items()), np.zeros(columns.size, dtype=np.int64))
+        for indices in product(*(range(len(values)) for values in other.values())):
+            chosen = {name: values[index] for (name, values), index in zip(other.items(), indices, strict=True)}
+            config = TrialConfig.model_validate(_data(group, chosen | {name: values[0] for name, values in free.items()}))
+            if "model.positions.d_e" in free and _is_one_hot(config):
+                raise _NotFreeError
+            family = TrialFamily(config)
+            cell_id = cell_of(config)
+            seeds = np.array(_seeds(group, cell_id), dtype=np.int64)
+            first = sum(strides[name] * index for name, index in zip(other, indices, strict=True))
+            yield Block(
+                group.name,
+                cell_id,
+                family,
+                np.repeat(columns.widths(config), num_seeds),
+                np.repeat(columns.rates(config), num_seeds),
+                np.tile(seeds, columns.size),
+                np.add.outer(start + (first + offsets) * num_seeds, np.arange(num_seeds)).ravel(),
+            )
+        start += math.prod(len(values) for values in axes.values()) * num_seeds
+
+
+@dataclass(frozen=True)
+class _FreeColumns:
+    """Every combination of the values of the free axes: `index` into each axis, and the checked values."""
+
+    size: int
+    index: dict[str, np.ndarray]
+    values: dict[str, np.ndarray]
+
+    def rates(self, config: TrialConfig) -> np.ndarray:
+        rates = self.values.get("optimizer.lr")
+        return np.full(self.size, config.optimizer.lr) if rates is None else rates[self.index["optimizer.lr"]]
+
+    def widths(self, config: TrialConfig) -> np.ndarray:
+        """The widths m."""
+        for name, offset in (("model.width", 0), ("model.positions.d_e", config.task.d)):
+            if name in self.values:
+                return np.asarray(self.values[name][self.index[name]] + offset)
+        return np.full(self.size, config.width)
+
+
+def _free_columns(group: TrialGroup, free: Mapping[str, tuple[Any, ...]], other: dict[str, Any]) -> _FreeColumns:
+    """The free axes crossed, their values checked beside the first of all other values."""
+    first = {name: values[0] for name, values in free.items()}
+    checked: dict[str, np.ndarray] = {}
+    for name, values in free.items():
+        configs = [TrialConfig.model_validate(_data(group, other | first | {name: value})) for value in values]
+        if name == "optimizer.lr":
+            checked[name] = np.array([config.optimizer.lr for config in configs], dtype=np.float64)
+        else:
+            offset = configs[0].task.d if name == "model.positions.d_e" else 0
+            checked[name] = np.array([config.width - offset for config in configs], dtype=np.int64)
+    size = math.prod(len(values) for values in free.values())
+    index = np.indices([len(values) for values in free.values()]).reshape(len(free), size)
+    return _FreeColumns(size, dict(zip(free, index, strict=True)), checked)
+
+
+def _blocks_one_by_one(group: TrialGroup, path: Path, start: int) -> Iterator[Block]:
+    for place, config in enumerate(configs_of(group, path), start=start):
+        columns = ([config.width], [config.optimizer.lr], [config.seed], [place])
+        yield Block(group.name, cell_of(config), TrialFamily(config), *map(np.array, columns))
+
+
+def _strides(axes: Mapping[str, tuple[Any, ...]]) -> dict[str, int]:
+    """By how many combinations one value of an axis is ahead of the next: the last axis runs fastest."""
+    strides, stride = {}, 1
+    for name, values in reversed(list(axes.items())):
+        strides[name] = stride
+        stride *= len(values)
+    return strides
+
+
+def _is_one_hot(config: TrialConfig) -> bool:
+    return isinstance(config.model, Transformer) and isinstance(config.model.positions, OneHot)
 
 
 def num_trials(group: TrialGroup) -> int:
@@ -97,10 +223,21 @@ def num_trials(group: TrialGroup) -> int:
 
 def _assignments(group: TrialGroup) -> Iterator[dict[str, Any]]:
     """Every combination of axis values: dotted field to value."""
-    for case in _cases(group):
-        axes = {**{name: values_of(axis) for name, axis in group.grid.items()}, **case}
+    for axes in _crossed(group):
         for values in product(*axes.values()):
             yield dict(zip(axes, values, strict=True))
+
+
+def _data(group: TrialGroup, assignment: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The base with axis values set: a branch (`model.positions`) before the leaves under it."""
+    ordered = sorted(assignment.items(), key=lambda item: item[0].count("."))
+    return reduce(lambda base, item: with_field(base, *item), ordered, group.base)
+
+
+def _crossed(group: TrialGroup) -> Iterator[dict[str, tuple[Any, ...]]]:
+    """The axes of each zipped case: all combinations of their values are trials."""
+    for case in _cases(group):
+        yield {**{name: values_of(axis) for name, axis in group.grid.items()}, **case}
 
 
 def _cases(group: TrialGroup) -> list[dict[str, tuple[Any, ...]]]:

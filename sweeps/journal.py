@@ -6,7 +6,7 @@ that shows curves reads journals; nothing that trains waits for a reader.
 
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -125,15 +125,28 @@ def follow(path: Path, offset: int = 0) -> tuple[list[Measurement], int]:
     return list(_measurements(data[:whole].splitlines(), head)), start + whole
 
 
-def read_curves(run: RunDirectory, trial_ids: Collection[str] | None = None) -> dict[str, Curve]:
-    """The training curves of a run, of all trials or of some.
+def read_curves(
+    run: RunDirectory, trial_ids: Collection[str] | None = None, *, ended_in: Mapping[str, str] | None = None
+) -> dict[str, Curve]:
+    """The training curves of a run, of all trials or of some; `ended_in` tells the pack of each that has ended, where that is
+    at hand.
 
     A trial that stands in several journals (its pack was divided, or packed anew after a restart) is read from the journal of
     the pack that the ledger names, else from the newest.
     """
+    if ended_in is None:
+        ended_in = {values["trial_id"]: values["pack_id"] for values in Ledger(run.ledger).lines()}
     wanted = None if trial_ids is None else set(trial_ids)
-    ended_in = {record.trial_id: record.pack_id for record in Ledger(run.ledger).read()}
     curves: dict[str, Curve] = {}
+    if wanted is not None:
+        packs: dict[str, set[str]] = {}
+        for trial_id in wanted & ended_in.keys():
+            packs.setdefault(ended_in[trial_id], set()).add(trial_id)
+        for pack_id, own in packs.items():
+            curves |= _curves_in(run.curves / f"{pack_id}.jsonl", own)
+        wanted -= curves.keys()
+        if not wanted:
+            return curves
     for path in sorted(run.curves.glob("*.jsonl"), key=lambda journal: (journal.stat().st_mtime_ns, journal.name)):
         for trial_id, curve in _curves_in(path, wanted).items():
             if trial_id not in curves or ended_in.get(trial_id, path.stem) == path.stem:
@@ -142,6 +155,8 @@ def read_curves(run: RunDirectory, trial_ids: Collection[str] | None = None) -> 
 
 
 def _curves_in(path: Path, wanted: set[str] | None) -> dict[str, Curve]:
+    if wanted is not None and wanted.isdisjoint(trials_of_journal(path)):
+        return {}
     points: dict[str, tuple[list[int], list[float]]] = {}
     for measurement in follow(path)[0]:
         for trial_id, loss in zip(measurement.trial_ids, measurement.relative_loss, strict=True):
@@ -150,6 +165,15 @@ def _curves_in(path: Path, wanted: set[str] | None) -> dict[str, Curve]:
                 steps.append(measurement.step)
                 losses.append(loss)
     return {trial_id: (np.array(steps), np.array(losses)) for trial_id, (steps, losses) in points.items()}
+
+
+def trials_of_journal(path: Path) -> tuple[str, ...]:
+    """The trials that a journal's first line names; none where there is no journal, or no whole first line."""
+    try:
+        with path.open("rb") as file:
+            return _header(file.readline()) or ()
+    except FileNotFoundError:
+        return ()
 
 
 def _measurements(lines: Sequence[bytes], trial_ids: tuple[str, ...]) -> Iterator[Measurement]:

@@ -7,12 +7,14 @@ says.
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
+
+import orjson
 
 from stsq_core.errors import UserError
 from stsq_core.trial import NUMERICS, TrialConfig, TrialResult
@@ -109,17 +111,26 @@ class Ledger:
         Raises:
             UserError: a line that is no ledger line (only the last may be torn), or another schema.
         """
-        self.notes = []
         records: dict[str, LedgerRecord] = {}
+        for values in self.lines():
+            records[values["trial_id"]] = LedgerRecord(**{name: values[name] for name in _NAMES})
+        return tuple(records.values())
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """The fields of every line of this `NUMERICS`, as JSON has them: `read` for ledgers of a million lines.
+
+        Raises:
+            UserError: as `read`.
+        """
+        self.notes = []
         num_others = 0
-        for record in self._lines():
-            if record.numerics == NUMERICS:
-                records[record.trial_id] = record
+        for values in self._lines():
+            if values["numerics"] == NUMERICS:
+                yield values
             else:
                 num_others += 1
         if num_others:
             self.notes.append(f"{self.path.name}: {num_others} lines of another version of the arithmetic are ignored")
-        return tuple(records.values())
 
     def append(self, records: Iterable[LedgerRecord]) -> None:
         """Add records, all or none, and return once they are on disk.
@@ -167,24 +178,22 @@ class Ledger:
         self.notes.append(f"{self.path.name}: the last line was torn by a crash and is dropped")
         return whole
 
-    def _lines(self) -> Iterable[LedgerRecord]:
+    def _lines(self) -> Iterator[dict[str, Any]]:
         try:
-            data = self.path.read_bytes()
+            with self.path.open("rb") as file:
+                for number, line in enumerate(file, start=1):
+                    values = _parsed(line)
+                    if values is not None:
+                        _check(values, f"{self.path}:{number}")
+                        yield values
+                    elif not line.endswith(b"\n"):
+                        self.notes.append(f"{self.path.name}: the last line was torn by a crash and is ignored")
+                    elif line.strip():
+                        raise UserError(f"{self.path}:{number}: this is not a ledger line: {line[:60]!r}; remove the line")
         except FileNotFoundError:
             return
         except OSError as error:
             raise UserError(f"the ledger {str(self.path)!r} cannot be read: {error.strerror}") from None
-        lines = data.split(b"\n")
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            values = _parsed(line)
-            if values is not None:
-                yield _record(values, f"{self.path}:{number}")
-            elif number == len(lines):
-                self.notes.append(f"{self.path.name}: the last line was torn by a crash and is ignored")
-            else:
-                raise UserError(f"{self.path}:{number}: this is not a ledger line: {line[:60]!r}; remove the line")
 
 
 def merge(paths: Iterable[Path], out: Path) -> int:
@@ -214,25 +223,25 @@ def _weight(record: LedgerRecord) -> tuple[bool, str]:
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
-        values = json.loads(line)
+        values = orjson.loads(line)
     except ValueError:
         return None
     return values if isinstance(values, dict) else None
 
 
 _NAMES = tuple(field.name for field in fields(LedgerRecord))
+_NAMED = frozenset(_NAMES)
 
 
-def _record(values: dict[str, Any], place: str) -> LedgerRecord:
+def _check(values: dict[str, Any], place: str) -> None:
     schema = values.get("schema")
     if schema != SCHEMA:
         raise UserError(
             f"{place}: this ledger line has schema {schema!r}; this version reads {SCHEMA}: use the version that wrote it"
         )
-    try:
-        return LedgerRecord(**{name: values[name] for name in _NAMES})
-    except KeyError as error:
-        raise UserError(f"{place}: this ledger line has no field {error}; remove the line") from None
+    if not values.keys() >= _NAMED:
+        first = next(name for name in _NAMES if name not in values)
+        raise UserError(f"{place}: this ledger line has no field {first!r}; remove the line")
 
 
 def _now() -> str:

@@ -12,7 +12,7 @@ from stsq_core.trial import TrialConfig
 from sweeps.catalog import FOLDER, catalog_names, catalog_path
 from sweeps.document import Document, parse
 from sweeps.errors import PlacedError, first_problem, listed, suggestion
-from sweeps.expansion import all_configs
+from sweeps.expansion import blocks_of
 from sweeps.fields import known_fields
 from sweeps.settings import apply_settings
 from sweeps.spec import SweepSpec
@@ -63,7 +63,7 @@ def check_sweep(document: Document) -> SweepSpec:
         raise document.error((), f"a sweep is a mapping with name, hypothesis and trials; got {type(document.data).__name__}")
     try:
         spec = SweepSpec.model_validate(document.data)
-        for _ in all_configs(spec):
+        for _ in blocks_of(spec):
             pass
     except ValidationError as error:
         raise document.error(*first_problem(error, SweepSpec, document.data)) from None

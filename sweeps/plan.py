@@ -1,16 +1,19 @@
 """What a sweep will do, before it does it: cells, trials, packs, and what they cost."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from stsq_core.architecture import Fcn, Transformer
-from stsq_core.cost import memory_bytes
 from stsq_core.trial import TrialConfig
-from sweeps.expansion import all_configs, cell_of
+from sweeps.expansion import Block, blocks_of
 from sweeps.fields import flattened
 from sweeps.packs import MAX_PACK, Pack, make_packs
 from sweeps.spec import SweepSpec
+from sweeps.trials import Trials, cell_of
 
 __all__ = ["Cell", "Plan", "cell_of", "describe", "distinct_labels", "expand", "make_plan"]
 
@@ -24,21 +27,25 @@ class Cell:
     cell_id: str
     group: str
     label: str
-    configs: tuple[TrialConfig, ...]
+    trials: Trials
+
+    @cached_property
+    def configs(self) -> tuple[TrialConfig, ...]:
+        return tuple(self.trials)
 
     @property
     def widths(self) -> tuple[int, ...]:
         """The widths m, in order."""
-        return tuple(sorted({config.width for config in self.configs}))
+        return tuple(np.unique(self.trials.widths).tolist())
 
     @property
     def rates(self) -> tuple[float, ...]:
         """The learning rates, in order."""
-        return tuple(sorted({config.optimizer.lr for config in self.configs}))
+        return tuple(np.unique(self.trials.rates).tolist())
 
     @property
     def num_seeds(self) -> int:
-        return len({config.seed for config in self.configs})
+        return len(np.unique(self.trials.seeds))
 
 
 def expand(spec: SweepSpec) -> tuple[Cell, ...]:
@@ -47,17 +54,25 @@ def expand(spec: SweepSpec) -> tuple[Cell, ...]:
     Raises:
         PlacedError: a combination of values that is no valid trial.
     """
-    groups: dict[str, str] = {}
-    trials: dict[str, dict[str, TrialConfig]] = {}
-    for group, config in all_configs(spec):
-        cell_id = cell_of(config)
-        groups.setdefault(cell_id, group.name)
-        trials.setdefault(cell_id, {}).setdefault(config.trial_id, config)
-    labels = distinct_labels([next(iter(configs.values())) for configs in trials.values()])
-    return tuple(
-        Cell(cell_id, groups[cell_id], label, tuple(configs.values()))
-        for (cell_id, configs), label in zip(trials.items(), labels, strict=True)
-    )
+    blocks: dict[str, list[Block]] = {}
+    for block in blocks_of(spec):
+        blocks.setdefault(block.cell_id, []).append(block)
+    cells = sorted(blocks.values(), key=lambda own: min(int(block.places.min()) for block in own))
+    labels = distinct_labels([own[0].family.sample for own in cells])
+    return tuple(Cell(own[0].cell_id, own[0].group, label, _trials(own)) for own, label in zip(cells, labels, strict=True))
+
+
+def _trials(blocks: Sequence[Block]) -> Trials:
+    """The trials of one cell in the order in which they are declared, each once."""
+    columns = [np.concatenate([getattr(block, name) for block in blocks]) for name in ("seeds", "rates", "widths", "places")]
+    order = np.lexsort(columns[::-1])
+    seeds, rates, widths, _ = (column[order] for column in columns)
+    again = (np.diff(seeds) == 0) & (np.diff(rates) == 0) & (np.diff(widths) == 0)
+    first = order[np.concatenate([[True], ~again])]
+    seeds, rates, widths, places = (column[first] for column in columns)
+    declared = np.argsort(places)
+    family = np.zeros(len(declared), dtype=np.int64)
+    return Trials([blocks[0].family], family, widths[declared], rates[declared], seeds[declared])
 
 
 def describe(config: TrialConfig) -> str:
@@ -75,8 +90,11 @@ def describe(config: TrialConfig) -> str:
 def distinct_labels(configs: Sequence[TrialConfig]) -> tuple[str, ...]:
     """A label for each config of another cell: `describe`, and, where that is not enough, the fields in which they differ."""
     labels = [describe(config) for config in configs]
-    for label in {label for label in labels if labels.count(label) > 1}:
-        alike = [place for place, other in enumerate(labels) if other == label]
+    places: dict[str, list[int]] = {label: [] for label, count in Counter(labels).items() if count > 1}
+    for place, label in enumerate(labels):
+        if label in places:
+            places[label].append(place)
+    for label, alike in places.items():
         fields = [flattened(configs[place].model_dump(mode="json")) for place in alike]
         differing = [
             name
@@ -99,12 +117,12 @@ class Plan:
     @cached_property
     def num_trials(self) -> int:
         """All trials of the sweep, done ones included."""
-        return sum(len(cell.configs) for cell in self.cells)
+        return sum(len(cell.trials) for cell in self.cells)
 
     @cached_property
     def num_steps(self) -> int:
         """Model-steps to run: a step of a pack of 32 counts 32."""
-        return sum(config.training.steps for pack in self.packs for config in pack.configs)
+        return sum(pack.num_steps * len(pack.trials) for pack in self.packs)
 
     @cached_property
     def operations(self) -> float:
@@ -114,7 +132,7 @@ class Plan:
     @cached_property
     def memory_bytes(self) -> float:
         """Working memory of the largest pack."""
-        return max((sum(memory_bytes(config) for config in pack.configs) for pack in self.packs), default=0.0)
+        return max((pack.memory_bytes for pack in self.packs), default=0.0)
 
     def seconds(self, operations_per_s: float, *, slots: int = 1) -> float:
         """Wall time at a rate per slot: the work shared by all slots, but never less than the longest pack."""
@@ -129,10 +147,7 @@ class Plan:
 def make_plan(spec: SweepSpec, *, max_size: int = MAX_PACK, slots: int = 1, done: Collection[str] = ()) -> Plan:
     """The plan of a sweep; trials whose ids are in `done` are counted and not run again."""
     cells = expand(spec)
-    waiting = [config for config in _configs(cells) if config.trial_id not in done]
+    trials = Trials.joined([cell.trials for cell in cells])
+    waiting = trials.take(np.array([trial_id not in done for trial_id in trials.trial_ids])) if done else trials
     packs = make_packs(waiting, max_size=max_size, slots=slots)
-    return Plan(cells, packs, sum(len(cell.configs) for cell in cells) - len(waiting))
-
-
-def _configs(cells: Iterable[Cell]) -> list[TrialConfig]:
-    return [config for cell in cells for config in cell.configs]
+    return Plan(cells, packs, len(trials) - len(waiting))

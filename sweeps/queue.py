@@ -1,14 +1,17 @@
 """The queue of packs: what a strategy asks for and the ledger does not hold, packed, handed out, and recorded at its end."""
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from stsq_core.trial import TrialConfig, TrialResult
+import numpy as np
+
+from stsq_core.trial import TrialResult
 from sweeps.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result
+from sweeps.outcomes import FAILED, Outcomes
 from sweeps.packs import MAX_PACK, Pack, halves, make_packs
 from sweeps.strategy import Strategy
+from sweeps.trials import Trials
 
 
 @dataclass(frozen=True)
@@ -36,24 +39,34 @@ class PackOutcome:
 class PackQueue:
     """Hands out packs and records how they end.
 
-    Trials that the ledger holds are skipped; failed ones are tried again on request. Counts are of trials: `total` that the
+    Trials that the ledger holds are skipped (`held` are its records, where they are at hand); failed ones are tried again on
+    request. Counts are of trials: `total` that the
     strategy has asked for, `skipped` that the ledger held, `done` that ended since (in whatever way), and of those `failed` and
     `diverged`.
     """
 
     def __init__(
-        self, strategy: Strategy, ledger: Ledger, *, max_size: int = MAX_PACK, slots: int = 1, retry_failed: bool = False
+        self,
+        strategy: Strategy,
+        ledger: Ledger,
+        *,
+        max_size: int = MAX_PACK,
+        slots: int = 1,
+        retry_failed: bool = False,
+        held: Outcomes | None = None,
     ) -> None:
         self._strategy = strategy
         self._ledger = ledger
         self._max_size = max_size
         self._slots = slots
-        held = [record for record in ledger.read() if not (retry_failed and record.status == "failed")]
-        self._held = {record.trial_id for record in held}
+        outcomes = Outcomes.of(ledger.read()) if held is None else held
+        if retry_failed:
+            outcomes = outcomes.take(outcomes.status != FAILED)
+        self._held = frozenset(outcomes.trial_ids)
         self._waiting: deque[Pack] = deque()
         self._running: dict[str, Pack] = {}
         self.total = self.skipped = self.done = self.failed = self.diverged = 0
-        strategy.tell(held)
+        strategy.tell(outcomes)
         self._refill()
 
     @property
@@ -116,25 +129,24 @@ class PackQueue:
     def _refill(self) -> None:
         """Ask until there is something to train or the strategy waits; what the ledger holds answers itself."""
         while not self._waiting and (asked := self._strategy.ask()):
-            self.total += len(asked)
-            self.skipped += sum(config.trial_id in self._held for config in asked)
-            self._waiting.extend(self._packed(asked))
+            trials = Trials.of(asked)
+            self.total += len(trials)
+            self.skipped += len(self._held.intersection(trials.trial_ids))
+            self._waiting.extend(self._packed(trials))
 
-    def _packed(self, asked: Iterable[TrialConfig]) -> list[Pack]:
+    def _packed(self, asked: Trials) -> list[Pack]:
         """Packs of what is not held. A pack of which nothing is held stays as it was made in an earlier session, so that a
         state saved then is found; what is left of the others is packed anew.
         """
         packs = make_packs(asked, max_size=self._max_size, slots=self._slots)
-        untouched = [pack for pack in packs if self._held.isdisjoint(pack.trial_ids)]
-        kept = {pack.pack_id for pack in untouched}
-        rest = [
-            config
-            for pack in packs
-            if pack.pack_id not in kept
-            for config, trial_id in zip(pack.configs, pack.trial_ids, strict=True)
-            if trial_id not in self._held
-        ]
-        remade = make_packs(rest, max_size=self._max_size, slots=self._slots)
+        untouched, rest = [], []
+        for pack in packs:
+            is_held = np.array([trial_id in self._held for trial_id in pack.trial_ids])
+            if not is_held.any():
+                untouched.append(pack)
+            elif not is_held.all():
+                rest.append(pack.trials.take(~is_held))
+        remade = make_packs(Trials.joined(rest), max_size=self._max_size, slots=self._slots)
         return sorted([*untouched, *remade], key=lambda pack: -pack.operations)
 
 

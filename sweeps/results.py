@@ -4,27 +4,36 @@ A ledger keeps every result it ever held, also of trials that a later form of th
 figures and exit codes rest on the declared ones alone; the others are counted and told.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import gc
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from sweeps.expansion import cell_of
+import numpy as np
+
+from stsq_core.trial import TrialConfig
 from sweeps.ledger import Ledger, LedgerRecord
+from sweeps.outcomes import Outcomes, Rows
 from sweeps.plan import Cell, expand
 from sweeps.run_directory import RunDirectory
 from sweeps.spec import SweepSpec
+from sweeps.trials import Trials, cell_of
 
 
 @dataclass(frozen=True)
 class Results:
     """Records of declared trials. `declared` names all trials that the sweep declares, ended or not.
 
-    `ledger_notes` says what the ledger had to leave out when it was read, `num_others` counts the records of other trials.
+    `ledger_notes` says what the ledger had to leave out when it was read, `num_others` counts the records of other trials;
+    those of `others` holds one a cell at least.
     """
 
-    records: tuple[LedgerRecord, ...]
+    records: Outcomes
     declared: frozenset[str]
     num_others: int
     ledger_notes: tuple[str, ...] = ()
+    foreign_cells: frozenset[str] = frozenset()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -41,27 +50,71 @@ class Results:
         return f"{self.num_others} {trials} in the ledger that this sweep does not declare {are} kept there and left out here"
 
 
-def read_results(run: RunDirectory, spec: SweepSpec | None = None) -> Results:
-    """The results of a run, of its own sweep file unless that is given.
+def read_results(run: RunDirectory, spec: SweepSpec | None = None, cells: Sequence[Cell] | None = None) -> Results:
+    """The results of a run, of its own sweep file unless that is given; `cells` are the sweep's, where they are at hand.
 
     Raises:
         UserError: the ledger or the sweep cannot be read.
     """
-    cells = expand(run.read_spec() if spec is None else spec)
+    if cells is None:
+        cells = expand(run.read_spec() if spec is None else spec)
     ledger = Ledger(run.ledger)
-    records = ledger.read()
-    return results_of(records, cells, ledger_notes=tuple(ledger.notes))
+    results = _collected(ledger.lines(), cells)
+    return replace(results, ledger_notes=tuple(ledger.notes))
 
 
-def results_of(records: Sequence[LedgerRecord], cells: Iterable[Cell], *, ledger_notes: tuple[str, ...] = ()) -> Results:
+def results_of(records: Iterable[LedgerRecord], cells: Iterable[Cell], *, ledger_notes: tuple[str, ...] = ()) -> Results:
     """The results among a ledger's records that belong to the trials of these cells."""
-    declared = frozenset(config.trial_id for cell in cells for config in cell.configs)
-    own = tuple(record for record in records if record.trial_id in declared)
-    return Results(own, declared, len(records) - len(own), ledger_notes)
+    return replace(_collected(map(vars, records), tuple(cells)), ledger_notes=ledger_notes)
 
 
 def foreign_cells(records: Iterable[LedgerRecord], cells: Sequence[Cell]) -> frozenset[str]:
     """The cells that records belong to and that are not among these."""
-    declared = {config.trial_id for cell in cells for config in cell.configs}
-    names = {cell_of(record.trial_config) for record in records if record.trial_id not in declared}
-    return frozenset(names - {cell.cell_id for cell in cells})
+    return _collected(map(vars, records), cells).foreign_cells
+
+
+def _collected(lines: Iterable[Mapping[str, Any]], cells: Sequence[Cell]) -> Results:
+    """The newest line of each declared trial, in the order in which trials first ended."""
+    declared = Trials.joined([cell.trials for cell in cells])
+    places = {trial_id: place for place, trial_id in enumerate(declared.trial_ids)}
+    rows, row_of = Rows(), dict[int, int]()
+    others: set[str] = set()
+    samples: dict[str, Mapping[str, Any]] = {}
+    for values in _uncollected(lines):
+        place = places.get(values["trial_id"])
+        if place is not None:
+            row_of[place] = len(rows)
+            rows.add(values)
+        elif values["trial_id"] not in others:
+            others.add(values["trial_id"])
+            samples.setdefault(_family_of(values["config"]), values["config"])
+    taken = declared.take(np.fromiter(row_of, dtype=np.int64, count=len(row_of)))
+    known = {cell.cell_id for cell in cells}
+    named = (cell_of(TrialConfig.model_validate(dict(config))) for config in samples.values())
+    return Results(
+        rows.outcomes(taken, list(row_of.values())),
+        frozenset(places),
+        len(others),
+        foreign_cells=frozenset(named) - known,
+    )
+
+
+def _uncollected(lines: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The lines, with Python's search for cyclic garbage off: a million rows that stay would be searched again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield from lines
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _family_of(config: Mapping[str, Any]) -> str:
+    """Equal for ledger configs that differ in width, seed and rate only."""
+    model, optimizer = dict(config["model"]), dict(config["optimizer"])
+    model.pop("width", None)
+    optimizer.pop("lr", None)
+    if "positions" in model and model["positions"].get("kind") != "one_hot":
+        model["positions"] = {**model["positions"], "d_e": 0}
+    return json.dumps({**config, "model": model, "optimizer": optimizer, "seed": 0}, sort_keys=True)

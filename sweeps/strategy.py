@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from stsq_core.trial import TrialConfig
 from sweeps.ledger import LedgerRecord
 from sweeps.plan import Cell
+from sweeps.trials import Trials
 
 
 class Strategy(ABC):
@@ -16,7 +17,7 @@ class Strategy(ABC):
     """
 
     @abstractmethod
-    def ask(self) -> tuple[TrialConfig, ...]:
+    def ask(self) -> Sequence[TrialConfig]:
         """New trials that may start now; none while it waits to be told, or when it has finished."""
 
     @abstractmethod
@@ -33,10 +34,10 @@ class Grid(Strategy):
     """Every trial of some cells, all at once."""
 
     def __init__(self, cells: Iterable[Cell]) -> None:
-        self._waiting = tuple({config.trial_id: config for cell in cells for config in cell.configs}.values())
+        self._waiting = Trials.joined([cell.trials for cell in {cell.cell_id: cell for cell in cells}.values()])
 
-    def ask(self) -> tuple[TrialConfig, ...]:
-        trials, self._waiting = self._waiting, ()
+    def ask(self) -> Trials:
+        trials, self._waiting = self._waiting, Trials.of(())
         return trials
 
     def tell(self, records: Sequence[LedgerRecord]) -> None:
@@ -44,4 +45,4 @@ class Grid(Strategy):
 
     @property
     def finished(self) -> bool:
-        return not self._waiting
+        return not len(self._waiting)

@@ -19,24 +19,26 @@ An end that lies beyond the widths tried is marked as censored and given no numb
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, overload
 
 import numpy as np
 
 from stsq_core.trial import TrialConfig
 from sweeps.crossings import chosen_rates, least_crossing
-from sweeps.expansion import cell_of
 from sweeps.intervals import attainable_level, interval_of
 from sweeps.ledger import LedgerRecord, Status
+from sweeps.outcomes import FAILED, FINISHED, STATUSES, Outcomes, none_of_nan
 from sweeps.plan import distinct_labels
+from sweeps.resampling import replicated_crossings
 from sweeps.spec import Criterion
+from sweeps.trials import cell_of
 
 NUM_REPLICATES = 2000
 LEAST_LOSS = 1e-12
 """Relative losses below this are rounding; taken literally, a loss of zero would draw every line to the width before it."""
 
-CHUNK_NUMBERS = 4_000_000
-"""Losses resampled at a time, so that a large cell does not fill the memory."""
+CHUNK_NUMBERS = 400_000
+"""Numbers resampled at a time, so that a large cell fills neither memory nor caches."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,50 @@ class Point:
     relative_loss: float | None
     relative_loss_stderr: float | None
     chosen: bool
+
+
+class Points(Sequence[Point]):
+    """The trials of a cell by width, rate and seed; a point is made when it is asked for. `chosen` is a mask."""
+
+    def __init__(self, outcomes: Outcomes, chosen: np.ndarray) -> None:
+        self.outcomes = outcomes
+        self.chosen = chosen
+
+    @property
+    def widths(self) -> np.ndarray:
+        return self.outcomes.trials.widths
+
+    def take(self, places: np.ndarray) -> "Points":
+        """Some of the points: places, or a mask."""
+        return Points(self.outcomes.take(places), self.chosen[places])
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    @overload
+    def __getitem__(self, place: int) -> Point: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Points": ...
+    def __getitem__(self, place: int | slice) -> "Point | Points":
+        if isinstance(place, slice):
+            return self.take(np.arange(len(self))[place])
+        outcomes, trials = self.outcomes, self.outcomes.trials
+        return Point(
+            trial_id=outcomes.trial_ids[place],
+            width=trials.widths[place].item(),
+            seed=trials.seeds[place].item(),
+            lr=trials.rates[place].item(),
+            status=STATUSES[outcomes.status[place]],
+            relative_loss=none_of_nan(outcomes.relative_loss[place].item()),
+            relative_loss_stderr=none_of_nan(outcomes.relative_loss_stderr[place].item()),
+            chosen=bool(self.chosen[place]),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self.outcomes)
 
 
 @dataclass(frozen=True)
@@ -82,7 +128,7 @@ class WidthThreshold:
     num_diverged: int
     num_failed: int
     crosses_more_than_once: bool
-    points: tuple[Point, ...] = field(repr=False)
+    points: Points = field(repr=False)
     note: str
     replicates: np.ndarray = field(repr=False, compare=False)
 
@@ -97,12 +143,14 @@ def width_thresholds(records: Iterable[LedgerRecord], criterion: Criterion) -> t
 
     The same records and criterion give the same numbers, intervals included: each cell's bootstrap is seeded by its name.
     """
-    cells: dict[str, list[LedgerRecord]] = {}
-    for record in records:
-        cells.setdefault(cell_of(record.trial_config), []).append(record)
-    labels = distinct_labels([members[0].trial_config for members in cells.values()])
+    outcomes = Outcomes.of(records)
+    trials = outcomes.trials
+    order = np.argsort(trials.family, kind="stable")
+    members = np.split(order, np.flatnonzero(np.diff(trials.family[order])) + 1) if len(order) else []
+    samples = [trials[int(own[0])] for own in members]
     found = [
-        _threshold(cell_id, label, members, criterion) for (cell_id, members), label in zip(cells.items(), labels, strict=True)
+        _threshold(cell_of(sample), label, sample, outcomes.take(own), criterion)
+        for own, sample, label in zip(members, samples, distinct_labels(samples), strict=True)
     ]
     return tuple(sorted(found, key=_order))
 
@@ -148,8 +196,8 @@ def _estimate(losses: _Losses, criterion: Criterion, cell_id: str) -> _Estimate:
 _NOTHING = _Estimate(math.nan, False, np.array([]), {})
 
 
-def _threshold(cell_id: str, label: str, records: Sequence[LedgerRecord], criterion: Criterion) -> WidthThreshold:
-    losses = _losses_of(records)
+def _threshold(cell_id: str, label: str, sample: TrialConfig, outcomes: Outcomes, criterion: Criterion) -> WidthThreshold:
+    losses = _losses_of(outcomes)
     estimate = _estimate(losses, criterion, cell_id) if losses else _NOTHING
     status = _status(estimate.crossing)
     m_star = _width(estimate.crossing) if status == "found" else None
@@ -157,7 +205,7 @@ def _threshold(cell_id: str, label: str, records: Sequence[LedgerRecord], criter
     return WidthThreshold(
         cell_id=cell_id,
         label=label,
-        config_sample=records[0].trial_config,
+        config_sample=sample,
         status=status,
         m_star=m_star,
         M=None if m_star is None else math.ceil(m_star),
@@ -168,20 +216,16 @@ def _threshold(cell_id: str, label: str, records: Sequence[LedgerRecord], criter
         level=criterion.level,
         target_loss=criterion.target_loss,
         success_rate=criterion.success_rate,
-        widths=tuple(sorted({record.trial_config.width for record in records})),
+        widths=tuple(np.unique(outcomes.trials.widths).tolist()),
         num_seeds=losses.num_seeds if losses else 0,
-        num_trials=len(records),
-        num_diverged=_count(records, "diverged"),
-        num_failed=_count(records, "failed"),
+        num_trials=len(outcomes),
+        num_diverged=outcomes.num_ended("diverged"),
+        num_failed=outcomes.num_ended("failed"),
         crosses_more_than_once=estimate.again,
-        points=_points(records, estimate.chosen),
-        note="; ".join(_notes(records, losses, estimate, criterion)),
+        points=_points(outcomes, estimate.chosen),
+        note="; ".join(_notes(outcomes, losses, estimate, criterion)),
         replicates=estimate.replicates,
     )
-
-
-def _count(records: Sequence[LedgerRecord], status: Status) -> int:
-    return sum(record.status == status for record in records)
 
 
 def _status(crossing: float) -> Literal["found", "above_range", "below_range", "failed"]:
@@ -192,40 +236,52 @@ def _status(crossing: float) -> Literal["found", "above_range", "below_range", "
     return "found"
 
 
-def _losses_of(records: Sequence[LedgerRecord]) -> _Losses | None:
+def _losses_of(outcomes: Outcomes) -> _Losses | None:
     """The losses of a cell as an array; None where no trial finished."""
-    told = [(record, record.trial_config) for record in records if record.status != "failed"]
-    if not any(record.status == "finished" for record, _ in told):
+    told = outcomes.take(outcomes.status != FAILED)
+    if not told.num_ended("finished"):
         return None
-    widths = tuple(sorted({config.width for _, config in told}))
-    rates = tuple(sorted({config.optimizer.lr for _, config in told}))
-    by_width = {width: sorted({config.seed for _, config in told if config.width == width}) for width in widths}
-    seeds = sorted({seed for some in by_width.values() for seed in some})
-    shared = len(widths) == 1 or sum(map(len, by_width.values())) > len(seeds)
-    columns = dict.fromkeys(widths, seeds) if shared else by_width
-    log_losses = np.full((len(widths), len(rates), max(map(len, columns.values()))), np.nan)
-    for record, config in told:
-        place = widths.index(config.width), rates.index(config.optimizer.lr), columns[config.width].index(config.seed)
-        log_losses[place] = _log_loss(record)
-    return _Losses(widths, rates, log_losses, shared)
+    widths, width = np.unique(told.trials.widths, return_inverse=True)
+    rates, rate = np.unique(told.trials.rates, return_inverse=True)
+    seeds, seed = np.unique(told.trials.seeds, return_inverse=True)
+    pairs, pair = np.unique(width * len(seeds) + seed, return_inverse=True)
+    shared = len(widths) == 1 or len(pairs) > len(seeds)
+    if not shared:  # a column holds the i-th seed of each width
+        seed = (np.arange(len(pairs)) - np.searchsorted(pairs, pairs // len(seeds) * len(seeds)))[pair]
+    log_losses = np.full((len(widths), len(rates), int(seed.max()) + 1), np.nan)
+    log_losses[width, rate, seed] = _log_losses(told)
+    return _Losses(tuple(widths.tolist()), tuple(rates.tolist()), log_losses, shared)
 
 
-def _log_loss(record: LedgerRecord) -> float:
-    if record.status != "finished" or record.relative_loss is None:
-        return math.inf
-    return math.log(max(record.relative_loss, LEAST_LOSS))
+def _log_losses(outcomes: Outcomes) -> np.ndarray:
+    """Log losses, inf where a trial diverged."""
+    known = (outcomes.status == FINISHED) & ~np.isnan(outcomes.relative_loss)
+    logs = np.full(len(outcomes), np.inf)
+    logs[known] = [math.log(max(loss, LEAST_LOSS)) for loss in outcomes.relative_loss[known].tolist()]
+    return logs
 
 
 def _bootstrap(losses: _Losses, criterion: Criterion, cell_id: str) -> np.ndarray:
     """Replicates of log m* [NUM_REPLICATES] over draws of the seeds with replacement."""
     stream = np.random.default_rng(int(cell_id, 16))
-    num_widths = len(losses.widths)
-    chunk = max(1, min(NUM_REPLICATES, CHUNK_NUMBERS // losses.log_losses.size))
+    num_widths, num_seeds = len(losses.widths), losses.num_seeds
+    chunk = max(1, CHUNK_NUMBERS // (num_seeds if losses.shared else losses.log_losses.size))
     replicates = []
     for start in range(0, NUM_REPLICATES, chunk):
-        size = (1 if losses.shared else num_widths, min(chunk, NUM_REPLICATES - start), losses.num_seeds)
-        replicates.append(_cross(losses, stream.integers(losses.num_seeds, size=size), criterion)[0])
+        size = (1 if losses.shared else num_widths, min(chunk, NUM_REPLICATES - start), num_seeds)
+        draws = stream.integers(num_seeds, size=size)
+        replicates.append(_resampled(losses, draws[0], criterion) if losses.shared else _cross(losses, draws, criterion)[0])
     return np.concatenate(replicates)
+
+
+def _resampled(losses: _Losses, draws: np.ndarray, criterion: Criterion) -> np.ndarray:
+    return replicated_crossings(
+        np.log(losses.widths),
+        losses.log_losses,
+        draws,
+        log_target=math.log(criterion.target_loss),
+        success_rate=criterion.success_rate,
+    )
 
 
 def _cross(losses: _Losses, draws: np.ndarray, criterion: Criterion) -> tuple[np.ndarray, np.ndarray]:
@@ -257,27 +313,17 @@ def _width(log_width: float) -> float:
     return round(math.exp(log_width), 9)
 
 
-def _points(records: Sequence[LedgerRecord], chosen: dict[int, float]) -> tuple[Point, ...]:
-    points = [
-        Point(
-            trial_id=record.trial_id,
-            width=config.width,
-            seed=config.seed,
-            lr=config.optimizer.lr,
-            status=record.status,
-            relative_loss=record.relative_loss,
-            relative_loss_stderr=record.relative_loss_stderr,
-            chosen=chosen.get(config.width) == config.optimizer.lr,
-        )
-        for record in records
-        for config in [record.trial_config]
-    ]
-    return tuple(sorted(points, key=lambda point: (point.width, point.lr, point.seed)))
+def _points(outcomes: Outcomes, chosen: dict[int, float]) -> Points:
+    trials = outcomes.trials
+    order = np.lexsort((trials.seeds, trials.rates, trials.widths))
+    rates = np.array([chosen.get(width, math.nan) for width in np.unique(trials.widths).tolist()])
+    own = rates[np.unique(trials.widths, return_inverse=True)[1]] == trials.rates
+    return Points(outcomes.take(order), own[order])
 
 
-def _notes(records: Sequence[LedgerRecord], losses: _Losses | None, estimate: _Estimate, criterion: Criterion) -> Iterator[str]:
+def _notes(outcomes: Outcomes, losses: _Losses | None, estimate: _Estimate, criterion: Criterion) -> Iterator[str]:
     """What a reader must know before using the number, in a few words each."""
-    num_diverged, num_failed = _count(records, "diverged"), _count(records, "failed")
+    num_diverged, num_failed = outcomes.num_ended("diverged"), outcomes.num_ended("failed")
     if losses is None:
         ways = [way for way, count in (("diverged", num_diverged), ("failed", num_failed)) if count]
         yield f"not found: all {' or '.join(ways)}"
@@ -289,9 +335,9 @@ def _notes(records: Sequence[LedgerRecord], losses: _Losses | None, estimate: _E
     if estimate.again:
         yield "solved, then unsolved again at a larger width: the least crossing is given"
     if num_diverged:
-        yield f"{num_diverged} of {len(records)} trials diverged"
+        yield f"{num_diverged} of {len(outcomes)} trials diverged"
     if num_failed:
-        yield f"{num_failed} of {len(records)} trials failed and are left out"
+        yield f"{num_failed} of {len(outcomes)} trials failed and are left out"
     if attainable_level(losses.num_seeds, criterion.success_rate) < criterion.level:
         yield _few_seeds(losses.num_seeds, criterion)
     edges = [width for width, rate in estimate.chosen.items() if rate in (losses.rates[0], losses.rates[-1])]

@@ -2,9 +2,9 @@
 
     python tests/benchmarks/end_to_end.py [--trials 64] [--steps 600] [--wandb]
 
-Both do the same work (T=32, q=3, d=4, batch 64, Adam 0.01, `sum` query, d_e in 8..48 and seeds) on the same cores, one after the
-other, each counted from Ray being up to the end of the command; with `--wandb` both write W&B files offline. Prints the seconds,
-where ours went, and the ratio, and exits with 1 when that is below the gate: 4 at 64 trials and 6 at 256, with W&B 12 and 20.
+Both do the same work (T=32, q=3, d=4, batch 64, Adam 0.01, `sum` query, d_e in 8..48 and seeds) on the same cores, one after
+the other, each counted from Ray being up to the end of the command; with `--wandb` both write W&B files offline. Prints the
+seconds, and the ratio, and exits with 1 when that is below the gate: 4 at 64 trials and 6 at 256, with W&B 12 and 20.
 """
 
 import argparse

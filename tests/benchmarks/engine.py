@@ -3,8 +3,8 @@
     python tests/benchmarks/engine.py [--rounds 3] [--markdown]
 
 Contenders are timed in turn in this process, so that ratios hold on a machine whose speed drifts; times are microseconds of a
-model-step, training only, the median over the rounds. Exits with 1 when a gate is missed. JAX is left out, with a word, where it
-is not installed (`pip install jax`).
+model-step, training only, the median over the rounds. Exits with 1 when a gate is missed. JAX is left out, with a word, where
+it is not installed (`pip install jax`).
 """
 
 import argparse

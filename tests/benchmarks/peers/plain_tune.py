@@ -1,7 +1,7 @@
 """What a user would write today: Ray Tune, one eager PyTorch model per trial, W&B's own callback.
 
 The peer that the end-to-end benchmark is measured against, on the same machine in the same run:
-    PYTHONPATH=tests/benchmarks python tests/benchmarks/peers/plain_tune.py --trials 64 --steps 600 --storage /tmp/plain [--wandb]
+    PYTHONPATH=tests/benchmarks python tests/benchmarks/peers/plain_tune.py --trials 64 --storage /tmp/plain [--wandb]
 prints one line of JSON: seconds from start to finish and from Ray being up, trials, and the median relative loss.
 Trains the minibatch STSq transformer (T=32, q=3, d=4, batch 64, Adam 0.01, per-step random-sign codes, `sum` query code) at
 widths d_e in 8..48 and seeds 0..; the same work must be done by whatever is compared with it.
