@@ -129,7 +129,7 @@ def num_parameters(config: TrialConfig) -> int:
 def memory_bytes(config: TrialConfig) -> float:
     """The most that one trial of a stack holds in tensors at a time on the CPU, within 15% (tests/stsq_core/test_cost.py).
 
-    Parameters, Adam's moments and the gradients of two steps; a code book; draws and activations.
+    Parameters, Adam's moments, a code book, draws and activations: gradients come when most of these are gone.
     """
     size = 8 if config.training.dtype == "float64" else 4
     match config.model:
@@ -140,7 +140,7 @@ def memory_bytes(config: TrialConfig) -> float:
         case Fcn():
             numbers = _fcn_numbers(config)
     subsets = 8.0 * config.batch * config.task.q
-    return size * (numbers + 4 * num_parameters(config)) + subsets
+    return size * (numbers + 3 * num_parameters(config)) + subsets
 
 
 def _shared_codes_numbers(config: TrialConfig) -> float:

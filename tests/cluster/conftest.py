@@ -121,7 +121,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     from cluster import cli, session
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(session, "write_page", lambda run, **consoles: None)
+    monkeypatch.setattr(session, "write_page", lambda run, findings, **consoles: None)
 
     def call(*words: object) -> Ended:
         with pytest.raises(SystemExit) as ended:

@@ -222,7 +222,7 @@ def test_a_resumed_run_whose_time_budget_is_spent_still_concludes(
     here: Here, write_sweep: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[Path] = []
-    monkeypatch.setattr(session, "write_page", lambda run, **consoles: drawn.append(run.path))
+    monkeypatch.setattr(session, "write_page", lambda run, findings, **consoles: drawn.append(run.path))
     assert here("run", write_sweep(), *QUIET).code == 0
     monkeypatch.setattr(session, "elapsed_minutes", lambda run: 7.0)
     spent = here("run", write_sweep(), "--set", "seeds=3", "--set", "budget.minutes=5", *QUIET)
@@ -307,7 +307,7 @@ def wait(publication, waited=session.Publication.wait):
 
 session.PublisherProcess.start = start
 session.Publication.wait = wait
-session.write_page = lambda run, **consoles: None
+session.write_page = lambda run, findings, **consoles: None
 cli.main(sys.argv[1:])
 """
 
