@@ -3,7 +3,7 @@
 Time is operations over a rate. The rate is measured where the run directory has a ledger, else it is the one assumed here.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +13,14 @@ from rich.table import Table
 from cluster.options import num_cores, run_path
 from cluster.terminal import say, say_table, table
 from sweeps import Plan, catalog_names, load_sweep, make_plan
-from sweeps.ledger import Ledger, LedgerRecord
+from sweeps.ledger import LedgerRecord
+from sweeps.outcomes import FINISHED, Outcomes
 from sweeps.packs import trial_operations
+from sweeps.results import read_results
 from sweeps.run_directory import RunDirectory
 
-ASSUMED_RATE = 3.0e9
-"""Operations a second of one core of 2020 or later, training packs."""
+ASSUMED_RATE = 2.0e10
+"""Operations a second of one core of 2020 or later, training packs (tests/benchmarks/engine.py)."""
 
 GPU_PACK_STEP_S = 1e-3
 """A step of a pack of small trials on a GPU is bound by the launching of its kernels, whatever the pack's size."""
@@ -55,12 +57,13 @@ def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | 
     """
     spec = load_sweep(sweep, settings)
     run = RunDirectory(run_path(spec.name, out))
-    records = Ledger(run.ledger).read()
+    records = read_results(run, spec).records
     slots = workers or num_cores()
-    plan = make_plan(spec, slots=slots, done={record.trial_id for record in records})
+    done = frozenset(records.trial_ids)
+    plan = make_plan(spec, slots=slots, done=done)
     say(console, f"{spec.name}: {spec.heading}")
     say(console, f"hypothesis: {spec.hypothesis.strip()}")
-    say_table(console, cell_table(plan, {record.trial_id for record in records}))
+    say_table(console, cell_table(plan, done))
     if len(plan.cells) > SHOWN_CELLS:
         say(console, f"and {len(plan.cells) - SHOWN_CELLS} more cells")
     for line in cost_lines(plan, measured_rate(records), slots=slots):
@@ -103,13 +106,14 @@ def cost_lines(plan: Plan, rate: Rate, *, slots: int) -> list[str]:
     ]
 
 
-def measured_rate(records: Collection[LedgerRecord]) -> Rate:
+def measured_rate(records: Iterable[LedgerRecord]) -> Rate:
     """The rate that a ledger's CPU trials show, else the assumed one."""
-    trained = [record for record in records if record.status == "finished" and record.device == "cpu" and record.seconds > 0]
-    seconds = sum(record.seconds for record in trained)
+    outcomes = Outcomes.of(records)
+    trained = outcomes.take((outcomes.status == FINISHED) & (outcomes.device == "cpu") & (outcomes.seconds > 0))
+    seconds = float(trained.seconds.sum())
     if seconds < 1.0:
         return Rate(ASSUMED_RATE, f"assuming {ASSUMED_RATE:.1g} operations/s a core")
-    rate = trial_operations(record.trial_config for record in trained) / seconds
+    rate = trial_operations(trained.trials) / seconds
     return Rate(rate, f"at {rate:.2g} operations/s a core, as measured by the {len(trained)} trials in the ledger")
 
 

@@ -63,7 +63,7 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
                     return _conclude(run, spec, cells, options, out=out, log=log)
                 except Stopped as stopped:
                     publication.patience_s = STOP_PATIENCE_S
-                    done = len(Ledger(run.ledger).read())
+                    done = len(Ledger(run.ledger).trial_ids())
                     name = stopped.signal_name
                     say(log, f"stopped by {name} with {done} trials in {run.ledger}; the same command goes on from there")
                     return STOPPED

@@ -97,9 +97,10 @@ def adopt_outcomes(run: RunDirectory, ledger: Ledger) -> int:
 
     A failure is not adopted (its pack is tried again), nor a torn file, nor one of another version of the arithmetic.
     """
-    held = {record.trial_id for record in ledger.read()}
+    paths = sorted(run.checkpoints.glob("*.outcome.json"))
+    held = ledger.trial_ids() if paths else frozenset()
     num_adopted = 0
-    for path in sorted(run.checkpoints.glob("*.outcome.json")):
+    for path in paths:
         with contextlib.suppress(ValueError, KeyError, TypeError):
             text = path.read_text(encoding="utf-8")
             outcome = outcome_from_json(text)

@@ -116,6 +116,14 @@ class Ledger:
             records[values["trial_id"]] = LedgerRecord(**{name: values[name] for name in _NAMES})
         return tuple(records.values())
 
+    def trial_ids(self) -> frozenset[str]:
+        """The trials that it holds.
+
+        Raises:
+            UserError: as `read`.
+        """
+        return frozenset(values["trial_id"] for values in self.lines())
+
     def lines(self) -> Iterator[dict[str, Any]]:
         """The fields of every line of this `NUMERICS`, as JSON has them: `read` for ledgers of a million lines.
 
@@ -184,7 +192,7 @@ class Ledger:
                 for number, line in enumerate(file, start=1):
                     values = _parsed(line)
                     if values is not None:
-                        _check(values, f"{self.path}:{number}")
+                        _check(values, self.path, number)
                         yield values
                     elif not line.endswith(b"\n"):
                         self.notes.append(f"{self.path.name}: the last line was torn by a crash and is ignored")
@@ -233,15 +241,15 @@ _NAMES = tuple(field.name for field in fields(LedgerRecord))
 _NAMED = frozenset(_NAMES)
 
 
-def _check(values: dict[str, Any], place: str) -> None:
+def _check(values: dict[str, Any], path: Path, number: int) -> None:
     schema = values.get("schema")
     if schema != SCHEMA:
         raise UserError(
-            f"{place}: this ledger line has schema {schema!r}; this version reads {SCHEMA}: use the version that wrote it"
+            f"{path}:{number}: this ledger line has schema {schema!r}; this version reads {SCHEMA}: use the version that wrote it"
         )
     if not values.keys() >= _NAMED:
         first = next(name for name in _NAMES if name not in values)
-        raise UserError(f"{place}: this ledger line has no field {first!r}; remove the line")
+        raise UserError(f"{path}:{number}: this ledger line has no field {first!r}; remove the line")
 
 
 def _now() -> str:

@@ -30,6 +30,7 @@ class Trials(Sequence[TrialConfig]):
         self.widths = widths
         self.rates = rates
         self.seeds = seeds
+        self._parts: tuple[Trials, ...] = ()
 
     @classmethod
     def of(cls, configs: Iterable[TrialConfig]) -> "Trials":
@@ -69,8 +70,7 @@ class Trials(Sequence[TrialConfig]):
             np.concatenate([_NOTHING.astype(float), *(part.rates for part in parts)]),
             np.concatenate([_NOTHING, *(part.seeds for part in parts)]),
         )
-        if parts and all(part._has_ids for part in parts):
-            joined._ids = np.concatenate([part._ids for part in parts])
+        joined._parts = tuple(parts)
         return joined
 
     def take(self, places: np.ndarray) -> "Trials":
@@ -91,6 +91,8 @@ class Trials(Sequence[TrialConfig]):
 
     @cached_property
     def _ids(self) -> np.ndarray:
+        if self._parts:
+            return np.concatenate([part._ids for part in self._parts])
         ids = np.empty(len(self), dtype=object)
         for place in np.unique(self.family).tolist():
             own = np.flatnonzero(self.family == place) if len(self.families) > 1 else np.arange(len(self))
