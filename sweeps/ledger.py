@@ -245,7 +245,8 @@ def _check(values: dict[str, Any], path: Path, number: int) -> None:
     schema = values.get("schema")
     if schema != SCHEMA:
         raise UserError(
-            f"{path}:{number}: this ledger line has schema {schema!r}; this version reads {SCHEMA}: use the version that wrote it"
+            f"{path}:{number}: this ledger line has schema {schema!r}; this version reads {SCHEMA}: "
+            "use the version that wrote it"
         )
     if not values.keys() >= _NAMED:
         first = next(name for name in _NAMES if name not in values)
