@@ -102,8 +102,7 @@ def _train_rest(
         if runner.told:
             say(log, runner.told)
         queue = PackQueue(Grid(cells), ledger, slots=runner.slots, retry_failed=options.retry_failed, held=results.records)
-        with Progress(queue, run.curves, log, num_workers=runner.slots) as progress:
-            threading.Thread(target=_prepare_page, args=(queue,), daemon=True).start()
+        with Progress(queue, run.curves, log, num_workers=runner.slots) as progress, _page_prepared(queue):
             runner.train(Work(queue, run, options, progress, stop, spec.budget.retries, may_start))
         say(log, progress.summary())
     if queue.finished:
@@ -189,12 +188,23 @@ def _publication(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log
                 say(log, f"W&B: not everything is published yet; see {log_path}, then publish the rest with {later}")
 
 
-def _prepare_page(queue: PackQueue) -> None:
-    """Import what draws the page (seconds) once the workers are busy, so that the end of the run does not wait for it."""
-    while not queue.done:
-        time.sleep(0.2)
-    importlib.import_module("dashboards.page")
-    importlib.import_module("cluster.results")
+@contextmanager
+def _page_prepared(queue: PackQueue) -> Iterator[None]:
+    """Import what draws the page (seconds) when the first trials have ended, so that the run's end does not wait for it."""
+    over = threading.Event()
+
+    def prepare() -> None:
+        while not queue.done and not over.wait(0.2):
+            pass
+        if queue.done:
+            importlib.import_module("dashboards.page")
+            importlib.import_module("cluster.results")
+
+    threading.Thread(target=prepare, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def _forget_states(run: RunDirectory) -> None:

@@ -64,7 +64,7 @@ class Descent:
     def bound(self, parameters: Tensors, moments: Tensors) -> Callable[[Tensors, Step], None]:
         """What takes the step that follows so many earlier ones, from the gradients of these parameters, in place."""
         pairs = [(moments[f"{name}.m"], moments[f"{name}.v"]) for name in parameters] if self._any_adam else None
-        update = self._kernels.descent(list(parameters.values()), pairs)
+        update = self._kernels.updater(list(parameters.values()), pairs)
 
         def take(gradients: Tensors, step: Step) -> None:
             row = self._by_step[step] if isinstance(step, int) else self._by_step.index_select(0, step)[0]

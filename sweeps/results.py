@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stsq_core.trial import TrialConfig
-from sweeps.ledger import Ledger, LedgerRecord
+from sweeps.ledger import Ledger
 from sweeps.outcomes import Outcomes, Rows
 from sweeps.plan import Cell, expand
 from sweeps.run_directory import RunDirectory
@@ -61,16 +61,6 @@ def read_results(run: RunDirectory, spec: SweepSpec | None = None, cells: Sequen
     ledger = Ledger(run.ledger)
     results = _collected(ledger.lines(), cells)
     return replace(results, ledger_notes=tuple(ledger.notes))
-
-
-def results_of(records: Iterable[LedgerRecord], cells: Iterable[Cell], *, ledger_notes: tuple[str, ...] = ()) -> Results:
-    """The results among a ledger's records that belong to the trials of these cells."""
-    return replace(_collected(map(vars, records), tuple(cells)), ledger_notes=ledger_notes)
-
-
-def foreign_cells(records: Iterable[LedgerRecord], cells: Sequence[Cell]) -> frozenset[str]:
-    """The cells that records belong to and that are not among these."""
-    return _collected(map(vars, records), cells).foreign_cells
 
 
 def _collected(lines: Iterable[Mapping[str, Any]], cells: Sequence[Cell]) -> Results:

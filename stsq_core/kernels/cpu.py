@@ -11,10 +11,7 @@ from stsq_core.kernels.plain import layer
 
 
 class CpuKernels(Kernels):
-    """Compiled loops over NumPy views: bit for bit the same for a trial whoever shares its stack.
-
-    The tensors of an attention step are written anew by the next step of the same shape.
-    """
+    """Compiled loops over NumPy views: bit for bit the same for a trial whoever shares its stack."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
@@ -82,9 +79,9 @@ class CpuKernels(Kernels):
     def descend(
         self, parameter: torch.Tensor, gradient: torch.Tensor, moments: tuple[torch.Tensor, torch.Tensor] | None, rates: Rates
     ) -> None:
-        self.descent([parameter], None if moments is None else [moments])([gradient], rates)
+        self.updater([parameter], None if moments is None else [moments])([gradient], rates)
 
-    def descent(
+    def updater(
         self, parameters: Sequence[torch.Tensor], moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None
     ) -> Callable[[Sequence[torch.Tensor], Rates], None]:
         rows = tuple(_rows(parameter) for parameter in parameters)

@@ -84,7 +84,10 @@ class Rates:
 
 
 class Kernels(ABC):
-    """One device's implementation."""
+    """One device's implementation.
+
+    The tensors that an attention step returns may be written anew by the next such step.
+    """
 
     capturable = False
     """Whether a step's calls can be captured as a CUDA graph."""
@@ -187,7 +190,7 @@ class Kernels(ABC):
         too; `rate` and `root` hold the step's bias corrections. Without moments no trial uses Adam.
         """
 
-    def descent(
+    def updater(
         self, parameters: Sequence[torch.Tensor], moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None
     ) -> Callable[[Sequence[torch.Tensor], Rates], None]:
         """An update of all these parameters, again and again in place, from their gradients and a step's rates."""

@@ -14,48 +14,18 @@ pytestmark = [
 ]
 
 
-def packs(transformer, fcn):
-    adam, gd = {"kind": "adam", "lr": 0.02}, {"kind": "gd", "lr": 0.5}
-    training = {"steps": 30, "batch_size": 40, "log_every": 7}
-    population = training | {"objective": "population"}
-    codes = {"kind": "random_sign", "d_e": 9, "query": "dual"}
-    return {
-        "population": [transformer(T=40, optimizer=o, seed=i, training=population) for i, o in enumerate((adam, gd, adam))],
-        "minibatch": [transformer(T=40, d=5, optimizer=adam, seed=i // 2, training=training) for i in range(6)],
-        "float64": [transformer(T=40, d=3, seed=i, training=training | {"dtype": "float64"}) for i in range(2)],
-        "one_hot": [transformer(optimizer=o, model__positions={"kind": "one_hot"}, training=training) for o in (adam, gd)],
-        "all": [
-            transformer(T=6, model__positions=codes | {"redraw": "never"}, training=population | {"batch_size": "all"}, seed=i)
-            for i in range(2)
-        ],
-        "per_sample": [
-            transformer(T=9, model__positions=codes | {"redraw": "per_sample"}, training=t, seed=i)
-            for i in range(2)
-            for t in (training, population)
-        ],
-        "fcn": [fcn(width=5 + i, optimizer=o, seed=i, training=training) for i, o in enumerate((adam, gd, adam))],
-    }
-
-
-KINDS = ["population", "minibatch", "float64", "one_hot", "all", "per_sample", "fcn"]
-
-
 def outcome(trials, device: str = "cuda"):
     reports: list = []
     results = train_pack(trials, report=reports.append, device=device)
     return [loss for report in reports for loss in report.relative_loss] + [r.relative_loss for r in results]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_losses_are_those_of_the_cpu(transformer, fcn, kind: str) -> None:
-    trials = packs(transformer, fcn)[kind]
-    assert outcome(trials) == pytest.approx(outcome(trials, "cpu"), rel=1e-4)
+def test_losses_are_those_of_the_cpu(pack) -> None:
+    assert outcome(pack) == pytest.approx(outcome(pack, "cpu"), rel=1e-4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_replays_give_the_bits_of_calls(transformer, fcn, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replays_give_the_bits_of_calls(pack, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
-    trials = packs(transformer, fcn)[kind]
     made: list = []
 
     def noted(*arguments, **named):
@@ -63,15 +33,15 @@ def test_replays_give_the_bits_of_calls(transformer, fcn, kind: str, monkeypatch
         return made[-1]
 
     monkeypatch.setattr(stsq_core.stack, "stepper_for", noted)
-    replayed = outcome(trials)
+    replayed = outcome(pack)
     assert {type(stepper) for stepper in made} == {GraphStepper}
-    assert outcome(trials) == replayed
+    assert outcome(pack) == replayed
 
     def called(program, descent, parameters, moments, *, step):
         return EagerStepper(program, descent, parameters, moments)
 
     monkeypatch.setattr(stsq_core.stack, "stepper_for", called)
-    assert outcome(trials) == replayed
+    assert outcome(pack) == replayed
 
 
 def test_a_diverged_trial_disturbs_nobody(transformer) -> None:

@@ -59,45 +59,16 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return captures
 
 
-def packs(transformer, fcn):
-    """Trials of every kind of program, optimizers mixed."""
-    adam, gd = {"kind": "adam", "lr": 0.02}, {"kind": "gd", "lr": 0.5}
-    training = {"steps": 12, "batch_size": 6, "log_every": 5}
-    sampled, population = training, training | {"objective": "population"}
-    codes = {"kind": "random_sign", "d_e": 9, "query": "dual"}
-    return {
-        "population": [transformer(optimizer=o, seed=i, training=population) for i, o in enumerate((adam, gd, adam))],
-        "minibatch": [transformer(optimizer=adam, seed=i // 2, training=sampled, d=3) for i in range(3)],
-        "descent": [transformer(optimizer=gd, seed=i, training=sampled) for i in range(2)],
-        "one_hot": [transformer(optimizer=o, model__positions={"kind": "one_hot"}, training=sampled) for o in (adam, gd)],
-        "all": [
-            transformer(T=6, model__positions=codes | {"redraw": "never"}, training=population | {"batch_size": "all"}, seed=i)
-            for i in range(2)
-        ],
-        "per_sample": [
-            transformer(T=7, model__positions=codes | {"redraw": "per_sample"}, training=t, seed=i)
-            for i in range(2)
-            for t in (sampled, population)
-        ],
-        "fcn": [fcn(width=5 + i, optimizer=o, seed=i, training=training) for i, o in enumerate((adam, gd, adam))],
-    }
-
-
-KINDS = ["population", "minibatch", "descent", "one_hot", "all", "per_sample", "fcn"]
-
-
 def outcome(trials, **options):
     reports: list = []
     results = train_pack(trials, report=reports.append, **options)
     return [(r.config.trial_id, r.status, r.relative_loss, r.steps) for r in results], reports
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_replays_give_the_bits_and_reports_of_calls(transformer, fcn, kind: str, request: pytest.FixtureRequest) -> None:
-    trials = packs(transformer, fcn)[kind]
-    called = outcome(trials)
+def test_replays_give_the_bits_and_reports_of_calls(pack, request: pytest.FixtureRequest) -> None:
+    called = outcome(pack)
     captures = request.getfixturevalue("replayed")
-    assert outcome(trials) == called
+    assert outcome(pack) == called
     assert [report.step for report in called[1]][:4] == [0, 5, 10, 12]
     assert set(captures) == {0}
 
@@ -114,15 +85,14 @@ def test_a_trial_that_leaves_after_its_update_disturbs_nobody(transformer, reque
     assert captures == [0, called[0][1][3] + 1]  # the graph is captured anew for those that are left
 
 
-@pytest.mark.parametrize("kind", ["population", "fcn"])
-def test_a_pack_goes_on_from_its_checkpoint(transformer, fcn, kind: str, request: pytest.FixtureRequest) -> None:
-    trials = packs(transformer, fcn)[kind]
-    called = outcome(trials)
+@pytest.mark.parametrize("pack", ["population", "fcn"], indirect=True)
+def test_a_pack_goes_on_from_its_checkpoint(pack, request: pytest.FixtureRequest) -> None:
+    called = outcome(pack)
     captures = request.getfixturevalue("replayed")
     checkpoint = Breaking(at=8)
     with pytest.raises(BrokenOffError):
-        outcome(trials, checkpoint=checkpoint)
-    results, reports = outcome(trials, checkpoint=checkpoint)
+        outcome(pack, checkpoint=checkpoint)
+    results, reports = outcome(pack, checkpoint=checkpoint)
     assert results == called[0]
     assert reports == [report for report in called[1] if report.step >= 8]
     assert captures == [0, 8]

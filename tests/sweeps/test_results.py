@@ -3,7 +3,7 @@ import pytest
 from sweeps.ledger import Ledger
 from sweeps.loading import load_sweep
 from sweeps.plan import expand
-from sweeps.results import foreign_cells, read_results, results_of
+from sweeps.results import read_results
 from sweeps.run_directory import create_or_open
 
 
@@ -36,13 +36,16 @@ def test_what_the_ledger_left_out_is_told_too(full):
     assert read_results(full).notes == ("ledger.jsonl: the last line was torn by a crash and is ignored",)
 
 
-def test_one_left_out_is_told_in_the_singular(spec, fcn, record):
-    (note,) = results_of([record(fcn(T=5))], expand(spec)).notes
+def test_one_left_out_is_told_in_the_singular(run, fcn, record):
+    Ledger(run.ledger).append([record(fcn(T=5))])
+    (note,) = read_results(run).notes
     assert note == "1 trial in the ledger that this sweep does not declare is kept there and left out here"
 
 
-def test_foreign_cells_are_those_of_records_that_no_cell_takes(spec, fcn, record):
-    cells = expand(spec)
-    own, wider, other = cells[0].configs[0], fcn(width=64), fcn(T=5)
-    assert foreign_cells([record(own), record(wider)], cells) == set()
-    assert len(foreign_cells([record(own), record(other), record(fcn(T=5, width=9))], cells)) == 1
+def test_foreign_cells_are_those_of_records_that_no_cell_takes(run, spec, fcn, record):
+    ledger = Ledger(run.ledger)
+    own, wider, other = expand(spec)[0].configs[0], fcn(width=64), fcn(T=5)
+    ledger.append([record(own), record(wider)])
+    assert read_results(run).foreign_cells == set()
+    ledger.append([record(other), record(fcn(T=5, width=9))])
+    assert len(read_results(run).foreign_cells) == 1

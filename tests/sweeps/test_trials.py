@@ -78,7 +78,8 @@ def test_replicates_are_those_of_the_drawn_seeds(case: int) -> None:
     num_widths, num_rates, num_seeds = stream.integers(1, [7, 4, 12])
     log_widths = np.sort(stream.uniform(0, 3, num_widths))
     log_losses = np.log(0.1) + stream.normal(0, 1, (num_widths, num_rates, num_seeds)) - log_widths[:, None, None] + 1.5
-    log_losses[stream.random(log_losses.shape) < 0.1] = np.inf
+    log_losses[stream.random(log_losses.shape) < 0.1] = np.inf  # diverged
+    log_losses[stream.random(log_losses.shape) < 0.1] = np.nan  # failed
     draws = stream.integers(num_seeds, size=(200, num_seeds))
     success_rate = float(stream.choice([0.3, 0.5, 0.9]))
     quick = replicated_crossings(log_widths, log_losses, draws, log_target=np.log(0.1), success_rate=success_rate)
