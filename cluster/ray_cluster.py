@@ -7,6 +7,7 @@ removed by the next run.
 
 import contextlib
 import fcntl
+import gc
 import logging
 import os
 import secrets
@@ -133,7 +134,7 @@ def _joined(address: str) -> Iterator[None]:
             raise UserError(f"no Ray cluster answers at {address!r}: {error}") from error
         yield
     finally:
-        ray.shutdown()
+        _leave()
 
 
 @contextmanager
@@ -148,7 +149,22 @@ def _started(num_cpus: int) -> Iterator[None]:
                 raise UserError(f"Ray did not start on this machine: {error}; `stsq run --inline` does without") from error
             yield
         finally:
-            ray.shutdown()
+            _leave()
+
+
+def _leave() -> None:
+    """Shut Ray down with no garbage collection meanwhile.
+
+    One in another thread that meets a reference of Ray's while its worker goes down ends the process, with exit code 1.
+    """
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        ray.shutdown()
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _logging() -> dict[str, Any]:

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -153,3 +154,38 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+GARBAGE = """
+import gc, sys
+from cluster.ray_cluster import ray_cluster
+import ray
+from ray._private import worker
+
+class Node:
+    pass
+
+class Witness:  # lets other threads have their turn, and the collector with them, before the worker is forgotten
+    def __init__(self, core): self.core = core
+    def __getattr__(self, name): return getattr(self.core, name)
+    def shutdown_driver(self):
+        self.core.shutdown_driver()
+        gc.set_threshold(1, 1, 1)
+        [[] for _ in range(10_000)]
+        gc.set_threshold(700, 10, 10)
+
+with ray_cluster(None, num_cpus=1):
+    gc.freeze()  # so few objects are left that the collector looks at all of them
+    node = Node()
+    node.itself, node.reference = node, ray.put(1)
+    gc.collect()
+    del node
+    worker.global_worker.core_worker = Witness(worker.global_worker.core_worker)
+assert gc.isenabled()
+print("alive")
+"""
+
+
+def test_garbage_that_holds_references_of_rays_does_not_end_the_driver(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", GARBAGE], capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stdout) == (0, "alive\n"), ended.stderr
