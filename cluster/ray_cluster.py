@@ -12,6 +12,7 @@ import logging
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -144,12 +145,27 @@ def _started(num_cpus: int) -> Iterator[None]:
     with _temporary_directory() as folder:
         try:
             try:
-                ray.init(address="local", _temp_dir=str(folder), **own, **_logging())
+                with _no_dashboard():
+                    ray.init(address="local", _temp_dir=str(folder), **own, **_logging())
             except (ConnectionError, RuntimeError, TimeoutError, ray.exceptions.RayError) as error:
                 raise UserError(f"Ray did not start on this machine: {error}; `stsq run --inline` does without") from error
             yield
         finally:
             _leave()
+
+
+@contextmanager
+def _no_dashboard() -> Iterator[None]:
+    """Let Ray start as it does where its dashboard is not installed: neither the driver nor Ray's agent then loads it."""
+    name = "ray.dashboard.optional_deps"
+    missing = name not in sys.modules
+    if missing:
+        sys.modules[name] = None  # type: ignore[assignment]  # Python's way to say that it cannot be imported
+    try:
+        yield
+    finally:
+        if missing:
+            del sys.modules[name]
 
 
 def _leave() -> None:

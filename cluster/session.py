@@ -6,7 +6,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -98,11 +98,12 @@ def _train_rest(
         log,
         f"{spec.name}: {len(cells)} cells, {queue.total} trials, {queue.skipped} of them in the ledger already -> {run.path}",
     )
-    with _runner(run, options, stop) as runner:
+    with ExitStack() as after_ray, _runner(run, options, stop) as runner:
         if runner.told:
             say(log, runner.told)
         queue = PackQueue(Grid(cells), ledger, slots=runner.slots, retry_failed=options.retry_failed, held=results.records)
-        with Progress(queue, run.curves, log, num_workers=runner.slots) as progress, _page_prepared(queue):
+        after_ray.enter_context(_page_prepared(queue))
+        with Progress(queue, run.curves, log, num_workers=runner.slots) as progress:
             runner.train(Work(queue, run, options, progress, stop, spec.budget.retries, may_start))
         say(log, progress.summary())
     if queue.finished:
@@ -190,21 +191,24 @@ def _publication(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log
 
 @contextmanager
 def _page_prepared(queue: PackQueue) -> Iterator[None]:
-    """Import what draws the page (seconds) when the first trials have ended, so that the run's end does not wait for it."""
+    """Load what draws the page (seconds) once the first trials have ended, so that the run's end does not wait for it."""
     over = threading.Event()
 
     def prepare() -> None:
         while not queue.done and not over.wait(0.2):
             pass
         if queue.done:
-            importlib.import_module("dashboards.page")
-            importlib.import_module("cluster.results")
+            for module in ("dashboards.page", "cluster.results"):
+                importlib.import_module(module)
+            importlib.import_module("dashboards.figures").load_backends()
 
-    threading.Thread(target=prepare, daemon=True).start()
+    thread = threading.Thread(target=prepare, daemon=True)
+    thread.start()
     try:
         yield
     finally:
         over.set()
+        thread.join()
 
 
 def _forget_states(run: RunDirectory) -> None:

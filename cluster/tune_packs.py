@@ -1,4 +1,4 @@
-"""What Ray Tune sees of packs: a trainable that trains one, a searcher that hands them out, and a word about lost workers.
+"""What Ray Tune sees of packs: a searcher that hands them out, and a word about lost workers.
 
 Loaded by `tune_runner` while Ray starts, because importing `ray.tune` takes seconds.
 """
@@ -12,26 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from ray import tune
+from ray.air._internal import usage
 from ray.tune.search import Searcher
 
 from cluster.runner import Work, is_over
-from cluster.worker import train_order
+from cluster.trainable import PackTrainable
 from sweeps.packs import Pack
 from sweeps.queue import Failure, PackOutcome
-
-
-class PackTrainable(tune.Trainable):
-    """A worker: trains the pack of its order in one step, then takes the next order in the same process."""
-
-    def setup(self, config: dict[str, Any]) -> None:
-        self._order: str = config["order"]
-
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
-        self._order = new_config["order"]
-        return True
-
-    def step(self) -> dict[str, Any]:
-        return {"outcome": train_order(self._order), "done": True}
 
 
 class QueueSearcher(Searcher):
@@ -144,6 +131,7 @@ def fit(work: Work, share: dict[str, float], slots: int) -> None:
 
 
 def _fit(work: Work, share: dict[str, float], slots: int) -> None:
+    usage.tag_callbacks = _not_counted
     searcher = QueueSearcher(work)
     name = secrets.token_hex(4)
     grid = tune.Tuner(
@@ -171,3 +159,8 @@ def _fit(work: Work, share: dict[str, float], slots: int) -> None:
 
 def _name(trial: Any) -> str:
     return f"pack-{trial.trial_id}"
+
+
+def _not_counted(callbacks: object) -> bool:
+    """In place of Ray's usage statistics, which are off here, and which take a second to load W&B's client."""
+    return False

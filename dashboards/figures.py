@@ -6,6 +6,7 @@ Sizes fit a two-column page (7 in across both columns) and the type is that of t
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,15 @@ PAPER: Any = {
     "pdf.fonttype": 42,
     "savefig.dpi": 220,
 }
+
+
+def load_backends() -> None:
+    """Load what drawing loads when it is first used, most of a second: the backends and the fonts of text and mathematics."""
+    with _paper():
+        figure = Figure(figsize=(1, 1))
+        figure.text(0.5, 0.5, "$m^2$ and $m$")
+        for kind in ("png", "pdf"):
+            figure.savefig(BytesIO(), format=kind)
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> tuple[Path, ...]:

@@ -126,17 +126,18 @@ def num_parameters(config: TrialConfig) -> int:
             return sum(units * (inputs + 1) for units, inputs in layer_shapes(config))
 
 
-def memory_bytes(config: TrialConfig) -> float:
-    """The most that one trial of a stack holds in tensors at a time on the CPU, within 15% (tests/stsq_core/test_cost.py).
+def memory_bytes(config: TrialConfig, device: str = "cpu") -> float:
+    """The most that one trial of a stack holds in tensors at a time, within 15% (tests/stsq_core/test_cost.py).
 
-    Parameters, Adam's moments, a code book, draws and activations: gradients come when most of these are gone.
+    Parameters, Adam's moments, a code book, draws and activations: gradients come when most of these are gone. On a GPU
+    (`device` "cuda") the draws and the gradients at the scores are held too, which a core keeps in its cache.
     """
     size = 8 if config.training.dtype == "float64" else 4
     match config.model:
         case Transformer(positions=codes) if codes.redraw == "per_sample":
             numbers = _sample_codes_numbers(config)
         case Transformer():
-            numbers = _shared_codes_numbers(config)
+            numbers = _shared_codes_numbers(config) if device == "cpu" else _shared_codes_numbers_on_a_gpu(config)
         case Fcn():
             numbers = _fcn_numbers(config)
     subsets = 8.0 * config.batch * config.task.q
@@ -150,6 +151,16 @@ def _shared_codes_numbers(config: TrialConfig) -> float:
     if config.training.objective == "minibatch":
         attending += 6 * config.task.d * P + 2 * config.task.d * D
     return book + config.batch * (config.task.q + 1) + max(attending, P * P + P * D + D * D)
+
+
+def _shared_codes_numbers_on_a_gpu(config: TrialConfig) -> float:
+    """As on the CPU, with every sample's tokens and gradients at the scores (stsq_core.kernels.cuda), a draw for each trial."""
+    task, batch, D, P = config.task, config.batch, padded_width(config), padded_tokens(config.task.T)
+    attending = 2.0 * P * P + batch * P
+    if config.training.objective == "minibatch":
+        attending += batch * task.d * (task.T + 3) + 4 * task.d * P + 2 * task.d * D
+    book = 0 if _is_one_hot(config) else P * D
+    return book + batch * (task.q + 2) + max(attending, P * P + P * D + D * D)
 
 
 def _sample_codes_numbers(config: TrialConfig) -> float:

@@ -7,16 +7,47 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 
-from stsq_core.cost import memory_bytes, step_operations
+from stsq_core.cost import CALL_EFFORT, memory_bytes, step_cost, step_operations
 from stsq_core.stacking import stack_key
 from stsq_core.trial import TrialConfig
 from sweeps.trials import Trials
 
-MAX_PACK = 32
-"""Trials in a pack unless told otherwise: larger stacks gain little on one core and lose more when a worker dies."""
+CALLS_SHARE = 0.1
+"""The knee: packs grow until calling a step's functions takes no more than this share of its time."""
+
+CPU_PACKS = (8, 64)
+"""The least and the most trials at the knee on a core: larger packs gain little and lose more with a worker."""
+
+GPU_PACK = 256
+"""Trials in a pack on a GPU, where a step's twenty or so launches take as long as some twenty trials."""
+
+MEMORY_SHARE = 0.6
+"""The part of a worker's memory that a pack's own arrays may take; the rest is for libraries, graphs and other programs."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """What one worker has for a pack: its kind of device, and the bytes of memory on it; `most` caps the trials of a pack."""
+
+    device: Literal["cpu", "cuda"] = "cpu"
+    memory_bytes: float = math.inf
+    most: int | None = None
+
+    def pack_size(self, config: TrialConfig) -> int:
+        """The most trials like this one in a pack: those at the knee of throughput, or what fits into memory, at least one."""
+        fits = MEMORY_SHARE * self.memory_bytes / memory_bytes(config, self.device)
+        return int(max(1, min(self._knee(config), fits, self.most or math.inf)))
+
+    def _knee(self, config: TrialConfig) -> int:
+        if self.device == "cuda":
+            return GPU_PACK
+        least, most = CPU_PACKS
+        knee = CALL_EFFORT / (CALLS_SHARE * step_cost(config).effort)
+        return min(most, max(least, 1 << math.ceil(math.log2(knee))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +88,11 @@ def pack_of(configs: Iterable[TrialConfig]) -> Pack:
     return Pack(trials, trial_operations(trials), first.training.steps, memory_bytes(first) * len(trials))
 
 
-def make_packs(configs: Iterable[TrialConfig], *, max_size: int = MAX_PACK, slots: int = 1) -> tuple[Pack, ...]:
-    """Divide trials into packs of at most `max_size` that can train as one stack, the longest first.
+ANYWHERE = Room()
+
+
+def make_packs(configs: Iterable[TrialConfig], *, room: Room = ANYWHERE, slots: int = 1) -> tuple[Pack, ...]:
+    """Divide trials into packs that can train as one stack and are no larger than `room` says, the longest first.
 
     Each trial is in exactly one pack, also when it is given twice. Packs of one stack are of nearly equal size. With several
     `slots`, packs are split further while one alone would take longer than an even share of the whole work.
@@ -72,7 +106,9 @@ def make_packs(configs: Iterable[TrialConfig], *, max_size: int = MAX_PACK, slot
     order = np.argsort(np.argsort(declared)[stack], kind="stable")
     samples, sizes = [samples[place] for place in declared], sizes[declared]
     costs = [_operations(config) for config in samples]
-    counts = _num_packs(sizes.tolist(), (sizes * costs).tolist(), max_size=max_size, slots=slots)
+    counts = [math.ceil(size / room.pack_size(config)) for size, config in zip(sizes.tolist(), samples, strict=True)]
+    if slots > 1:
+        counts = _spread(counts, sizes.tolist(), (sizes * costs).tolist(), slots=slots)
     packs = []
     for config, cost, end, size, count in zip(samples, costs, np.cumsum(sizes), sizes.tolist(), counts, strict=True):
         steps, memory = config.training.steps, memory_bytes(config)
@@ -114,11 +150,9 @@ def _operations(config: TrialConfig) -> float:
     return step_operations(config) * config.training.steps
 
 
-def _num_packs(sizes: Sequence[int], costs: Sequence[float], *, max_size: int, slots: int) -> list[int]:
-    """Into how many packs each stack is divided."""
-    counts = [math.ceil(size / max_size) for size in sizes]
-    if slots <= 1:
-        return counts
+def _spread(counts: Sequence[int], sizes: Sequence[int], costs: Sequence[float], *, slots: int) -> list[int]:
+    """Into how many packs each stack is divided so that every slot has some, and none takes more than an even share."""
+    counts = list(counts)
     share, total = sum(costs) / slots, sum(counts)
     longest = [(-cost / count, place) for place, (cost, count) in enumerate(zip(costs, counts, strict=True))]
     heapq.heapify(longest)

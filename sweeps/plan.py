@@ -11,7 +11,7 @@ from stsq_core.architecture import Fcn, Transformer
 from stsq_core.trial import TrialConfig
 from sweeps.expansion import Block, blocks_of
 from sweeps.fields import flattened
-from sweeps.packs import MAX_PACK, Pack, make_packs
+from sweeps.packs import ANYWHERE, Pack, Room, make_packs
 from sweeps.spec import SweepSpec
 from sweeps.trials import Trials, cell_of
 
@@ -144,10 +144,10 @@ class Plan:
         return self.operations / operations_per_s / 3600
 
 
-def make_plan(spec: SweepSpec, *, max_size: int = MAX_PACK, slots: int = 1, done: Collection[str] = ()) -> Plan:
+def make_plan(spec: SweepSpec, *, room: Room = ANYWHERE, slots: int = 1, done: Collection[str] = ()) -> Plan:
     """The plan of a sweep; trials whose ids are in `done` are counted and not run again."""
     cells = expand(spec)
     trials = Trials.joined([cell.trials for cell in cells])
     waiting = trials.take(np.array([trial_id not in done for trial_id in trials.trial_ids])) if done else trials
-    packs = make_packs(waiting, max_size=max_size, slots=slots)
+    packs = make_packs(waiting, room=room, slots=slots)
     return Plan(cells, packs, len(trials) - len(waiting))

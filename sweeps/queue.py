@@ -9,7 +9,7 @@ import numpy as np
 from stsq_core.trial import TrialResult
 from sweeps.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result
 from sweeps.outcomes import FAILED, Outcomes
-from sweeps.packs import MAX_PACK, Pack, halves, make_packs
+from sweeps.packs import ANYWHERE, Pack, Room, halves, make_packs
 from sweeps.strategy import Strategy
 from sweeps.trials import Trials
 
@@ -50,14 +50,14 @@ class PackQueue:
         strategy: Strategy,
         ledger: Ledger,
         *,
-        max_size: int = MAX_PACK,
+        room: Room = ANYWHERE,
         slots: int = 1,
         retry_failed: bool = False,
         held: Outcomes | None = None,
     ) -> None:
         self._strategy = strategy
         self._ledger = ledger
-        self._max_size = max_size
+        self._room = room
         self._slots = slots
         outcomes = Outcomes.of(ledger.read()) if held is None else held
         if retry_failed:
@@ -138,7 +138,7 @@ class PackQueue:
         """Packs of what is not held. A pack of which nothing is held stays as it was made in an earlier session, so that a
         state saved then is found; what is left of the others is packed anew.
         """
-        packs = make_packs(asked, max_size=self._max_size, slots=self._slots)
+        packs = make_packs(asked, room=self._room, slots=self._slots)
         untouched, rest = [], []
         for pack in packs:
             is_held = np.array([trial_id in self._held for trial_id in pack.trial_ids])
@@ -146,7 +146,7 @@ class PackQueue:
                 untouched.append(pack)
             elif not is_held.all():
                 rest.append(pack.trials.take(~is_held))
-        remade = make_packs(Trials.joined(rest), max_size=self._max_size, slots=self._slots)
+        remade = make_packs(Trials.joined(rest), room=self._room, slots=self._slots)
         return sorted([*untouched, *remade], key=lambda pack: -pack.operations)
 
 

@@ -12,7 +12,7 @@ from cluster.progress import Progress, last_step
 from stsq_core import Measurement, TrialConfig, TrialResult
 from sweeps.journal import JournalWriter
 from sweeps.ledger import Ledger
-from sweeps.packs import pack_of
+from sweeps.packs import Room, pack_of
 from sweeps.queue import PackOutcome, PackQueue
 from sweeps.strategy import Strategy
 
@@ -41,7 +41,7 @@ def config(seed: int) -> TrialConfig:
 
 @pytest.fixture
 def queue(tmp_path: Path) -> PackQueue:
-    return PackQueue(Once(tuple(map(config, range(4)))), Ledger(tmp_path / "ledger.jsonl"), max_size=2)
+    return PackQueue(Once(tuple(map(config, range(4)))), Ledger(tmp_path / "ledger.jsonl"), room=Room(most=2))
 
 
 def test_the_line_tells_what_running_packs_have_done(queue: PackQueue, tmp_path: Path) -> None:

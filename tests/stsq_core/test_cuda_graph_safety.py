@@ -11,9 +11,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from stsq_core import TrialConfig
 from stsq_core import program as program_module
+from stsq_core.cost import memory_bytes
 from stsq_core.descent import Descent
 from stsq_core.stack import Stack, build_program
+from tests.stsq_core.held_memory import NETS, SHAPES, HeldBytes
 
 pytest.importorskip("triton")
 
@@ -124,6 +127,33 @@ def test_a_step_stays_on_the_device(transformer, fcn, monkeypatch: pytest.Monkey
         assert losses.shape == (len(trials),), kind
         assert {name: g.shape for name, g in gradients.items()} == {name: p.shape for name, p in parameters.items()}, kind
         assert program.fresh_losses(parameters, 0).device == DEVICE, kind
+
+
+def held_on_a_gpu(trials: list[TrialConfig]) -> int:
+    """The most bytes that two steps hold in tensors at a time."""
+    with HeldBytes() as held:
+        program = build_program(tuple(trials), DEVICE)
+        descent = Descent(tuple(t.optimizer for t in trials), 12, dtype=program.dtype, kernels=program.kernels)
+        parameters, step = program.initial(), torch.zeros(1, dtype=torch.int64, device=DEVICE)
+        moments = descent.moments(parameters)
+        for _ in range(2):
+            descent.update(parameters, program.gradients(parameters, step)[1], moments, step)
+    return held.peak
+
+
+def test_the_memory_of_a_trial_is_what_a_step_holds(transformer, fcn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "launch", checked_launch)
+    monkeypatch.setattr(program_module, "kernels_for", cuda.CudaKernels)
+    adam = {"kind": "adam", "lr": 0.01}
+    stacks = {}
+    for name, shape in SHAPES.items():
+        shape = shape | {"optimizer": adam, "training": shape["training"] | {"steps": 12}}
+        stacks[name] = [transformer(seed=seed, **shape) for seed in range(8)]
+    for T, width, batch in NETS:
+        shape = {"model__tail_width": 128, "training": {"batch_size": batch, "steps": 12}}
+        stacks[f"fcn {T} {width}"] = [fcn(T=T, width=width, seed=seed, **shape) for seed in range(8)]
+    for name, trials in stacks.items():
+        assert memory_bytes(trials[0], "cuda") == pytest.approx(held_on_a_gpu(trials) / 8, rel=0.15), name
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="test_cuda.py compares the GPU itself")

@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from stsq_core import TrialConfig
 from stsq_core.stacking import stack_key
-from sweeps.packs import halves, make_packs, pack_of
+from sweeps.packs import Room, halves, make_packs, pack_of
 
 trials = st.lists(
     st.tuples(
@@ -29,7 +29,7 @@ def config(width, seed, lr, T, steps):
 @given(trials, st.integers(1, 40), st.integers(1, 5))
 def test_packs_partition_the_trials(told, max_size, slots):
     configs = [config(*one) for one in told]
-    packs = make_packs(configs, max_size=max_size, slots=slots)
+    packs = make_packs(configs, room=Room(most=max_size), slots=slots)
     packed = [trial_id for pack in packs for trial_id in pack.trial_ids]
     assert sorted(packed) == sorted({one.trial_id for one in configs})
     for pack in packs:
@@ -37,12 +37,12 @@ def test_packs_partition_the_trials(told, max_size, slots):
         assert len({stack_key(one) for one in pack.configs}) == 1
     assert len({pack.pack_id for pack in packs}) == len(packs)
     assert [pack.operations for pack in packs] == sorted((pack.operations for pack in packs), reverse=True)
-    assert packs == make_packs(configs, max_size=max_size, slots=slots)
+    assert packs == make_packs(configs, room=Room(most=max_size), slots=slots)
 
 
 def test_packs_of_a_stack_are_balanced_and_keep_its_order(fcn):
     configs = [fcn(seed=seed) for seed in range(40)]
-    packs = make_packs(configs, max_size=32)
+    packs = make_packs(configs, room=Room(most=32))
     assert sorted(len(pack.configs) for pack in packs) == [20, 20]
     assert [one for pack in sorted(packs, key=lambda pack: pack.configs[0].seed) for one in pack.configs] == configs
 

@@ -3,6 +3,7 @@ import math
 import pytest
 
 from sweeps.ledger import Ledger
+from sweeps.packs import Room
 from sweeps.plan import expand
 from sweeps.queue import Failure, PackOutcome, PackQueue
 from sweeps.strategy import Grid, Strategy
@@ -16,7 +17,7 @@ def ledger(run):
 @pytest.fixture
 def queue(spec, ledger):
     def make(**options):
-        return PackQueue(Grid(expand(spec)), ledger, **{"max_size": 4, "slots": 2, **options})
+        return PackQueue(Grid(expand(spec)), ledger, **{"room": Room(most=4), "slots": 2, **options})
 
     return make
 
