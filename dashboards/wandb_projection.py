@@ -9,6 +9,8 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,10 +35,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the trial ended, as W&B shows it: the summary, and an exit code that is 1 for a failed trial only."""
+    """How the trial ended, as W&B shows it: the summary, and an exit code that is 1 for a failed trial only.
+
+    `ended_at` is in seconds since 1970.
+    """
 
     summary: Mapping[str, Any]
     exit_code: int
+    ended_at: float
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class RunProjection:
     rows: tuple[Row, ...]
     outcome: Outcome | None
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Sixteen hex digits over everything W&B is told: equal digests need no second publication."""
         rows = [(row.step, repr(row.relative_loss)) for row in self.rows]
@@ -117,4 +123,5 @@ def _outcome(record: LedgerRecord) -> Outcome:
         "seconds": record.seconds,
         "reason": record.reason,
     }
-    return Outcome(summary, exit_code=1 if record.status == "failed" else 0)
+    ended_at = datetime.fromisoformat(record.finished_at).timestamp()
+    return Outcome(summary, exit_code=1 if record.status == "failed" else 0, ended_at=ended_at)
