@@ -22,6 +22,8 @@ class OfflineRun:
     """What one `.wandb` file holds: `history` row by row, the last `summary`, `exit_code` (None while it is incomplete)."""
 
     run_id: str
+    project: str
+    name: str
     group: str
     job_type: str
     tags: tuple[str, ...]
@@ -37,7 +39,7 @@ def read_run(path: Path) -> OfflineRun:
     Raises:
         ValueError: the file is no W&B file, or a chunk other than a cut-off last one is damaged.
     """
-    run_id = group = job_type = ""
+    run_id = project = name = group = job_type = ""
     tags: tuple[str, ...] = ()
     config: dict[str, Any] = {}
     history: list[dict[str, Any]] = []
@@ -46,7 +48,8 @@ def read_run(path: Path) -> OfflineRun:
     for record in _records(path):
         match record.WhichOneof("record_type"):
             case "run":
-                run_id, group, job_type = record.run.run_id, record.run.run_group, record.run.job_type
+                run_id, project, name = record.run.run_id, record.run.project, record.run.display_name
+                group, job_type = record.run.run_group, record.run.job_type
                 tags = tuple(record.run.tags)
                 config |= _items(record.run.config.update)
             case "config":
@@ -58,7 +61,7 @@ def read_run(path: Path) -> OfflineRun:
             case "exit":
                 exit_code = record.exit.exit_code
     config.pop("_wandb", None)
-    return OfflineRun(run_id, group, job_type, tags, config, tuple(history), summary, exit_code)
+    return OfflineRun(run_id, project, name, group, job_type, tags, config, tuple(history), summary, exit_code)
 
 
 def _items(items: Any) -> dict[str, Any]:

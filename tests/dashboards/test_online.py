@@ -1,9 +1,6 @@
 """Online publishing against a stand-in for a W&B server: every row once, however often it is interrupted or repeated."""
 
 import json
-import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -195,18 +192,17 @@ def test_a_server_that_refuses_everything_costs_no_trial(make_run: MakeRun, smal
 
 
 def test_wandbs_own_sync_takes_the_files_that_its_client_did_not_write(
-    make_run: MakeRun, small: dict[str, Any], server: Server
+    make_run: MakeRun, small: dict[str, Any], server: Server, wandb_command: Callable[..., str]
 ) -> None:
     run = make_run(trials=[small])
     assert publish(run.path, mode="offline").num_published == 4
     folders = [str(path) for path in run.wandb.glob("offline-run-*")]
-    wandb = shutil.which("wandb", path=str(Path(sys.executable).parent)) or "wandb"
-    done = subprocess.run([wandb, "sync", *folders], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    wandb_command("sync", *folders)
     assert_whole(run, server)
     for record in Ledger(run.ledger).read():
         held = next(one for one in server.runs.values() if one.name.endswith(record.trial_id))
         told = json.loads(held.fields["config"])
         assert {key: value["value"] for key, value in told.items() if key != "_wandb"}.items() >= flatten(record.config).items()
+        assert held.fields["displayName"].startswith("fcn T=")
         assert held.fields["jobType"] == "fcn"
         assert held.fields["tags"] == ["synthetic"]
