@@ -1,6 +1,6 @@
 """Writes each trial that has ended as the offline file that W&B's own client would write, without running that client.
 
-The client takes some 60 ms of CPU a run, this module about one. The records are the wandb package's own protobuf classes, so
+The client takes some 70 ms of CPU a run, this module one or two. The records are the wandb package's own protobuf classes, so
 their schema is that of the installed package; `wandb_log` frames them.
 
 Source: `wandb/proto/wandb_internal.proto`, and files of wandb 0.31: `tests/dashboards/test_wandb_files.py` compares the two.

@@ -81,14 +81,15 @@ def project_live(
     config: TrialConfig, curve: Curve, *, directory_id: str, cell: str, tags: tuple[str, ...] = ()
 ) -> RunProjection:
     """The W&B run of a trial that is still training."""
+    trial_id = config.trial_id
     return RunProjection(
-        trial_id=config.trial_id,
-        run_id=f"{directory_id}-{config.trial_id}",
+        trial_id=trial_id,
+        run_id=f"{directory_id}-{trial_id}",
         name=f"{config.model.kind} T={config.task.T} m={config.width} lr={config.optimizer.lr:g} seed={config.seed}",
         group=_short(cell),
         job_type=config.model.kind,
         tags=tags,
-        config=flatten(config.model_dump(mode="json")) | {"trial_id": config.trial_id, "m": config.width},
+        config=flatten(config.model_dump(mode="json")) | {"trial_id": trial_id, "m": config.width},
         rows=tuple(Row(int(step), float(loss)) for step, loss in zip(*curve, strict=True)),
         outcome=None,
     )
