@@ -9,12 +9,13 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from stsq_core import UserError
+from sweeps.files import disk_errors
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,21 @@ class PublishedTrials:
             return True
         return mode == "offline" and known.file is not None and (self._folder / known.file).exists()
 
-    def add(self, publication: Publication) -> None:
-        """Note a publication; it is on the disk when this returns."""
-        with self._path.open("a") as file:
-            file.write(("\n" if self._torn else "") + json.dumps(asdict(publication)) + "\n")
+    def add(self, publications: Iterable[Publication]) -> None:
+        """Note publications; a kill after this returns loses none.
+
+        Raises:
+            UserError: the disk is full or may not be written.
+        """
+        added = {publication.trial_id: publication for publication in publications}
+        lines = "".join(json.dumps(asdict(publication)) + "\n" for publication in added.values())
+        if not added:
+            return
+        begin, self._torn = "\n" if self._torn else "", True
+        with disk_errors(self._path), self._path.open("a") as file:
+            file.write(begin + lines)
         self._torn = False
-        self._latest[publication.trial_id] = publication
+        self._latest |= added
 
 
 def directory_id(folder: Path) -> str:

@@ -15,15 +15,16 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dashboards.published import Publication, PublishedTrials, directory_id, sole_publisher
 from dashboards.publisher_process import watch_driver
+from dashboards.wandb_files import Target, write_offline
 from dashboards.wandb_mode import REQUESTS, Decision, Mode, Request, decide_mode
 from dashboards.wandb_projection import NO_CURVE, RunProjection, project_live, project_record
-from dashboards.wandb_stream import BATCH, OnlineStream, Target, restart_service, server_url, write_offline
+from dashboards.wandb_stream import OnlineStream, restart_service, server_url
 from stsq_core import TrialConfig, UserError
 from sweeps.journal import read_curves
 from sweeps.ledger import Ledger, LedgerRecord
@@ -35,6 +36,9 @@ LOG = logging.getLogger(__name__)
 
 POLL_S = 2.0
 LOCK_PATIENCE_S = 60.0
+BATCH = 256
+"""Offline files written before they are noted as published."""
+
 MAX_REFUSALS = 2
 """Rounds in a row that a server may refuse before the rest is written offline."""
 
@@ -111,9 +115,10 @@ class Publisher:
         self._stream = OnlineStream(self._target) if decision.mode == "online" else None
         cells = expand(spec)
         self._labels = {cell.cell_id: cell.label for cell in cells}
-        self._planned = {config.trial_id: config for cell in cells for config in cell.configs}
-        self._seen: dict[str, str] = {}
-        self._settled: dict[str, str] = {}
+        self._planned = {trial_id: cell for cell in cells for trial_id in cell.trials.trial_ids}
+        self._offset = 0
+        self._pending: dict[str, LedgerRecord] = {}
+        self._ended: set[str] = set()
         self._num_published = 0
         self._num_up_to_date = 0
         self._num_refusals = 0
@@ -121,36 +126,45 @@ class Publisher:
 
     def round(self) -> int:
         """Publish what is new; returns how many ended trials are not out yet."""
-        ended = self._ended()
-        return self._publish(ended, live=self._live() if self._stream else [])
+        self._read_on()
+        return self._publish(live=self._live() if self._stream else [])
 
     def finish(self) -> PublishReport:
         """Publish the rest, as long as that makes headway, and close everything."""
-        ended = self._ended()
+        self._read_on()
         if self._stream is not None:
-            self._stream.let_go(keep={projection.trial_id for projection in ended})
-        missing, before = self._publish(ended, live=[]), None
+            self._stream.let_go(keep=self._pending)
+        missing, before = self._publish(live=[]), None
         while missing and before != (missing, self._mode, self._num_refusals):
             before = (missing, self._mode, self._num_refusals)
-            missing = self._publish(self._ended(), live=[])
+            missing = self._publish(live=[])
         if self._stream is not None:
             self._stream.let_go()
         restart_service()
         return PublishReport(self._mode, self._reason, self._num_published, self._num_up_to_date, missing)
 
-    def _publish(self, ended: list[RunProjection], *, live: list[RunProjection]) -> int:
+    def _read_on(self) -> None:
+        """Take what the ledger has got since; of a trial that ended again, the newest line counts."""
+        records, self._offset = Ledger(self._run.ledger).follow(self._offset)
+        self._pending |= {record.trial_id: record for record in records}
+        self._ended |= {record.trial_id for record in records}
+
+    def _publish(self, *, live: list[RunProjection]) -> int:
         if self._stream is None:
-            return self._write_files(ended)
+            self._write_files()
+        else:
+            self._send(self._stream, live)
+        return len(self._pending)
+
+    def _send(self, stream: OnlineStream, live: list[RunProjection]) -> None:
+        ended = self._projections(self._pending)
         try:
-            done = self._stream.advance([*ended, *live])
+            done = stream.advance([*ended, *live])
             self._num_refusals = 0
         except ConnectionError as error:
             done = set()
             self._refused(str(error))
-        for projection in ended:
-            if projection.trial_id in done:
-                self._note(projection, file=None)
-        return sum(projection.trial_id not in done for projection in ended)
+        self._note([projection for projection in ended if projection.trial_id in done], {})
 
     def _refused(self, reason: str) -> None:
         LOG.warning("%s", reason)
@@ -160,56 +174,51 @@ class Publisher:
             self._reason = f"the server stopped taking runs ({reason}); the rest was written offline"
             LOG.warning("W&B offline: %s", self._reason)
 
-    def _write_files(self, ended: list[RunProjection]) -> int:
-        missing = 0
-        for start in range(0, len(ended), BATCH):
-            batch = ended[start : start + BATCH]
-            files = write_offline(batch, self._target)
-            for projection in batch:
-                if projection.trial_id in files:
-                    self._note(projection, file=str(files[projection.trial_id].relative_to(self._target.files)))
-            missing += len(batch) - len(files)
-        return missing
+    def _write_files(self) -> None:
+        waiting = list(self._pending)
+        for start in range(0, len(waiting), BATCH):
+            projections = self._projections(waiting[start : start + BATCH])
+            try:
+                self._note(projections, write_offline(projections, self._target))
+            except UserError as error:  # a full disk: the next round tries again
+                LOG.warning("%s", error)
+                return
 
-    def _note(self, projection: RunProjection, *, file: str | None) -> None:
-        self._published.add(Publication(projection.trial_id, projection.run_id, self._mode, projection.digest, file))
-        self._settled[projection.trial_id] = self._seen[projection.trial_id]
-        self._num_published += 1
+    def _note(self, projections: Sequence[RunProjection], files: Mapping[str, Path]) -> None:
+        names = {trial_id: str(path.relative_to(self._target.files)) for trial_id, path in files.items()}
+        self._published.add(
+            Publication(one.trial_id, one.run_id, self._mode, one.digest, names.get(one.trial_id)) for one in projections
+        )
+        for projection in projections:
+            del self._pending[projection.trial_id]
+        self._num_published += len(projections)
 
-    def _ended(self) -> list[RunProjection]:
-        """Ended trials that are not out as they stand in the ledger now."""
-        records = {record.trial_id: record for record in Ledger(self._run.ledger).read()}
-        self._seen = {trial_id: _version(record) for trial_id, record in records.items()}
-        fresh = [record for trial_id, record in records.items() if self._settled.get(trial_id) != self._seen[trial_id]]
-        curves = read_curves(self._run, [record.trial_id for record in fresh]) if fresh else {}
-        pending = []
-        for record in fresh:
-            curve = curves.get(record.trial_id, NO_CURVE)
-            cell = self._cell(record.trial_config)
+    def _projections(self, trial_ids: Collection[str]) -> list[RunProjection]:
+        """Those of these ended trials that are not out as they stand in the ledger; the others are settled."""
+        records = [self._pending[trial_id] for trial_id in trial_ids]
+        curves = read_curves(self._run, trial_ids, ended_in={record.trial_id: record.pack_id for record in records})
+        projections = []
+        for record in records:
+            curve, cell = curves.get(record.trial_id, NO_CURVE), self._cell(record.trial_config)
             projection = project_record(record, curve, directory_id=self._id, cell=cell, tags=self._tags)
             if self._published.holds(record.trial_id, projection.digest, self._mode):
-                self._settled[record.trial_id] = self._seen[record.trial_id]
+                del self._pending[record.trial_id]
                 self._num_up_to_date += 1
             else:
-                pending.append(projection)
-        return pending
+                projections.append(projection)
+        return projections
 
     def _live(self) -> list[RunProjection]:
-        """Trials that are training now and whose config the sweep's plan knows; called after `_ended`."""
-        training = [trial_id for trial_id in self._planned if trial_id not in self._seen]
+        """Trials that are training now and whose config the sweep's plan knows; called after `_read_on`."""
         live = []
-        for trial_id, curve in read_curves(self._run, training).items():
-            config = self._planned[trial_id]
-            live.append(project_live(config, curve, directory_id=self._id, cell=self._cell(config), tags=self._tags))
+        for trial_id, curve in read_curves(self._run, self._planned.keys() - self._ended, ended_in={}).items():
+            cell = self._planned[trial_id]
+            config = cell.trials[cell.trials.trial_ids.index(trial_id)]
+            live.append(project_live(config, curve, directory_id=self._id, cell=cell.label, tags=self._tags))
         return live
 
     def _cell(self, config: TrialConfig) -> str:
         return self._labels.get(cell_of(config)) or describe(config)
-
-
-def _version(record: LedgerRecord) -> str:
-    """What changes when a trial is trained again and ends another way."""
-    return f"{record.finished_at} {record.pack_id} {record.status}"
 
 
 def _patience(stop: Callable[[], bool]) -> Callable[[], bool]:

@@ -23,6 +23,7 @@ Mode = Literal["offline", "online", "disabled"]
 
 REQUESTS: tuple[Request, ...] = ("auto", "offline", "online", "disabled")
 PREFLIGHT_TIMEOUT_S = 2.0
+NO_KEY = "there is no W&B key: set WANDB_API_KEY or run `wandb login`"
 
 
 @dataclass(frozen=True)
@@ -49,24 +50,35 @@ def decide_mode(
     request = caller or _from_environment(environment) or sweep
     if request in ("offline", "disabled"):
         return Decision(cast(Mode, request), f"{request} was asked for")
+    if not may_have_key(environment):
+        return Decision("offline", NO_KEY)
     url = server()
     if not has_key(url, environment):
-        return Decision("offline", "there is no W&B key: set WANDB_API_KEY or run `wandb login`")
+        return Decision("offline", NO_KEY)
     if not (answers or can_reach)(url):
         return Decision("offline", f"the W&B server {url} does not answer")
     return Decision("online", f"publishing to {url}")
+
+
+def may_have_key(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether there can be a key, whatever the server: without one nobody needs to ask W&B's client for its address."""
+    return bool(environment.get("WANDB_API_KEY")) or _netrc_path(environment).exists()
 
 
 def has_key(server: str, environment: Mapping[str, str] = os.environ) -> bool:
     """Whether a W&B key is set in the environment or stored for this server by `wandb login`."""
     if environment.get("WANDB_API_KEY"):
         return True
-    path = Path(environment.get("NETRC") or Path(environment.get("HOME") or Path.home()) / ".netrc")
+    path = _netrc_path(environment)
     host = urllib.parse.urlsplit(server).hostname or ""
     try:
         return netrc.netrc(path).authenticators(host) is not None
     except (OSError, netrc.NetrcParseError):
         return False
+
+
+def _netrc_path(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get("NETRC") or Path(environment.get("HOME") or Path.home()) / ".netrc")
 
 
 def can_reach(server: str, timeout_s: float = PREFLIGHT_TIMEOUT_S) -> bool:

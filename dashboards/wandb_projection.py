@@ -9,6 +9,8 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,10 +35,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the trial ended, as W&B shows it: the summary, and an exit code that is 1 for a failed trial only."""
+    """How the trial ended, as W&B shows it: the summary, and an exit code that is 1 for a failed trial only.
+
+    `ended_at` is in seconds since 1970.
+    """
 
     summary: Mapping[str, Any]
     exit_code: int
+    ended_at: float
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class RunProjection:
     rows: tuple[Row, ...]
     outcome: Outcome | None
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Sixteen hex digits over everything W&B is told: equal digests need no second publication."""
         rows = [(row.step, repr(row.relative_loss)) for row in self.rows]
@@ -75,14 +81,15 @@ def project_live(
     config: TrialConfig, curve: Curve, *, directory_id: str, cell: str, tags: tuple[str, ...] = ()
 ) -> RunProjection:
     """The W&B run of a trial that is still training."""
+    trial_id = config.trial_id
     return RunProjection(
-        trial_id=config.trial_id,
-        run_id=f"{directory_id}-{config.trial_id}",
+        trial_id=trial_id,
+        run_id=f"{directory_id}-{trial_id}",
         name=f"{config.model.kind} T={config.task.T} m={config.width} lr={config.optimizer.lr:g} seed={config.seed}",
         group=_short(cell),
         job_type=config.model.kind,
         tags=tags,
-        config=flatten(config.model_dump(mode="json")) | {"trial_id": config.trial_id, "m": config.width},
+        config=flatten(config.model_dump(mode="json")) | {"trial_id": trial_id, "m": config.width},
         rows=tuple(Row(int(step), float(loss)) for step, loss in zip(*curve, strict=True)),
         outcome=None,
     )
@@ -117,4 +124,5 @@ def _outcome(record: LedgerRecord) -> Outcome:
         "seconds": record.seconds,
         "reason": record.reason,
     }
-    return Outcome(summary, exit_code=1 if record.status == "failed" else 0)
+    ended_at = datetime.fromisoformat(record.finished_at).timestamp()
+    return Outcome(summary, exit_code=1 if record.status == "failed" else 0, ended_at=ended_at)

@@ -1,4 +1,4 @@
-"""Writes projected trials with the wandb client: whole offline files, or runs streamed to a server.
+"""Streams projected trials to a server with the wandb client.
 
 Every call into wandb is bounded in time by the settings below. What wandb raises is caught here, told once in the log, and
 answered by "not written"; the caller decides whether to try again.
@@ -8,43 +8,24 @@ import contextlib
 import logging
 import os
 import resource
-import shutil
-import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import wandb
 
+from dashboards.wandb_files import Target, delete_local, local_files
 from dashboards.wandb_projection import Outcome, Row, RunProjection
-from dashboards.wandb_reader import is_complete
 
 LOG = logging.getLogger(__name__)
 
 MAX_OPEN_RUNS = 256
 """The most runs one publisher keeps open; each costs its wandb service three file descriptors."""
 
-BATCH = 64
 INIT_TIMEOUT_S = 10.0
 FINISH_TIMEOUT_S = 20.0
-SETTLE_TIMEOUT_S = 10.0
 INTERRUPTED = 130
-
-
-@dataclass(frozen=True)
-class Target:
-    """Where runs go: the local files to `directory/wandb`, the runs to a project of an entity (None: the account's default)."""
-
-    directory: Path
-    project: str
-    entity: str | None = None
-
-    @property
-    def files(self) -> Path:
-        """The folder of the local files."""
-        return self.directory / "wandb"
 
 
 def server_url() -> str:
@@ -56,56 +37,6 @@ def open_run_limit() -> int:
     """How many runs may be open at once: short of file descriptors, wandb loses files without a word."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_OPEN_RUNS if soft == resource.RLIM_INFINITY else max(1, min(MAX_OPEN_RUNS, (soft - 64) // 3))
-
-
-def local_files(target: Target, run_id: str) -> tuple[Path, ...]:
-    """Every local `.wandb` file of a run."""
-    return tuple(sorted(target.files.glob(f"*run-*-{run_id}/run-{run_id}.wandb")))
-
-
-def write_offline(projections: Sequence[RunProjection], target: Target) -> dict[str, Path]:
-    """Write each trial as one complete offline file, replacing what was there of it; returns the files by trial_id.
-
-    A trial that is missing from the answer could not be written. A wandb service that died is started again once.
-    """
-    written: dict[str, Path] = {}
-    for _ in range(2):
-        missing = [projection for projection in projections if projection.trial_id not in written]
-        written |= _write_batch(missing, target)
-        if len(written) == len(projections):
-            break
-        restart_service()
-    return written
-
-
-def _write_batch(projections: Iterable[RunProjection], target: Target) -> dict[str, Path]:
-    paths: dict[str, Path] = {}
-    for projection in projections:
-        delete_local(target, projection.run_id)
-        try:
-            run = _open(projection, target, "offline")
-            _log(run, projection.rows)
-            _close(run, projection.outcome)
-            paths[projection.trial_id] = Path(run.settings.sync_file)
-        except Exception as error:  # wandb's failures are of many types, and none may leave this module
-            LOG.warning("W&B could not write trial %s: %s", projection.trial_id, error)
-    return {trial_id: path for trial_id, path in paths.items() if _settles(path)}
-
-
-def _settles(path: Path) -> bool:
-    """Wait until a finished run's file is complete: `finish` returns a moment before the service has written the end."""
-    deadline = time.monotonic() + SETTLE_TIMEOUT_S
-    while not is_complete(path):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def delete_local(target: Target, run_id: str) -> None:
-    """Delete every local file of a run: the journal holds all of it, and two fragments would be uploaded twice."""
-    for path in target.files.glob(f"*run-*-{run_id}"):
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def restart_service() -> None:
@@ -170,8 +101,8 @@ class OnlineStream:
         _in_threads(self._start, missing[: max(0, self._capacity - len(self._open))])
 
     def _start(self, projection: RunProjection) -> str:
-        delete_local(self._target, projection.run_id)
-        run = _open(projection, self._target, "online")
+        delete_local(self._target, [projection.run_id])
+        run = _open(projection, self._target)
         self._open[projection.trial_id] = run
         self._next_step[projection.trial_id] = run.starting_step
         return projection.trial_id
@@ -205,10 +136,9 @@ def _in_threads(act: Callable[[RunProjection], str], projections: Sequence[RunPr
     return done
 
 
-def _open(projection: RunProjection, target: Target, mode: Literal["offline", "online"]) -> Any:
+def _open(projection: RunProjection, target: Target) -> Any:
     """Open one run with everything switched off that costs time or tells the server about the machine."""
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-    server = {"base_url": server_url()} if mode == "online" else {}
     run = wandb.init(
         project=target.project,
         entity=target.entity,
@@ -219,8 +149,8 @@ def _open(projection: RunProjection, target: Target, mode: Literal["offline", "o
         job_type=projection.job_type,
         tags=list(projection.tags),
         config=dict(projection.config),
-        mode=mode,
-        resume="allow" if mode == "online" else None,
+        mode="online",
+        resume="allow",
         reinit="create_new",
         settings=wandb.Settings(
             console="off",
@@ -234,7 +164,7 @@ def _open(projection: RunProjection, target: Target, mode: Literal["offline", "o
             x_disable_meta=True,
             x_disable_stats=True,
             x_save_requirements=False,
-            **server,
+            base_url=server_url(),
         ),
     )
     if not Path(run.settings.sync_file).exists():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import orjson
 
@@ -113,8 +113,35 @@ class Ledger:
         """
         records: dict[str, LedgerRecord] = {}
         for values in self.lines():
-            records[values["trial_id"]] = LedgerRecord(**{name: values[name] for name in _NAMES})
+            records[values["trial_id"]] = _record(values)
         return tuple(records.values())
+
+    def follow(self, offset: int = 0) -> tuple[list[LedgerRecord], int]:
+        """The records in the whole lines after `offset` bytes, in order, and the offset to go on from next time.
+
+        A ledger that became shorter (lines that did not all fit on the disk were taken back) is read from its start again.
+
+        Raises:
+            UserError: as `read`.
+        """
+        records: list[LedgerRecord] = []
+        try:
+            with self.path.open("rb") as file:
+                if offset and not _ends_a_line(file, offset):
+                    offset = 0
+                file.seek(offset)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break
+                    values = _checked(line, f"{self.path}, byte {offset}")
+                    if values is not None and values["numerics"] == NUMERICS:
+                        records.append(_record(values))
+                    offset += len(line)
+        except FileNotFoundError:
+            return [], 0
+        except OSError as error:
+            raise _unreadable(self.path, error) from None
+        return records, offset
 
     def trial_ids(self) -> frozenset[str]:
         """The trials that it holds.
@@ -190,18 +217,16 @@ class Ledger:
         try:
             with self.path.open("rb") as file:
                 for number, line in enumerate(file, start=1):
-                    values = _parsed(line)
-                    if values is not None:
-                        _check(values, self.path, number)
-                        yield values
-                    elif not line.endswith(b"\n"):
+                    if not line.endswith(b"\n") and _parsed(line) is None:
                         self.notes.append(f"{self.path.name}: the last line was torn by a crash and is ignored")
-                    elif line.strip():
-                        raise UserError(f"{self.path}:{number}: this is not a ledger line: {line[:60]!r}; remove the line")
+                        return
+                    values = _checked(line, f"{self.path}:{number}")
+                    if values is not None:
+                        yield values
         except FileNotFoundError:
             return
         except OSError as error:
-            raise UserError(f"the ledger {str(self.path)!r} cannot be read: {error.strerror}") from None
+            raise _unreadable(self.path, error) from None
 
 
 def merge(paths: Iterable[Path], out: Path) -> int:
@@ -241,16 +266,35 @@ _NAMES = tuple(field.name for field in fields(LedgerRecord))
 _NAMED = frozenset(_NAMES)
 
 
-def _check(values: dict[str, Any], path: Path, number: int) -> None:
+def _record(values: Mapping[str, Any]) -> LedgerRecord:
+    return LedgerRecord(**{name: values[name] for name in _NAMES})
+
+
+def _checked(line: bytes, place: str) -> dict[str, Any] | None:
+    """The fields of a whole line, None for an empty one; `place` names the line in an error."""
+    values = _parsed(line)
+    if values is None:
+        if line.strip():
+            raise UserError(f"{place}: this is not a ledger line: {line[:60]!r}; remove the line")
+        return None
     schema = values.get("schema")
     if schema != SCHEMA:
         raise UserError(
-            f"{path}:{number}: this ledger line has schema {schema!r}; this version reads {SCHEMA}: "
-            "use the version that wrote it"
+            f"{place}: this ledger line has schema {schema!r}; this version reads {SCHEMA}: use the version that wrote it"
         )
     if not values.keys() >= _NAMED:
         first = next(name for name in _NAMES if name not in values)
-        raise UserError(f"{path}:{number}: this ledger line has no field {first!r}; remove the line")
+        raise UserError(f"{place}: this ledger line has no field {first!r}; remove the line")
+    return values
+
+
+def _ends_a_line(file: BinaryIO, offset: int) -> bool:
+    file.seek(offset - 1)
+    return file.read(1) == b"\n"
+
+
+def _unreadable(path: Path, error: OSError) -> UserError:
+    return UserError(f"the ledger {str(path)!r} cannot be read: {error.strerror}")
 
 
 def _now() -> str:

@@ -2,6 +2,9 @@
 
 import math
 import random
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -202,3 +205,16 @@ def whole_page(whole_run: RunDirectory) -> Path:
 def findings(whole_run: RunDirectory) -> Findings:
     """The findings of the complete sweep."""
     return read_findings(whole_run.path)
+
+
+@pytest.fixture
+def wandb_command(tmp_path: Path) -> Callable[..., str]:
+    """Runs W&B's own command, which leaves a log where it is run, and gives what it prints."""
+
+    def run(*arguments: str) -> str:
+        command = shutil.which("wandb", path=str(Path(sys.executable).parent)) or "wandb"
+        done = subprocess.run([command, *arguments], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run

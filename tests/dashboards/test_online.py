@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dashboards.publisher import publish, sync
+from dashboards.wandb_projection import flatten
 from dashboards.wandb_stream import restart_service
 from sweeps.journal import read_curves
 from sweeps.ledger import Ledger
@@ -188,3 +189,20 @@ def test_a_server_that_refuses_everything_costs_no_trial(make_run: MakeRun, smal
     server.broken = False
     assert sync(run.path).num_published == 4
     assert_whole(run, server)
+
+
+def test_wandbs_own_sync_takes_the_files_that_its_client_did_not_write(
+    make_run: MakeRun, small: dict[str, Any], server: Server, wandb_command: Callable[..., str]
+) -> None:
+    run = make_run(trials=[small])
+    assert publish(run.path, mode="offline").num_published == 4
+    folders = [str(path) for path in run.wandb.glob("offline-run-*")]
+    wandb_command("sync", *folders)
+    assert_whole(run, server)
+    for record in Ledger(run.ledger).read():
+        held = next(one for one in server.runs.values() if one.name.endswith(record.trial_id))
+        told = json.loads(held.fields["config"])
+        assert {key: value["value"] for key, value in told.items() if key != "_wandb"}.items() >= flatten(record.config).items()
+        assert held.fields["displayName"].startswith("fcn T=")
+        assert held.fields["jobType"] == "fcn"
+        assert held.fields["tags"] == ["synthetic"]

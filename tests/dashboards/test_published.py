@@ -17,7 +17,7 @@ def publication(trial_id: str, *, mode: str = "offline", digest: str = "d1", fil
 
 def test_an_offline_publication_holds_while_its_file_is_there(tmp_path: Path) -> None:
     published = PublishedTrials(tmp_path)
-    published.add(publication("a"))
+    published.add([publication("a")])
     assert not published.holds("a", "d1", "offline")
     (tmp_path / "f").touch()
     assert published.holds("a", "d1", "offline")
@@ -27,21 +27,21 @@ def test_an_offline_publication_holds_while_its_file_is_there(tmp_path: Path) ->
 
 def test_an_online_publication_serves_both_modes(tmp_path: Path) -> None:
     published = PublishedTrials(tmp_path)
-    published.add(publication("a", mode="online", file=None))
+    published.add([publication("a", mode="online", file=None)])
     assert published.holds("a", "d1", "online")
     assert published.holds("a", "d1", "offline")
 
 
 def test_a_torn_line_costs_one_trial_and_not_the_file(tmp_path: Path) -> None:
     published = PublishedTrials(tmp_path)
-    published.add(publication("a", mode="online"))
-    published.add(publication("b", mode="online"))
+    published.add([publication("a", mode="online")])
+    published.add([publication("b", mode="online")])
     path = tmp_path / "published.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
     again = PublishedTrials(tmp_path)
     assert again.holds("a", "d1", "online")
     assert not again.holds("b", "d1", "online")
-    again.add(publication("c", mode="online"))
+    again.add([publication("c", mode="online")])
     assert PublishedTrials(tmp_path).holds("c", "d1", "online")
 
 

@@ -27,6 +27,12 @@ def test_without_a_key_runs_go_offline_and_the_reason_says_how_to_change_it(tmp_
     assert "WANDB_API_KEY" in decision.reason
 
 
+def test_without_a_key_nobody_asks_for_the_server(tmp_path: Path) -> None:
+    asked: list[str] = []
+    decide_mode(None, "auto", server=lambda: asked.append("asked") or SERVER, environment={"HOME": str(tmp_path)}, answers=yes)
+    assert asked == []
+
+
 def test_a_key_and_a_server_make_it_online_and_a_dead_server_offline() -> None:
     assert decide_mode(None, "auto", server=lambda: SERVER, environment=KEY, answers=yes).mode == "online"
     decision = decide_mode("online", "auto", server=lambda: SERVER, environment=KEY, answers=no)

@@ -44,6 +44,38 @@ def test_a_line_holds_the_fields_that_others_rely_on(ledger, fcn, record):
     assert line["reason"] == "worker lost"
 
 
+def test_following_gives_each_whole_line_once(ledger, fcn, record):
+    assert ledger.follow() == ([], 0)
+    records = [record(fcn(seed=seed), 0.25) for seed in range(3)]
+    ledger.append(records[:2])
+    assert ledger.follow() == (records[:2], ledger.path.stat().st_size)
+    _, offset = ledger.follow()
+    whole = ledger.path.read_bytes()
+    ledger.append(records[2:])
+    line = ledger.path.read_bytes()[len(whole) :]
+    ledger.path.write_bytes(whole + line[:40])
+    assert ledger.follow(offset) == ([], offset)
+    ledger.path.write_bytes(whole + line)
+    assert ledger.follow(offset) == (records[2:], offset + len(line))
+
+
+def test_following_a_ledger_that_became_shorter_begins_again(ledger, fcn, record):
+    records = [record(fcn(seed=seed), 0.25) for seed in range(3)]
+    ledger.append(records)
+    _, offset = ledger.follow()
+    ledger.path.unlink()
+    ledger.append(records[:1])
+    assert ledger.follow(offset) == (records[:1], ledger.path.stat().st_size)
+
+
+def test_following_stops_at_a_line_that_is_none(ledger, fcn, record):
+    ledger.append([record(fcn(), 0.25)])
+    with ledger.path.open("a") as file:
+        file.write("not a line\n")
+    with pytest.raises(UserError, match="is not a ledger line"):
+        ledger.follow()
+
+
 def test_no_file_is_an_empty_ledger(ledger):
     assert ledger.read() == ()
 
