@@ -4,6 +4,7 @@ A command checks its words here and leaves the work to its module, which is impo
 quick. Exit codes are those of `cluster.verdict`.
 """
 
+import gc
 import json
 import os
 import sys
@@ -122,7 +123,10 @@ def run(
 ) -> None:
     """Run a sweep, or what is left of it, and show its width thresholds."""
     from cluster.options import RunOptions
-    from cluster.session import run_sweep
+    from sweeps.collector import no_collection
+
+    with no_collection():
+        from cluster.session import run_sweep
     from cluster.terminal import log
     from cluster.terminal import out as results
 
@@ -316,3 +320,5 @@ def main(arguments: list[str] | None = None) -> Any:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    finally:
+        gc.freeze()  # so that the interpreter does not look through all of Ray and plotly for garbage before it ends

@@ -5,10 +5,20 @@ from typing import Self
 
 from cluster.runner import Runner, Work
 from cluster.worker import train_order
+from stsq_core.devices import Device, free_memory, resolve_device
+from sweeps.packs import Room
 
 
 class InlineRunner(Runner):
     """Trains in the calling thread."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    @property
+    def room(self) -> Room:
+        device = resolve_device(self._device)
+        return Room(device, free_memory(device))
 
     @property
     def slots(self) -> int:

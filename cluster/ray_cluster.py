@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import gc
 import logging
+import math
 import os
 import secrets
 import shutil
@@ -24,6 +25,8 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from stsq_core import UserError
+from stsq_core.devices import free_memory
+from sweeps.collector import no_collection
 
 PREFIX = "stsq-ray-"
 MAX_ROOT = 40
@@ -49,11 +52,12 @@ QUIET = {
 
 @dataclass(frozen=True)
 class Resources:
-    """What the nodes of a cluster offer together."""
+    """What the nodes of a cluster offer together; `core_bytes` is the memory beside a core, where it is least."""
 
     num_nodes: int
     cpus: int
     gpus: float
+    core_bytes: float = math.inf
 
 
 def cluster_address(address: str | None) -> str | None:
@@ -169,18 +173,14 @@ def _no_dashboard() -> Iterator[None]:
 
 
 def _leave() -> None:
-    """Shut Ray down with no garbage collection meanwhile.
+    """Shut Ray down.
 
-    One in another thread that meets a reference of Ray's while its worker goes down ends the process, with exit code 1.
+    A collection that meets a reference of Ray's while its worker goes down, in whatever thread, ends the process with exit code
+    1; so they are looked for before, and not meanwhile.
     """
-    was_enabled = gc.isenabled()
     gc.collect()
-    gc.disable()
-    try:
+    with no_collection():
         ray.shutdown()
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _logging() -> dict[str, Any]:
@@ -194,8 +194,28 @@ def _nodes() -> list[dict[str, Any]]:
 
 def _resources() -> Resources:
     total: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    num_nodes = sum(node["Alive"] for node in _nodes())
-    return Resources(num_nodes, int(total.get("CPU", 0)), float(total.get("GPU", 0)))
+    nodes = [node["Resources"] for node in _nodes() if node["Alive"]]
+    shares = [node["memory"] / node["CPU"] for node in nodes if node.get("memory") and node.get("CPU")]
+    return Resources(len(nodes), int(total.get("CPU", 0)), float(total.get("GPU", 0)), min(shares, default=math.inf))
+
+
+def gpu_bytes() -> float:
+    """The memory that is free on a GPU, on the node of the cluster where it is least.
+
+    Raises:
+        UserError: a node with GPUs did not answer, or its torch sees none.
+    """
+    nodes = [node for node in _nodes() if node["Alive"] and node["Resources"].get("GPU")]
+    try:
+        told = [_free_on_gpu.options(**_on(node)).remote() for node in nodes]
+        return min(ray.get(told, timeout=PROBE_TIMEOUT_S), default=math.inf)
+    except (RuntimeError, ray.exceptions.RayError) as error:
+        raise UserError(f"a node with GPUs could not tell how much memory is free on one: {error}; try --device cpu") from error
+
+
+@ray.remote(num_cpus=0, num_gpus=1, max_calls=1)
+def _free_on_gpu() -> float:
+    return free_memory("cuda")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from cluster.options import RunOptions
 from cluster.progress import Progress
 from cluster.stop import StopSignals
 from cluster.worker import Order, outcome_from_json, outcome_path
-from sweeps.packs import Pack
+from sweeps.packs import Pack, Room
 from sweeps.queue import PackOutcome, PackQueue
 from sweeps.run_directory import RunDirectory
 
@@ -61,6 +61,11 @@ class Runner(ABC):
         """Packs that train at once; known once the context is entered."""
 
     @property
+    @abstractmethod
+    def room(self) -> Room:
+        """What a pack has on one worker; known once the context is entered."""
+
+    @property
     def told(self) -> str:
         """What is up, in a line for the log; empty where nothing had to be started."""
         return ""
@@ -77,7 +82,11 @@ class Runner(ABC):
     def __enter__(self) -> Self: ...
 
     @abstractmethod
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Begin to end all that was started."""
+
+    def wait_for_end(self) -> None:  # noqa: B027  (most have nothing to wait for)
+        """Wait until all that was started has ended."""
 
 
 def is_over(work: Work, running: dict[str, Pack]) -> bool:

@@ -57,10 +57,11 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
         try:
             with Lock(run.lock), _publication(run, spec, options, log=log) as publication:
                 try:
-                    with session(run):
-                        _train_rest(run, spec, cells, options, stop=stop, log=log)
-                    publication.finish()
-                    return _conclude(run, spec, cells, options, out=out, log=log)
+                    with ExitStack() as last:
+                        with session(run):
+                            _train_rest(run, spec, cells, options, stop=stop, log=log, last=last)
+                        publication.finish()
+                        return _conclude(run, spec, cells, options, out=out, log=log)
                 except Stopped as stopped:
                     publication.patience_s = STOP_PATIENCE_S
                     done = len(Ledger(run.ledger).trial_ids())
@@ -75,8 +76,16 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
 
 
 def _train_rest(
-    run: RunDirectory, spec: SweepSpec, cells: Sequence[Cell], options: RunOptions, *, stop: StopSignals, log: Console
+    run: RunDirectory,
+    spec: SweepSpec,
+    cells: Sequence[Cell],
+    options: RunOptions,
+    *,
+    stop: StopSignals,
+    log: Console,
+    last: ExitStack,
 ) -> None:
+    """Train what the ledger does not hold; `last` is given what is to be waited for at the very end."""
     ledger = Ledger(run.ledger)
     if num_adopted := adopt_outcomes(run, ledger):
         say(log, f"{num_adopted} trials that had ended when the last run was killed are in the ledger now")
@@ -98,12 +107,14 @@ def _train_rest(
         log,
         f"{spec.name}: {len(cells)} cells, {queue.total} trials, {queue.skipped} of them in the ledger already -> {run.path}",
     )
-    with ExitStack() as after_ray, _runner(run, options, stop) as runner:
+    with _runner(run, options, stop) as runner:
+        last.callback(runner.wait_for_end)
         if runner.told:
             say(log, runner.told)
-        queue = PackQueue(Grid(cells), ledger, slots=runner.slots, retry_failed=options.retry_failed, held=results.records)
-        after_ray.enter_context(_page_prepared(queue))
-        with Progress(queue, run.curves, log, num_workers=runner.slots) as progress:
+        queue = PackQueue(
+            Grid(cells), ledger, room=runner.room, slots=runner.slots, retry_failed=options.retry_failed, held=results.records
+        )
+        with Progress(queue, run.curves, log, num_workers=runner.slots) as progress, _page_prepared(queue):
             runner.train(Work(queue, run, options, progress, stop, spec.budget.retries, may_start))
         say(log, progress.summary())
     if queue.finished:
@@ -114,7 +125,7 @@ def _train_rest(
 
 def _runner(run: RunDirectory, options: RunOptions, stop: StopSignals) -> Runner:
     if options.inline:
-        return InlineRunner()
+        return InlineRunner(options.device)
     from cluster.tune_runner import TuneRunner
 
     return TuneRunner(run, options, stop)

@@ -12,11 +12,13 @@ from types import TracebackType
 from typing import Self
 
 from cluster.options import RunOptions, num_cores
-from cluster.ray_cluster import Resources, check_shared, cluster_address, ray_cluster
+from cluster.ray_cluster import Resources, check_shared, cluster_address, gpu_bytes, ray_cluster
 from cluster.runner import Runner, Work
 from cluster.stop import StopSignals
 from stsq_core import UserError
 from stsq_core.devices import Device
+from sweeps.collector import no_collection
+from sweeps.packs import ANYWHERE, Room
 from sweeps.run_directory import RunDirectory
 
 PACKS_PER_GPU = 1
@@ -30,21 +32,32 @@ class TuneRunner(Runner):
         self._options = options
         self._stop = stop
         self._open = ExitStack()
+        self._ending: threading.Thread | None = None
         self._resources = Resources(0, 0, 0.0)
+        self._share: dict[str, float] = {}
+        self._room = ANYWHERE
 
     def __enter__(self) -> Self:
         address = cluster_address(self._options.address)
         threading.Thread(target=importlib.import_module, args=("cluster.tune_packs",), daemon=True).start()
-        with self._stop.polled(), ExitStack() as opening:
+        with self._stop.polled(), no_collection(), ExitStack() as opening:
             self._resources = opening.enter_context(ray_cluster(address, num_cpus=self._options.workers or num_cores()))
             check_shared(self._run.path.resolve())
             self._share = _share(self._options.device, self._resources)
+            self._room = (
+                Room("cuda", gpu_bytes() / PACKS_PER_GPU) if "gpu" in self._share else Room("cpu", self._resources.core_bytes)
+            )
             self._stop.check()
             self._open = opening.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._open.close()
+        self._ending = threading.Thread(target=self._open.close)
+        self._ending.start()
+
+    def wait_for_end(self) -> None:
+        if self._ending is not None:
+            self._ending.join()
 
     @property
     def slots(self) -> int:
@@ -53,6 +66,10 @@ class TuneRunner(Runner):
         if "gpu" in self._share:
             return max(1, round(self._resources.gpus / self._share["gpu"]))
         return max(1, self._resources.cpus)
+
+    @property
+    def room(self) -> Room:
+        return self._room
 
     @property
     def told(self) -> str:
@@ -65,7 +82,8 @@ class TuneRunner(Runner):
         Raises:
             UserError: the run directory cannot be written.
         """
-        from cluster.tune_packs import fit
+        with no_collection():
+            from cluster.tune_packs import fit
 
         self._stop.install()  # Ray has taken the signals meanwhile
         with self._stop.polled():

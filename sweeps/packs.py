@@ -47,7 +47,7 @@ class Room:
             return GPU_PACK
         least, most = CPU_PACKS
         knee = CALL_EFFORT / (CALLS_SHARE * step_cost(config).effort)
-        return min(most, max(least, 1 << math.ceil(math.log2(knee))))
+        return min(most, 1 << math.ceil(math.log2(max(least, knee))))
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,15 +4,15 @@ A ledger keeps every result it ever held, also of trials that a later form of th
 figures and exit codes rest on the declared ones alone; the others are counted and told.
 """
 
-import gc
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from stsq_core.trial import TrialConfig
+from sweeps.collector import no_collection
 from sweeps.ledger import Ledger
 from sweeps.outcomes import Outcomes, Rows
 from sweeps.plan import Cell, expand
@@ -59,7 +59,8 @@ def read_results(run: RunDirectory, spec: SweepSpec | None = None, cells: Sequen
     if cells is None:
         cells = expand(run.read_spec() if spec is None else spec)
     ledger = Ledger(run.ledger)
-    results = _collected(ledger.lines(), cells)
+    with no_collection():  # a million rows that stay
+        results = _collected(ledger.lines(), cells)
     return replace(results, ledger_notes=tuple(ledger.notes))
 
 
@@ -70,7 +71,7 @@ def _collected(lines: Iterable[Mapping[str, Any]], cells: Sequence[Cell]) -> Res
     rows, row_of = Rows(), dict[int, int]()
     others: set[str] = set()
     samples: dict[str, Mapping[str, Any]] = {}
-    for values in _uncollected(lines):
+    for values in lines:
         place = places.get(values["trial_id"])
         if place is not None:
             row_of[place] = len(rows)
@@ -87,17 +88,6 @@ def _collected(lines: Iterable[Mapping[str, Any]], cells: Sequence[Cell]) -> Res
         len(others),
         foreign_cells=frozenset(named) - known,
     )
-
-
-def _uncollected(lines: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """The lines, with Python's search for cyclic garbage off: a million rows that stay would be searched again and again."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield from lines
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _family_of(config: Mapping[str, Any]) -> str:

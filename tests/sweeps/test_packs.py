@@ -2,8 +2,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stsq_core import TrialConfig
+from stsq_core.cost import CALL_EFFORT, memory_bytes, step_cost
 from stsq_core.stacking import stack_key
-from sweeps.packs import Room, halves, make_packs, pack_of
+from sweeps.packs import CALLS_SHARE, MEMORY_SHARE, Room, halves, make_packs, pack_of
 
 trials = st.lists(
     st.tuples(
@@ -23,6 +24,10 @@ def config(width, seed, lr, T, steps):
             "seed": seed,
         }
     )
+
+
+def with_batches(config, **training):
+    return config.model_copy(update={"training": config.training.model_copy(update=training)})
 
 
 @settings(deadline=None, max_examples=60)
@@ -52,6 +57,21 @@ def test_a_pack_longer_than_its_share_is_divided_among_the_slots(fcn):
     assert [len(pack.configs) for pack in make_packs(configs, slots=1)] == [30]
     assert sorted(len(pack.configs) for pack in make_packs(configs, slots=4)) == [7, 7, 8, 8]
     assert len(make_packs(configs[:2], slots=8)) == 2
+
+
+def test_a_pack_is_as_large_as_pays_and_fits(transformer, fcn):
+    light, step = transformer(T=8, d_e=8), with_batches(transformer(T=32, d_e=32), objective="minibatch", batch_size=64)
+    heavy = with_batches(fcn(2_000), batch_size=20_000)
+    assert Room().pack_size(light) == 64
+    assert Room().pack_size(heavy) == 8
+    calls = CALL_EFFORT / Room().pack_size(step)
+    assert calls <= CALLS_SHARE * step_cost(step).effort < 2 * calls
+    assert Room("cuda").pack_size(light) == 256
+    for device in ("cpu", "cuda"):
+        five = 5.5 * memory_bytes(heavy, device) / MEMORY_SHARE
+        assert Room(device, five).pack_size(heavy) == 5
+        assert Room(device, five / 100).pack_size(heavy) == 1
+    assert len(make_packs([fcn(seed=seed) for seed in range(600)], room=Room("cuda"))) == 3
 
 
 def test_a_pack_is_named_by_its_trials_alone(fcn):
