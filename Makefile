@@ -38,6 +38,9 @@ bench: $(STAMP)  ## ratios against the alternatives, in one run each; add JAX wi
 	$(BIN)/python tests/benchmarks/end_to_end.py --trials 256
 	$(BIN)/python tests/benchmarks/end_to_end.py --trials 64 --wandb
 	$(BIN)/python tests/benchmarks/end_to_end.py --trials 256 --wandb
+	$(BIN)/python tests/benchmarks/overhead.py
+	$(BIN)/python tests/benchmarks/overhead.py --size small
+	$(BIN)/python tests/benchmarks/scale.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
@@ -24,14 +25,14 @@ RAY_IS_UP = "Ray is up"
 GATES = {(64, False): 4.0, (256, False): 6.0, (64, True): 12.0, (256, True): 20.0}
 
 
-def sweep_of(trials: int, steps: int) -> dict[str, object]:
-    """The sweep that does what `plain_tune.py` does."""
+def sweep_of(trials: int, steps: int, size: Mapping[str, int] = SIZE) -> dict[str, object]:
+    """The sweep that does what `plain_tune.py` does, also at another size."""
     codes = {"kind": "random_sign", "d_e": 8, "redraw": "per_step", "query": "sum"}
     base = {
-        "task": {"kind": "stsq", "T": SIZE["T"], "q": SIZE["q"], "d": SIZE["d"]},
+        "task": {"kind": "stsq", "T": size["T"], "q": size["q"], "d": size["d"]},
         "model": {"kind": "transformer", "positions": codes},
         "optimizer": {"kind": "adam", "lr": 0.01},
-        "training": {"objective": "minibatch", "batch_size": SIZE["batch"], "steps": steps},
+        "training": {"objective": "minibatch", "batch_size": size["batch"], "steps": steps},
     }
     group = {"name": "same", "base": base, "grid": {"model.positions.d_e": list(WIDTHS)}, "seeds": trials // len(WIDTHS)}
     return {

@@ -1,0 +1,109 @@
+"""What a sweep takes beside its training: evaluation, reports, W&B files, ledger and page, as a share of the steps alone.
+
+    python tests/benchmarks/overhead.py [--trials 2000] [--steps 600] [--size ordinary|small]
+
+First the packs of the sweep are trained by two bare processes that take the steps and nothing else; then `stsq run` does the
+whole of it with W&B offline, counted from its first measurement, when its workers have loaded, to the end of the command. Both
+use the same cores, one after the other. Prints the seconds and the share, and exits with 1 when that is above a tenth, or at the small
+size a fifth: with batches of 64 the 4,096 samples of an evaluation are a ninth of all that a trial ever sees.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from multiprocessing import get_context
+from pathlib import Path
+
+import yaml
+from end_to_end import sweep_of
+
+WORKERS = 2
+SIZES = {"ordinary": {"T": 50, "q": 3, "d": 5, "batch": 256}, "small": {"T": 32, "q": 3, "d": 4, "batch": 64}}
+GATES = {"ordinary": 0.1, "small": 0.2}
+
+
+def steps_alone(sweep: Path, share: int, ready: object, begin: object) -> None:
+    """Train every second pack of a sweep: draws, gradients and updates."""
+    import torch
+
+    from stsq_core.stack import Stack
+    from sweeps import expand, load_sweep, make_packs
+
+    torch.set_num_threads(1)
+    configs = [config for cell in expand(load_sweep(str(sweep))) for config in cell.configs]
+    packs = make_packs(configs, slots=WORKERS)[share::WORKERS]
+    warm = Stack(packs[0].configs[:2], torch.device("cpu"))
+    warm._advance()
+    ready.release()
+    begin.wait()
+    for pack in packs:
+        stack = Stack(pack.configs, torch.device("cpu"))
+        for step in range(pack.num_steps):
+            stack._advance()
+            stack.state.step = step + 1
+
+
+def seconds_of_steps(sweep: Path) -> float:
+    """Seconds that the steps of all packs take on both cores."""
+    context = get_context("spawn")
+    ready, begin = context.Semaphore(0), context.Event()
+    processes = [context.Process(target=steps_alone, args=(sweep, share, ready, begin)) for share in range(WORKERS)]
+    for process in processes:
+        process.start()
+    for _ in processes:
+        ready.acquire()
+    begun = time.perf_counter()
+    begin.set()
+    for process in processes:
+        process.join()
+    assert all(process.exitcode == 0 for process in processes)
+    return time.perf_counter() - begun
+
+
+def seconds_of_run(sweep: Path, out: Path) -> float:
+    """Seconds of `stsq run` from the first measurement to the end of the command."""
+    first: list[float] = []
+    command = [sys.executable, "-m", "cluster", "run", str(sweep), "--out", str(out), "--workers", str(WORKERS)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | {"WANDB_MODE": "offline"})
+
+    def watch() -> None:
+        while process.poll() is None and not first:
+            time.sleep(0.02)
+            if any(path.read_text().count("\n") > 1 for path in out.glob("curves/*.jsonl")):
+                first.append(time.perf_counter())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    code = process.wait()
+    ended = time.perf_counter()
+    thread.join()
+    assert first, f"stsq run ended with {code} and no measurement"
+    return ended - first[0]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--size", choices=SIZES, default="ordinary")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        sweep, out = Path(folder) / "sweep.yaml", Path(folder) / "run"
+        sweep.write_text(yaml.safe_dump(sweep_of(args.trials, args.steps, SIZES[args.size])))
+        alone, whole = seconds_of_steps(sweep), seconds_of_run(sweep, out)
+        ended = len((out / "ledger.jsonl").read_text().splitlines())
+        published = len(list(out.glob("wandb/offline-run-*/*.wandb")))
+    assert ended == published == args.trials, f"{ended} ended, {published} published"
+    share, gate = whole / alone - 1, GATES[args.size]
+    what = f"{args.trials} trials x {args.steps} steps at {SIZES[args.size]} on {WORKERS} cores, W&B offline"
+    print(f"{what}: steps {alone:.1f} s, run {whole:.1f} s")
+    print(f"beside the steps: {share:.1%} (gate {gate:.0%})")
+    return 0 if share <= gate else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
