@@ -7,6 +7,7 @@ section 5.3. Whatever the level, an interval made of n seeds cannot reach beyond
 """
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from statistics import NormalDist
 
@@ -32,6 +33,28 @@ def expanded_tail(level: float, num: int) -> float:
         return nominal
     quantile = _t_quantile(1 - nominal, num - 1)
     return NormalDist().cdf(-quantile * math.sqrt(num / (num - 1)))
+
+
+def mean_interval(values: Sequence[float], less: Sequence[float] = (), *, level: float) -> tuple[float, float, float]:
+    """The mean of at least two values, or by how much it exceeds the mean of others, with Student's or Welch's interval.
+
+    Source: Welch 1947, doi:10.1093/biomet/34.1-2.28; degrees of freedom are rounded down to a whole number.
+    """
+    mean, error, freedom = _mean(values)
+    if less:
+        other, other_error, other_freedom = _mean(less)
+        mean, both = mean - other, error**2 + other_error**2
+        parts = error**4 / freedom + other_error**4 / other_freedom
+        error, freedom = math.sqrt(both), max(1, math.floor(both**2 / parts)) if parts else freedom + other_freedom
+    reach = _t_quantile((1 + level) / 2, freedom) * error
+    return mean, mean - reach, mean + reach
+
+
+def _mean(values: Sequence[float]) -> tuple[float, float, int]:
+    """The mean, its standard error and its degrees of freedom."""
+    num = len(values)
+    mean = math.fsum(values) / num
+    return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (num - 1) / num), num - 1
 
 
 def attainable_level(num: int, success_rate: float) -> float:

@@ -3,34 +3,22 @@
 One YAML file holds one sweep. What decides a trial's numbers stands under `trials`; everything else here changes no number.
 """
 
-import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from stsq_core.records import Record
 from sweeps import document
 from sweeps.axes import Axis, as_tuple, is_axis, values_of
+from sweeps.claims import Claim
+from sweeps.drawings import Drawing
 from sweeps.errors import FieldError, Path
 from sweeps.fields import unknown_field
+from sweeps.texts import Slug, Words
 
 MAX_SEED = 2**63
 
 
-def _slug(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
-        raise ValueError(f"a name begins with a letter or digit and holds letters, digits, '_', '.' and '-' only; got {name!r}")
-    return name
-
-
-def _words(text: str) -> str:
-    if not text.strip():
-        raise ValueError("this must say something in words; got nothing")
-    return text
-
-
-Slug = Annotated[str, Field(max_length=64), AfterValidator(_slug)]
-Words = Annotated[str, AfterValidator(_words)]
 Seed = Annotated[int, Field(ge=0, lt=MAX_SEED)]
 Seeds = Annotated[int, Field(ge=0, le=100_000)] | Annotated[tuple[Seed, ...], BeforeValidator(as_tuple)]
 
@@ -130,7 +118,10 @@ def _some_trials(value: object) -> object:
 
 
 class SweepSpec(Record):
-    """A declared set of cells with their criterion and budget."""
+    """A declared set of cells with their criterion and budget, what is claimed of them, and the figures that show it.
+
+    A sweep with `drawings` is shown by them; one without by its width thresholds.
+    """
 
     name: Slug
     title: str = ""
@@ -139,6 +130,8 @@ class SweepSpec(Record):
     criterion: Criterion = Criterion()
     budget: Budget = Budget()
     wandb: WandbSettings = WandbSettings()
+    claims: Annotated[tuple[Claim, ...], BeforeValidator(as_tuple)] = ()
+    drawings: Annotated[tuple[Drawing, ...], BeforeValidator(as_tuple)] = ()
 
     @model_validator(mode="after")
     def _groups_have_names_of_their_own(self) -> Self:

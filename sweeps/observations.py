@@ -1,0 +1,90 @@
+"""Finished trials as claims and drawings see them: fields by dotted names, final metrics, and metrics through training."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from stsq_core.trial import TrialConfig
+from sweeps.claims import Selection
+from sweeps.fields import flattened
+from sweeps.journal import read_metrics
+from sweeps.ledger import Ledger
+from sweeps.run_directory import RunDirectory
+
+Course = tuple[np.ndarray, np.ndarray]
+"""Steps and values of one metric of one trial."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One finished trial. `metrics` holds the final metrics by name; `loss` is there in any case."""
+
+    config: TrialConfig
+    metrics: Mapping[str, float]
+    courses: Mapping[str, Course]
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """Dotted fields with their values, and the width `m`; without the seed."""
+        told = flattened(self.config.model_dump(mode="json")) | {"m": self.config.width}
+        del told["seed"]
+        return told
+
+    @cached_property
+    def cell(self) -> tuple[tuple[str, Any], ...]:
+        """Equal for trials that differ in the seed only."""
+        return tuple((name, _frozen(value)) for name, value in sorted(self.fields.items()))
+
+
+def read_observations(run: RunDirectory, declared: Iterable[str]) -> tuple[Observation, ...]:
+    """The finished trials of a run that its sweep declares, in the order in which they ended.
+
+    Raises:
+        UserError: the ledger cannot be read.
+    """
+    wanted = frozenset(declared)
+    records = [record for record in Ledger(run.ledger).read() if record.trial_id in wanted and record.status == "finished"]
+    courses = read_metrics(run, [record.trial_id for record in records])
+    return tuple(
+        Observation(
+            record.trial_config,
+            {"loss": float(record.relative_loss or 0.0), "loss_stderr": float(record.relative_loss_stderr or 0.0)}
+            | dict(record.metrics or {}),
+            courses.get(record.trial_id, {}),
+        )
+        for record in records
+    )
+
+
+def selected(observations: Iterable[Observation], selection: Selection) -> list[Observation]:
+    """The observations that a selection is about."""
+    return [one for one in observations if all(_matches(one.fields.get(k), v) for k, v in selection.where.items())]
+
+
+def cells_of(observations: Iterable[Observation]) -> list[list[Observation]]:
+    """The observations of each cell, in the order of appearance."""
+    cells: dict[object, list[Observation]] = {}
+    for one in observations:
+        cells.setdefault(one.cell, []).append(one)
+    return list(cells.values())
+
+
+def differing(observations: Sequence[Observation]) -> tuple[str, ...]:
+    """The fields that all have and in which some differ, the width among them only by its own field."""
+    values: dict[str, list[Any]] = {}
+    for one in observations:
+        for name, value in one.fields.items():
+            values.setdefault(name, []).append(_frozen(value))
+    everywhere = {name: seen for name, seen in values.items() if len(seen) == len(observations) and name != "m"}
+    return tuple(name for name, seen in everywhere.items() if len(set(seen)) > 1)
+
+
+def _matches(value: object, wanted: object) -> bool:
+    return value in wanted if isinstance(wanted, list | tuple) else value == wanted
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

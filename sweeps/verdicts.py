@@ -1,0 +1,272 @@
+"""Verdicts: what came of each claim of a sweep, as numbers with their seeds and intervals.
+
+A number is a mean over seeds with Student's interval at the criterion's level; ratios are averaged as logarithms. A setting
+`holds` when its whole interval keeps the rule, `does not hold` when none of it does, and else there is not enough data. A
+claim holds when it holds in every setting, and does not hold as soon as it does not in one.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from stsq_core import theory
+from stsq_core.architecture import Transformer
+from sweeps.claims import Bound, Claim, Compare, Floor, Linear, Sharpness, Slope
+from sweeps.intervals import interval_of, mean_interval
+from sweeps.observations import Observation, cells_of, differing, selected
+
+Answer = Literal["holds", "does not hold", "not enough data"]
+REPLICATES = 1_000
+SMALL = 1e-12
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A claim in one setting: the fields that tell it apart, its number with interval and seeds, the answer.
+
+    An interval's end is None where it is open.
+    """
+
+    fields: tuple[tuple[str, Any], ...]
+    value: float | None
+    low: float | None
+    high: float | None
+    num_seeds: int
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim with its answer. `quantity` says in words what the numbers of its settings are, `rule` when they hold."""
+
+    name: str
+    says: str
+    quantity: str
+    rule: str
+    settings: tuple[Setting, ...]
+
+    @property
+    def answer(self) -> Answer:
+        answers = {setting.answer for setting in self.settings}
+        if "does not hold" in answers:
+            return "does not hold"
+        return "holds" if answers == {"holds"} else "not enough data"
+
+    @property
+    def num_holding(self) -> int:
+        """Settings in which it holds."""
+        return sum(setting.answer == "holds" for setting in self.settings)
+
+
+def verdicts(claims: Sequence[Claim], observations: Sequence[Observation], *, level: float) -> tuple[Verdict, ...]:
+    """What came of each claim."""
+    return tuple(_verdict(claim, selected(observations, claim), level) for claim in claims)
+
+
+def _verdict(claim: Claim, observations: list[Observation], level: float) -> Verdict:
+    match claim:
+        case Bound():
+            settings, quantity = _bound(claim, observations, level), _bounded(claim)
+            rule = _sides(claim.at_least, claim.at_most)
+        case Compare():
+            settings, rule = _compare(claim, observations, level), "below 1"
+            quantity = f"{' and '.join(claim.metrics)}: {_leaf(claim.field)} = {claim.smaller} over {claim.than}"
+        case Slope():
+            settings = _per_seed(observations, _slope_ratio, (1 - claim.within, 1 + claim.within), level)
+            quantity, rule = "slope of 1/L over that of the recursion", f"{1 - claim.within:g} to {1 + claim.within:g}"
+        case Linear():
+            settings = _per_seed(observations, partial(_straightness, claim), (claim.r_squared, math.inf), level)
+            quantity, rule = "R^2 of a straight line through 1/L", f"at least {claim.r_squared:g}"
+        case Floor():
+            settings, quantity = _floor(claim, observations), "mean loss over the exact floor"
+            rule = f"above it (3 standard errors), within {claim.within:.0%} up to m = {claim.near_up_to}"
+        case Sharpness():
+            settings, rule = _sharpness(claim, observations, level), _sides(claim.at_least, claim.at_most)
+            quantity = f"width({claim.reaches:g}) / width({claim.begins:g})"
+    return Verdict(claim.name, claim.says, quantity, rule, tuple(settings))
+
+
+def _answer(low: float, high: float, rule: tuple[float, float]) -> Answer:
+    """Whether the interval from `low` to `high` lies inside the rule's, outside of it, or partly."""
+    if rule[0] <= low and high <= rule[1]:
+        return "holds"
+    return "does not hold" if high < rule[0] or low > rule[1] else "not enough data"
+
+
+def _setting(fields: tuple[tuple[str, Any], ...], values: Sequence[float], rule: tuple[float, float], level: float) -> Setting:
+    known = [value for value in values if math.isfinite(value)]
+    if len(known) < 2 or len(known) < len(values):
+        mean = sum(known) / len(known) if known else None
+        return Setting(fields, mean, None, None, len(known), "not enough data")
+    mean, low, high = mean_interval(known, level=level)
+    return Setting(fields, mean, low, high, len(known), _answer(low, high, rule))
+
+
+def _per_seed(
+    observations: Sequence[Observation], number: Callable[[Observation], float], rule: tuple[float, float], level: float
+) -> list[Setting]:
+    names = differing(observations)
+    return [_setting(_fields(cell[0], names), [number(one) for one in cell], rule, level) for cell in cells_of(observations)]
+
+
+def _fields(observation: Observation, names: Sequence[str]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, observation.fields.get(name)) for name in names)
+
+
+def _bound(claim: Bound, observations: Sequence[Observation], level: float) -> list[Setting]:
+    def number(one: Observation) -> float:
+        value = one.metrics.get(claim.metric, math.nan)
+        if not claim.over_step0:
+            return value
+        _, values = one.courses.get(claim.metric, (np.array([0]), np.array([math.nan])))
+        return value / float(values[0]) if values[0] else math.nan
+
+    low = -math.inf if claim.at_least is None else claim.at_least
+    high = math.inf if claim.at_most is None else claim.at_most
+    return _per_seed(observations, number, (low, high), level)
+
+
+def _bounded(claim: Bound) -> str:
+    return f"{claim.metric} after training" + (" over that before" if claim.over_step0 else "")
+
+
+def _sides(at_least: float | None, at_most: float | None) -> str:
+    return f"at least {at_least:g}" if at_least is not None else f"at most {at_most:g}"
+
+
+def _compare(claim: Compare, observations: Sequence[Observation], level: float) -> list[Setting]:
+    """Log ratios of two groups of seeds that are equal in all else, a pair of groups a setting and metric."""
+    groups: dict[object, dict[object, list[Observation]]] = {}
+    for one in observations:
+        rest = tuple((name, value) for name, value in one.cell if name != claim.field)
+        groups.setdefault(rest, {}).setdefault(one.fields.get(claim.field), []).append(one)
+    names = [name for name in differing(observations) if name != claim.field]
+    settings = []
+    for pair in groups.values():
+        small, large = pair.get(claim.smaller, []), pair.get(claim.than, [])
+        if not small and not large:
+            continue
+        for metric in claim.metrics:
+            where = (("metric", metric),) if len(claim.metrics) > 1 else ()
+            fields = (*where, *_fields((small or large)[0], names))
+            settings.append(_ratio(fields, _logs(small, metric), _logs(large, metric), level))
+    return settings
+
+
+def _logs(observations: Sequence[Observation], metric: str) -> list[float]:
+    return [math.log(max(one.metrics[metric], SMALL)) for one in observations if metric in one.metrics]
+
+
+def _ratio(fields: tuple[tuple[str, Any], ...], small: list[float], large: list[float], level: float) -> Setting:
+    """The ratio of geometric means, with Welch's interval."""
+    num = min(len(small), len(large))
+    if num < 2:
+        return Setting(fields, None, None, None, num, "not enough data")
+    value, low, high = mean_interval(small, large, level=level)
+    return Setting(
+        fields, math.exp(value), math.exp(low), math.exp(high), num, _answer(math.exp(low), math.exp(high), (0.0, 1.0))
+    )
+
+
+def _slope_ratio(one: Observation) -> float:
+    """The slope of 1/L over the last half of training, over that of the exact recursion at the same steps."""
+    steps, losses = one.courses.get("loss", (np.array([]), np.array([])))
+    config = one.config
+    later = steps >= config.training.steps / 2
+    if later.sum() < 2:
+        return math.nan
+    task = config.task
+    exact = theory.one_hot_descent(T=task.T, q=task.q, d=task.d, lr=config.optimizer.lr, steps=config.training.steps)
+    relative = 2 * exact * task.q / task.d
+    measured, expected = (np.polyfit(steps[later], 1 / y, 1)[0] for y in (losses[later], relative[steps[later].astype(int)]))
+    return float(measured / expected)
+
+
+def _straightness(claim: Linear, one: Observation) -> float:
+    """R^2 of a straight line through 1/L against step on the stretch that the claim is about."""
+    steps, losses = one.courses.get("loss", (np.array([]), np.array([])))
+    match one.config.model:
+        case Transformer(positions=positions) if positions.kind != "one_hot":
+            least = claim.above_reference * theory.attention_reference(
+                T=one.config.task.T, q=one.config.task.q, d_e=positions.d_e, query=positions.query
+            )
+        case _:
+            least = 0.0
+    inside = (losses <= claim.below) & (losses >= least)
+    if inside.sum() < 4:
+        return math.nan
+    x, y = steps[inside], 1 / losses[inside]
+    return float(np.corrcoef(x, y)[0, 1] ** 2)
+
+
+def _floor(claim: Floor, observations: Sequence[Observation]) -> list[Setting]:
+    names = differing(observations)
+    settings = []
+    for cell in cells_of(observations):
+        task, width = cell[0].config.task, cell[0].config.width
+        floor = theory.fcn_floor(width, T=task.T, d=task.d, q=task.q)
+        losses = np.array([one.metrics["loss"] for one in cell])
+        error = float(np.mean([one.metrics["loss_stderr"] ** 2 for one in cell]) ** 0.5 / len(cell) ** 0.5)
+        mean, fields = float(losses.mean()), _fields(cell[0], names)
+        if not floor:
+            continue
+        above, near = mean + 3 * error >= floor, width > claim.near_up_to or mean - 3 * error <= floor * (1 + claim.within)
+        told = (mean / floor, (mean - 3 * error) / floor, (mean + 3 * error) / floor)
+        settings.append(Setting(fields, *told, len(cell), "holds" if above and near else "does not hold"))
+    return settings
+
+
+def _sharpness(claim: Sharpness, observations: Sequence[Observation], level: float) -> list[Setting]:
+    """The ratio of two widths between which the median over seeds falls, with an interval from bootstrapping seeds."""
+    families: dict[object, list[Observation]] = {}
+    for one in observations:
+        families.setdefault(tuple(item for item in one.cell if item[0] not in _WIDTHS), []).append(one)
+    names = [name for name in differing(observations) if name not in _WIDTHS]
+    return [_ratio_of_widths(claim, _fields(family[0], names), cells_of(family), level) for family in families.values()]
+
+
+_WIDTHS = ("m", "model.width", "model.positions.d_e")
+
+
+def _ratio_of_widths(
+    claim: Sharpness, fields: tuple[tuple[str, Any], ...], cells: list[list[Observation]], level: float
+) -> Setting:
+    """A loss that the widths tried do not reach leaves the ratio above what they span."""
+    cells = sorted(cells, key=lambda cell: cell[0].config.width)
+    widths, num = np.log([cell[0].config.width for cell in cells]), min(len(cell) for cell in cells)
+    losses = np.log(np.maximum([[one.metrics["loss"] for one in cell[:num]] for cell in cells], SMALL))
+    rule = (claim.at_least or 0.0, claim.at_most or math.inf)
+    value = _log_ratio(widths, losses, claim)
+    if num < 2 or math.isnan(value):
+        return Setting(fields, None, None, None, num, "not enough data")
+    if math.isinf(value):
+        least = math.exp(widths[-1] - _crossing(widths, np.median(losses, axis=1), math.log(claim.begins)))
+        return Setting(fields, None, least, None, num, _answer(least, math.inf, rule))
+    drawn = np.random.default_rng(0).integers(0, num, (REPLICATES, len(cells), num))
+    replicates = np.array([_log_ratio(widths, np.take_along_axis(losses, places, 1), claim) for places in drawn])
+    low, high = interval_of(np.where(np.isnan(replicates), np.inf, replicates), level=level, num=num)
+    return Setting(fields, math.exp(value), math.exp(low), math.exp(high), num, _answer(math.exp(low), math.exp(high), rule))
+
+
+def _log_ratio(log_widths: np.ndarray, log_losses: np.ndarray, claim: Sharpness) -> float:
+    """nan where the first loss is not crossed within the widths, inf where the second is not reached."""
+    medians = np.median(log_losses, axis=1)
+    begins, reaches = (_crossing(log_widths, medians, math.log(target)) for target in (claim.begins, claim.reaches))
+    return math.inf if math.isnan(reaches) and not math.isnan(begins) else reaches - begins
+
+
+def _crossing(x: np.ndarray, y: np.ndarray, target: float) -> float:
+    """The least x at which a broken line comes down to the target; nan where it does not within the range."""
+    below = np.flatnonzero(y <= target)
+    if not len(below) or below[0] == 0:
+        return math.nan
+    place = below[0]
+    return float(x[place - 1] + (x[place] - x[place - 1]) * (y[place - 1] - target) / (y[place - 1] - y[place]))
+
+
+def _leaf(name: str) -> str:
+    return name.rpartition(".")[2]
