@@ -150,29 +150,26 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     as_latex: Annotated[bool, typer.Option("--latex", help="As a LaTeX table.")] = False,
 ) -> None:
-    """Show the width thresholds of a run with intervals, laws and failures."""
-    from cluster.results import show_run
+    """Show what a run found: width thresholds with intervals and laws, verdicts on its claims, failures."""
+    from cluster.results import show_findings
     from cluster.terminal import log, out, say
-    from dashboards.tables import thresholds_json, thresholds_latex
+    from dashboards.findings import read_findings
+    from dashboards.tables import thresholds_json, thresholds_latex, verdicts_json
     from sweeps.laws import fit_laws
-    from sweeps.results import read_results
-    from sweeps.run_directory import open_run
-    from sweeps.thresholds import width_thresholds
 
     if as_json and as_latex:
         raise UserError("--json and --latex exclude each other: give one of them")
-    directory = open_run(run)
-    spec = directory.read_spec()
-    results = read_results(directory, spec)
-    thresholds = width_thresholds(results.records, spec.criterion)
-    for note in results.notes:
+    findings = read_findings(run)
+    for note in findings.notes:
         say(log(), note)
-    if as_json:
-        sys.stdout.write(thresholds_json(thresholds, fit_laws(thresholds)))
+    if as_json and findings.spec.drawings:
+        sys.stdout.write(verdicts_json(findings.verdicts))
+    elif as_json:
+        sys.stdout.write(thresholds_json(findings.thresholds, fit_laws(findings.thresholds)))
     elif as_latex:
-        sys.stdout.write(thresholds_latex(thresholds, fit_laws(thresholds)))
+        sys.stdout.write(thresholds_latex(findings.thresholds, fit_laws(findings.thresholds)))
     else:
-        show_run(out(), results.records, thresholds)
+        show_findings(out(), findings)
 
 
 @app.command()

@@ -8,12 +8,25 @@ from rich.table import Table
 
 from cluster.terminal import say, say_table, table
 from dashboards.columns import axes_of, family_names, field_name, value_words
+from dashboards.findings import Findings
+from dashboards.settings import interval_words, number_words, setting_words
 from dashboards.tables import failures_table, threshold_rows
 from sweeps.laws import Estimate, ScalingLaw, fit_laws
 from sweeps.outcomes import Outcomes
 from sweeps.thresholds import WidthThreshold
+from sweeps.verdicts import Verdict
 
 SHOWN_FAILURES = 20
+SHOWN_SETTINGS = 16
+
+
+def show_findings(console: Console, findings: Findings) -> None:
+    """What a run found: verdicts on the claims of its sweep, thresholds where it is shown by them, and what failed."""
+    show_verdicts(console, findings.verdicts, level=findings.spec.criterion.level)
+    if findings.spec.drawings:
+        show_failures(console, findings.records)
+    else:
+        show_run(console, findings.records, findings.thresholds)
 
 
 def show_run(console: Console, records: Outcomes, thresholds: Sequence[WidthThreshold]) -> None:
@@ -25,6 +38,22 @@ def show_run(console: Console, records: Outcomes, thresholds: Sequence[WidthThre
     for line in notes(thresholds):
         say(console, line)
     show_failures(console, records)
+
+
+def show_verdicts(console: Console, verdicts: Sequence[Verdict], *, level: float) -> None:
+    """What came of each claim: its answer, its rule, and the numbers of the first settings."""
+    for verdict in verdicts:
+        say(console, f"{verdict.answer.upper()}: {verdict.says}")
+        say(console, f"  {verdict.quantity}, {verdict.rule}")
+        rows = [
+            (setting_words(s.fields) or "all trials", number_words(s.value), interval_words(s), s.num_seeds, s.answer)
+            for s in verdict.settings[:SHOWN_SETTINGS]
+        ]
+        if rows:
+            names = ("  setting", "value", f"{level:.0%} interval", "seeds", "answer")
+            say_table(console, table(names, [("  " + row[0], *row[1:]) for row in rows], right=("value", "seeds")))
+        if len(verdict.settings) > SHOWN_SETTINGS:
+            say(console, f"  and {len(verdict.settings) - SHOWN_SETTINGS} more settings")
 
 
 def notes(thresholds: Sequence[WidthThreshold]) -> list[str]:

@@ -231,18 +231,19 @@ def _forget_states(run: RunDirectory) -> None:
 def _conclude(
     run: RunDirectory, spec: SweepSpec, cells: Sequence[Cell], options: RunOptions, *, out: Console, log: Console
 ) -> int:
-    from cluster.results import show_run
+    from cluster.results import show_findings
     from dashboards.findings import findings_of
     from sweeps.thresholds import width_thresholds
 
     results = read_results(run, spec, cells)
-    thresholds = width_thresholds(results.records, spec.criterion)
-    show_run(out, results.records, thresholds)
+    thresholds = () if spec.drawings else width_thresholds(results.records, spec.criterion)
+    findings = findings_of(run, spec, results, thresholds)
+    show_findings(out, findings)
     if results.note_on_others:
         say(log, results.note_on_others)
     if options.keep_weights and (num_without := _num_without_weights(run, results.records)):
         say(log, _not_kept(run, num_without))
-    write_page(run, findings_of(run, spec, results, thresholds), out=out, log=log)
+    write_page(run, findings, out=out, log=log)
     return exit_code(len(results.declared), results.records, thresholds)
 
 

@@ -52,7 +52,7 @@ PAPER: Any = {
 
 def load_backends() -> None:
     """Load what drawing loads when it is first used, most of a second: the backends and the fonts of text and mathematics."""
-    with _paper():
+    with paper():
         figure = Figure(figsize=(1, 1))
         figure.text(0.5, 0.5, "$m^2$ and $m$")
         for kind in ("png", "pdf"):
@@ -61,7 +61,7 @@ def load_backends() -> None:
 
 def save_figure(figure: Figure, folder: Path, name: str) -> tuple[Path, ...]:
     """Write `name.png` and `name.pdf`; the PDF carries no date, so that equal results give equal files."""
-    with _paper():
+    with paper():
         figure.savefig(folder / f"{name}.png")
         figure.set_layout_engine("none")  # the places found for the PNG serve the PDF
         figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
@@ -70,7 +70,7 @@ def save_figure(figure: Figure, folder: Path, name: str) -> tuple[Path, ...]:
 
 def threshold_figure(panels: Sequence[Panel], *, level: float) -> Figure:
     """Width threshold against T: marks with intervals, censored cells as arrows, laws with bands, the exact floor, 2Td."""
-    with _paper():
+    with paper():
         figure = Figure(figsize=(TWO_COLUMNS_IN if len(panels) > 1 else TWO_COLUMNS_IN * 0.6, 3.15), layout="constrained")
         for place, panel in enumerate(panels):
             axes = figure.add_subplot(1, len(panels), place + 1)
@@ -87,7 +87,7 @@ def losses_figure(cells: Sequence[CellView]) -> Figure:
     shown = cells[:MAX_SMALL_MULTIPLES]
     columns = min(4, max(1, len(shown)))
     rows = -(-len(shown) // columns)
-    with _paper():
+    with paper():
         figure = Figure(figsize=(TWO_COLUMNS_IN, 0.35 + 1.6 * rows), layout="constrained")
         for place, cell in enumerate(shown):
             axes = figure.add_subplot(rows, columns, place + 1)
@@ -98,7 +98,7 @@ def losses_figure(cells: Sequence[CellView]) -> Figure:
 
 
 @contextmanager
-def _paper() -> Iterator[None]:
+def paper() -> Iterator[None]:
     with mpl.rc_context(PAPER):
         yield
 

@@ -11,12 +11,14 @@ from dashboards.section import MAX_CELLS
 from sweeps.journal import Curve, read_curves
 from sweeps.laws import ScalingLaw
 from sweeps.ledger import Status
+from sweeps.observations import Observation, read_observations
 from sweeps.outcomes import Outcomes
 from sweeps.results import Results, read_results
 from sweeps.run_directory import RunDirectory, open_run
 from sweeps.sessions import Session, read_sessions
 from sweeps.spec import SweepSpec
 from sweeps.thresholds import WidthThreshold, width_thresholds
+from sweeps.verdicts import Verdict, verdicts
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,18 @@ class Findings:
             seconds[kind] = seconds.get(kind, 0.0) + own
         return seconds
 
+    @cached_property
+    def observations(self) -> tuple[Observation, ...]:
+        """The finished trials with their metrics, for claims and drawings."""
+        return read_observations(self.run, self.declared)
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What came of each claim of the sweep."""
+        if not self.spec.claims:
+            return ()
+        return verdicts(self.spec.claims, self.observations, level=self.spec.criterion.level)
+
     def curves(self) -> dict[str, Curve]:
         """The training curves that figures show, of trials that thresholds rest on."""
         shown = [drawn_points(threshold) for threshold in _shown(self.thresholds)]
@@ -76,7 +90,8 @@ def read_findings(run_path: Path | str) -> Findings:
     run = open_run(run_path)
     spec = run.read_spec()
     results = read_results(run, spec)
-    return findings_of(run, spec, results, width_thresholds(results.records, spec.criterion))
+    thresholds = () if spec.drawings else width_thresholds(results.records, spec.criterion)
+    return findings_of(run, spec, results, thresholds)
 
 
 def findings_of(run: RunDirectory, spec: SweepSpec, results: Results, thresholds: tuple[WidthThreshold, ...]) -> Findings:

@@ -30,7 +30,7 @@ def threshold_plot(panel: Panel, *, level: float) -> Spec:
             _add_line(figure, line, series.shade.light)
         _add_marks(figure, series, level=level)
     figure.update_layout(
-        _layout(left=50, bottom=42),
+        base_layout(left=50, bottom=42),
         xaxis=_log_axis(panel.x_range, panel.x_ticks, f"<i>{panel.axis}</i>"),
         yaxis=_log_axis(panel.y_range, panel.y_ticks, "width threshold <i>m</i>*"),
         legend={
@@ -44,7 +44,7 @@ def threshold_plot(panel: Panel, *, level: float) -> Spec:
         },
         showlegend=True,
     )
-    return _spec(figure)
+    return spec_of(figure)
 
 
 def losses_plots(cells: Sequence[CellView]) -> list[Spec]:
@@ -64,23 +64,21 @@ def _losses_plot(cell: CellView, reach: tuple[float, float]) -> Spec:
     colour = series_shade(cell.kind, 0).light
     figure = go.Figure()
     if cell.floor is not None:
-        figure.add_scatter(
-            x=cell.floor[0], y=cell.floor[1], mode="lines", line=_stroke(INK.light, 1.2, "dot"), hoverinfo="skip"
-        )
+        figure.add_scatter(x=cell.floor[0], y=cell.floor[1], mode="lines", line=stroke(INK.light, 1.2, "dot"), hoverinfo="skip")
     figure.add_scatter(
         x=cell.dot_widths, y=cell.dot_losses, mode="markers", marker={"size": 5, "color": translucent(colour, 0.5)}, name="",
         hovertemplate="m = %{x}<br>relative loss %{y:.4g}",
     )  # fmt: skip
     figure.add_scatter(
-        x=cell.median_widths, y=cell.median_losses, mode="lines", line=_stroke(colour, 2), name="",
+        x=cell.median_widths, y=cell.median_losses, mode="lines", line=stroke(colour, 2), name="",
         hovertemplate="m = %{x}<br>median %{y:.4g}",
     )  # fmt: skip
-    figure.add_hline(y=cell.target_loss, line=_stroke(TARGET.light, 1.2, "dash"))
+    figure.add_hline(y=cell.target_loss, line=stroke(TARGET.light, 1.2, "dash"))
     threshold = cell.threshold
     if threshold.status == "found" and threshold.low is not None and threshold.high is not None:
         figure.add_vrect(x0=threshold.low, x1=threshold.high, fillcolor=translucent(colour, 0.16), line_width=0, layer="below")
     _set_small_axes(figure, _log_axis(cell.width_range, cell.width_ticks, ""), reach)
-    return _spec(figure)
+    return spec_of(figure)
 
 
 def _curves_plot(cell: CellView, reach: tuple[float, float]) -> Spec:
@@ -88,12 +86,12 @@ def _curves_plot(cell: CellView, reach: tuple[float, float]) -> Spec:
     figure = go.Figure()
     for place, curve in enumerate(cell.curves):
         figure.add_scatter(
-            x=curve.steps, y=curve.losses, mode="lines", line=_stroke(width_shade(place, len(cell.curves)).light, 1.6),
+            x=curve.steps, y=curve.losses, mode="lines", line=stroke(width_shade(place, len(cell.curves)).light, 1.6),
             name="", hovertemplate=f"m = {curve.width}, step %{{x}}<br>%{{y:.4g}}",
         )  # fmt: skip
-    figure.add_hline(y=cell.target_loss, line=_stroke(TARGET.light, 1.2, "dash"))
-    _set_small_axes(figure, _axis() | {"nticks": 4, "rangemode": "tozero"}, reach)
-    return _spec(figure)
+    figure.add_hline(y=cell.target_loss, line=stroke(TARGET.light, 1.2, "dash"))
+    _set_small_axes(figure, base_axis() | {"nticks": 4, "rangemode": "tozero"}, reach)
+    return spec_of(figure)
 
 
 def _add_line(figure: go.Figure, line: Line, colour: str) -> None:
@@ -104,16 +102,16 @@ def _add_line(figure: go.Figure, line: Line, colour: str) -> None:
                     x=np.concatenate([line.x, line.x[::-1]]), y=np.concatenate([line.low, line.high[::-1]]), fill="toself",
                     fillcolor=translucent(colour, 0.16), line={"width": 0}, hoverinfo="skip", showlegend=False,
                 )  # fmt: skip
-            stroke = _stroke(colour, 2)
+            look = stroke(colour, 2)
         case "floor":
-            stroke = _stroke(INK.light, 1.5, "dash")
+            look = stroke(INK.light, 1.5, "dash")
         case "relu":
-            stroke = _stroke(MUTED.light, 1.5, "dot")
+            look = stroke(MUTED.light, 1.5, "dot")
     figure.add_scatter(
         x=line.x,
         y=line.y,
         mode="lines",
-        line=stroke,
+        line=look,
         name=line.name.html,
         hovertemplate=f"{line.name.html}<br>%{{y:.2f}}<extra></extra>",
     )
@@ -148,7 +146,7 @@ def _add_open_ends(figure: go.Figure, mark: Mark, series: Series) -> None:
 
 def _set_small_axes(figure: go.Figure, x_axis: Spec, y_range: tuple[float, float]) -> None:
     figure.update_layout(
-        _layout(left=38, bottom=24), xaxis=x_axis, yaxis=_log_axis(y_range, decades(*y_range), ""), showlegend=False
+        base_layout(left=38, bottom=24), xaxis=x_axis, yaxis=_log_axis(y_range, decades(*y_range), ""), showlegend=False
     )
 
 
@@ -157,7 +155,8 @@ def _union(ranges: Iterable[tuple[float, float]]) -> tuple[float, float]:
     return min(lows), max(highs)
 
 
-def _layout(*, left: int, bottom: int) -> Spec:
+def base_layout(*, left: int, bottom: int) -> Spec:
+    """What all figures of the page share."""
     return {
         "margin": {"l": left, "r": 8, "t": 8, "b": bottom},
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -169,7 +168,8 @@ def _layout(*, left: int, bottom: int) -> Spec:
     }
 
 
-def _axis() -> Spec:
+def base_axis() -> Spec:
+    """What all axes share."""
     return {
         "gridcolor": translucent(FAINT.light, 0.5),
         "linecolor": FAINT.light,
@@ -181,7 +181,7 @@ def _axis() -> Spec:
 
 
 def _log_axis(ends: tuple[float, float], ticks: Sequence[float], title: str) -> Spec:
-    return _axis() | {
+    return base_axis() | {
         "type": "log",
         "range": _log_range(ends),
         "tickvals": list(ticks),
@@ -194,11 +194,12 @@ def _log_range(ends: tuple[float, float]) -> list[float]:
     return [math.log10(ends[0]), math.log10(ends[1])]
 
 
-def _stroke(colour: str, width: float, dash: str = "solid") -> Spec:
+def stroke(colour: str, width: float, dash: str = "solid") -> Spec:
+    """A line's look."""
     return {"color": colour, "width": width, "dash": dash}
 
 
-def _spec(figure: go.Figure) -> Spec:
+def spec_of(figure: go.Figure) -> Spec:
     """The figure as plain JSON values: arrays as lists, so that a person can read them and a missing number is null."""
     spec = figure.to_plotly_json()
     return {"data": [_plain(trace) for trace in spec["data"]], "layout": _plain(spec["layout"])}

@@ -7,18 +7,23 @@ from pathlib import Path
 from string import Template
 
 from dashboards.cells import CellView, cell_views
+from dashboards.claims_section import drawings_section, verdicts_section
+from dashboards.drawn import drawn
 from dashboards.figure_sections import curves_section, losses_section, thresholds_section
 from dashboards.figures import losses_figure, save_figure, threshold_figure
 from dashboards.findings import Findings, read_findings
 from dashboards.interactive import plotly_script
 from dashboards.markup import Html, element, joined, json_script, prose
 from dashboards.panels import Panel, threshold_panels
+from dashboards.plot_figures import heat_figure, plot_figure
+from dashboards.plots import Plot
 from dashboards.record_sections import failures_section, provenance_section, rerun_section
 from dashboards.regimes import estimate_words, law_html
-from dashboards.story import headline, laws_behind, status_words
+from dashboards.section import Section
+from dashboards.story import claims_headline, headline, laws_behind, status_words
 from dashboards.style import NAMES, theme_pairs
 from dashboards.table_section import table_section
-from dashboards.tables import thresholds_csv, thresholds_json, thresholds_latex, trials_csv
+from dashboards.tables import thresholds_csv, thresholds_json, thresholds_latex, trials_csv, verdicts_json
 from sweeps.files import disk_errors, write_atomically
 from sweeps.laws import ScalingLaw
 
@@ -26,7 +31,8 @@ from sweeps.laws import ScalingLaw
 def write_report(run_path: Path | str, findings: Findings | None = None) -> Path:
     """Make the report of a run directory, whole or partial, and return the path of its page; `findings` where they are at hand.
 
-    Beside `index.html` it writes `thresholds.png/.pdf/.csv/.tex/.json`, `losses.png/.pdf` and `trials.csv`.
+    Beside `index.html` it writes `thresholds.png/.pdf/.csv/.tex/.json`, `losses.png/.pdf` and `trials.csv`; of a sweep with
+    drawings those, each as `.png/.pdf`, `verdicts.json` and `trials.csv`.
 
     Raises:
         UserError: it is no run, its ledger cannot be read, or the report cannot be written.
@@ -35,12 +41,39 @@ def write_report(run_path: Path | str, findings: Findings | None = None) -> Path
     folder = findings.run.report
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
+    page = folder / "index.html"
+    sections = _sections_of_drawings if findings.spec.drawings else _sections_of_thresholds
+    write_atomically(page, _page(findings, sections(findings, folder), given=str(run_path)).encode())
+    return page
+
+
+def _sections_of_thresholds(findings: Findings, folder: Path) -> list[Section | None]:
+    """Width thresholds, the losses behind them and the tables: what a sweep without drawings of its own is shown by."""
     panels = threshold_panels(findings.regimes)
     views = cell_views(findings.thresholds, findings.curves())
     names = [*_write_tables(findings, folder), *_write_figures(findings, panels, views, folder)]
-    page = folder / "index.html"
-    write_atomically(page, _page(findings, panels, views, names, given=str(run_path)).encode())
-    return page
+    return [
+        verdicts_section(findings),
+        thresholds_section(findings, panels, names),
+        table_section(findings),
+        losses_section(views, names),
+        curves_section(views),
+    ]
+
+
+def _sections_of_drawings(findings: Findings, folder: Path) -> list[Section | None]:
+    """The verdicts on its claims, and its drawings."""
+    level = findings.spec.criterion.level
+    plots = drawn(findings.spec.drawings, findings.observations, findings.run, level=level)
+    files = {"trials.csv": trials_csv(findings.records), "verdicts.json": verdicts_json(findings.verdicts)}
+    for name, text in files.items():
+        write_atomically(folder / name, text.encode())
+    names = []
+    with disk_errors(folder):
+        for plot in plots:
+            figure = plot_figure(plot) if isinstance(plot, Plot) else heat_figure(plot)
+            names += [path.name for path in save_figure(figure, folder, plot.name)]
+    return [drawings_section(plots, names, level=level), verdicts_section(findings)]
 
 
 def _write_tables(findings: Findings, folder: Path) -> list[str]:
@@ -72,12 +105,9 @@ def _write_figures(findings: Findings, panels: tuple[Panel, ...], views: tuple[C
     return names
 
 
-def _page(findings: Findings, panels: tuple[Panel, ...], views: tuple[CellView, ...], names: list[str], *, given: str) -> str:
+def _page(findings: Findings, sections: list[Section | None], *, given: str) -> str:
     shown = [
-        thresholds_section(findings, panels, names),
-        table_section(findings),
-        losses_section(views, names),
-        curves_section(views),
+        *sections,
         failures_section(findings, given),
         rerun_section(findings, given),
         provenance_section(findings),
@@ -99,7 +129,7 @@ def _page(findings: Findings, panels: tuple[Panel, ...], views: tuple[CellView, 
 
 def _header(findings: Findings) -> Html:
     told, complete = status_words(findings)
-    phrases = headline(findings)
+    phrases = claims_headline(findings.verdicts) if findings.verdicts else headline(findings)
     meta = [
         element("span", element("b", findings.spec.name)),
         element("span", told, class_=None if complete else "partial"),
@@ -112,7 +142,7 @@ def _header(findings: Findings) -> Html:
         element("h1", findings.spec.heading),
         element("p", element("span", "Hypothesis"), findings.spec.hypothesis, class_="hypothesis"),
         element("p", *sentence, class_="headline" if len(phrases) > 1 else "headline none"),
-        *(_law_line(law) for law in laws_behind(findings)),
+        *(_law_line(law) for law in laws_behind(findings) if not findings.spec.drawings),
     )
 
 

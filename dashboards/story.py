@@ -8,6 +8,7 @@ from dashboards.regimes import Regime
 from sweeps.laws import ScalingLaw
 from sweeps.ledger import Status
 from sweeps.thresholds import WidthThreshold
+from sweeps.verdicts import Verdict
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,24 @@ def headline(findings: Findings) -> tuple[Phrase, ...]:
     for place, clause in enumerate(clauses):
         phrases += [Phrase("; "), *clause] if place else clause
     return _as_sentence(phrases)
+
+
+def claims_headline(verdicts: Sequence[Verdict]) -> tuple[Phrase, ...]:
+    """How many claims hold, and which do not."""
+    count = {answer: [v for v in verdicts if v.answer == answer] for answer in ("holds", "does not hold", "not enough data")}
+    total = len(verdicts)
+    phrases = [
+        Phrase(f"Of {total} claims " if total > 1 else "The claim "),
+        Phrase(f"{len(count['holds'])} hold", "transformer"),
+    ]
+    if total == 1:
+        return (Phrase("The claim "), Phrase(verdicts[0].answer, "transformer" if count["holds"] else "fcn"), Phrase("."))
+    if count["does not hold"]:
+        num = len(count["does not hold"])
+        phrases += [Phrase(", "), Phrase(f"{num} {'does' if num == 1 else 'do'} not", "fcn")]
+    if count["not enough data"]:
+        phrases.append(Phrase(f", and for {len(count['not enough data'])} there is not enough data"))
+    return (*phrases, Phrase("."))
 
 
 def laws_behind(findings: Findings) -> tuple[ScalingLaw, ...]:

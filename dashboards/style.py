@@ -4,7 +4,7 @@ The hues are from Okabe and Ito's palette, which colour-blind readers can tell a
 their marks and the dashes of their lines, so that a figure survives being printed in grey.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Shade(NamedTuple):
@@ -40,6 +40,21 @@ WIDTHS = (
 )
 """Narrow to wide; each step differs in lightness as well as in hue."""
 
+Dash = Literal["solid", "dashed", "dashdot", "dotted"]
+DASHES: tuple[Dash, ...] = ("solid", "dashed", "dashdot")
+
+LINES = (
+    TRANSFORMER[0],
+    FCN[0],
+    TRANSFORMER[1],
+    TARGET,
+    Shade("#8c6bb1", "#c4a6e8"),
+    Shade("#b8860b", "#e6c04a"),
+    Shade("#4d4d4d", "#bdbdbd"),
+    Shade("#17a2b8", "#7fdbe8"),
+)
+"""Lines of one drawing, in this order; beyond these they differ by their dashes."""
+
 MARKERS = {"transformer": ("circle", "o"), "fcn": ("square", "s")}
 """By architecture: plotly's name, matplotlib's name."""
 
@@ -61,7 +76,7 @@ def width_shade(index: int, count: int) -> Shade:
 
 def theme_pairs() -> list[list[str]]:
     """Every light colour with its dark counterpart, for the page's script to swap."""
-    shades = [CARD, INK, MUTED, FAINT, TARGET, *TRANSFORMER, *FCN, *WIDTHS]
+    shades = [CARD, INK, MUTED, FAINT, TARGET, *TRANSFORMER, *FCN, *WIDTHS, *LINES]
     return [list(pair) for pair in {shade.light: shade.dark for shade in shades}.items()]
 
 

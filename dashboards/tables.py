@@ -21,6 +21,7 @@ from sweeps.outcomes import FAILED, FINISHED, STATUSES, Outcomes, none_of_nan
 from sweeps.plan import distinct_labels
 from sweeps.thresholds import WidthThreshold
 from sweeps.trials import cell_of
+from sweeps.verdicts import Verdict
 
 Row = dict[str, Any]
 
@@ -245,3 +246,29 @@ def _span(values: np.ndarray) -> str:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def verdicts_json(verdicts: Sequence[Verdict]) -> str:
+    """Claims with their answers and the numbers of every setting."""
+    told = [
+        {
+            "name": verdict.name,
+            "says": verdict.says,
+            "quantity": verdict.quantity,
+            "rule": verdict.rule,
+            "answer": verdict.answer,
+            "settings": [
+                {
+                    "fields": dict(s.fields),
+                    "value": s.value,
+                    "low": s.low,
+                    "high": s.high,
+                    "seeds": s.num_seeds,
+                    "answer": s.answer,
+                }
+                for s in verdict.settings
+            ],
+        }
+        for verdict in verdicts
+    ]
+    return json.dumps(told, indent=2) + "\n"

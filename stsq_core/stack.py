@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from stsq_core.architecture import Transformer
@@ -155,6 +156,12 @@ def build_program(configs: tuple[TrialConfig, ...], device: torch.device) -> Pro
             return MinibatchTransformer(configs, device)
         case _:
             return FcnProgram(configs, device)
+
+
+def initial_weights(config: TrialConfig) -> dict[str, np.ndarray]:
+    """The arrays of a trial before its first step, as `Program.weights` gives them."""
+    program = build_program((config,), torch.device("cpu"))
+    return program.weights(program.initial(), 0)
 
 
 def _moved(state: StackState, device: torch.device) -> StackState:

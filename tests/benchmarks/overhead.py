@@ -4,8 +4,8 @@
 
 First the packs of the sweep are trained by two bare processes that take the steps and nothing else; then `stsq run` does the
 whole of it with W&B offline, counted from its first measurement, when its workers have loaded, to the end of the command. Both
-use the same cores, one after the other. Prints the seconds and the share, and exits with 1 when that is above a tenth, or at the small
-size a fifth: with batches of 64 the 4,096 samples of an evaluation are a ninth of all that a trial ever sees.
+use the same cores, one after the other. Prints the seconds and the share, and exits with 1 when that is above a tenth, or at
+the small size a fifth: with batches of 64 the 4,096 samples of an evaluation are a ninth of all that a trial ever sees.
 """
 
 import argparse

@@ -1,0 +1,74 @@
+"""What each drawing of a sweep shows; heat maps are of the first seed of each cell whose arrays were kept."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dashboards.plots import Plot, curves_plot, profile_plot
+from dashboards.settings import setting_words
+from stsq_core.errors import UserError
+from sweeps.drawings import Curves, Drawing, Matrices, Profile
+from sweeps.observations import Observation, cells_of, differing, selected
+from sweeps.run_directory import RunDirectory
+from sweeps.weights import load_weights
+
+
+@dataclass(frozen=True)
+class Heat:
+    """One matrix; `edges` are the rows and columns at which blocks begin."""
+
+    title: str
+    matrix: np.ndarray
+    edges_x: tuple[int, ...] = ()
+    edges_y: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class HeatPlot:
+    """Rows of heat maps whose colours share a scale."""
+
+    name: str
+    title: str
+    rows: tuple[tuple[Heat, ...], ...]
+
+
+def drawn(
+    drawings: Sequence[Drawing], observations: Sequence[Observation], run: RunDirectory, *, level: float
+) -> list[Plot | HeatPlot]:
+    """What each drawing shows, those left out for which there is nothing to show yet."""
+    plots: list[Plot | HeatPlot | None] = []
+    for drawing in drawings:
+        match drawing:
+            case Curves():
+                plots.append(curves_plot(drawing, observations, level=level))
+            case Profile():
+                plots.append(profile_plot(drawing, observations, level=level))
+            case Matrices():
+                plots.append(heat_plot(drawing, observations, run))
+    return [plot for plot in plots if isinstance(plot, HeatPlot) or (plot is not None and any(p.traces for p in plot.panels))]
+
+
+def heat_plot(drawing: Matrices, observations: Sequence[Observation], run: RunDirectory) -> HeatPlot | None:
+    """W and V at initialisation and after training; None where no arrays were kept."""
+    chosen = selected(observations, drawing)
+    names = differing(chosen)
+    rows: list[tuple[Heat, ...]] = []
+    for cell in cells_of(chosen):
+        one = cell[0]
+        try:
+            after = load_weights(run.path, one.config.trial_id)
+        except UserError:
+            continue
+        from stsq_core.stack import initial_weights  # loads torch
+
+        before = initial_weights(one.config)
+        words = setting_words((name, one.fields.get(name)) for name in names)
+        d = one.config.task.d
+        for letter in ("W", "V"):
+            edges = {"edges_x": (d,), "edges_y": (d,) if letter == "W" else ()}
+            titles = [f"${letter}$ {when}{f', {words}' if words else ''}" for when in ("at initialisation", "after training")]
+            rows.append(
+                tuple(Heat(title, arrays[letter], **edges) for title, arrays in zip(titles, (before, after), strict=True))
+            )
+    return HeatPlot(drawing.name, drawing.title, tuple(rows)) if rows else None
