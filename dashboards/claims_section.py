@@ -27,7 +27,7 @@ def verdicts_section(findings: Findings) -> Section | None:
         "What was claimed, and what came of it",
         lead(
             "Each claim and its rule were written down before training. A number is a mean over seeds, of ratios the geometric"
-            f" one, with its {level:.0%} interval. A claim holds where the whole interval keeps the rule, and does not hold where"
+            f" one, with its {level:.0%} interval. A claim holds where the whole interval keeps the rule, and does not where"
             " none of it does."
         ),
         *(_claim(verdict) for verdict in findings.verdicts),
