@@ -54,13 +54,15 @@ class Bound(_Claim):
 
 
 class Compare(_Claim):
-    """A final metric is smaller where `field` has the value `smaller` than where it has the value `than`, all else equal."""
+    """A final metric is smaller where `field` has the value `smaller` than where it has the value `than`, all else equal but
+    the fields or branches in `ignoring`."""
 
     kind: Literal["compare"] = "compare"
     metrics: Texts
     field: str
     smaller: Any
     than: Any
+    ignoring: Texts = ()
 
     @model_validator(mode="after")
     def _field_exists(self) -> Self:

@@ -141,10 +141,11 @@ def _sides(at_least: float | None, at_most: float | None) -> str:
 def _compare(claim: Compare, observations: Sequence[Observation], level: float) -> list[Setting]:
     """Log ratios of two groups of seeds that are equal in all else, a pair of groups a setting and metric."""
     groups: dict[object, dict[object, list[Observation]]] = {}
+    free = (claim.field, *claim.ignoring)
     for one in observations:
-        rest = tuple((name, value) for name, value in one.cell if name != claim.field)
+        rest = tuple((name, value) for name, value in one.cell if not _within(name, free))
         groups.setdefault(rest, {}).setdefault(one.fields.get(claim.field), []).append(one)
-    names = [name for name in differing(observations) if name != claim.field]
+    names = [name for name in differing(observations) if not _within(name, free)]
     settings = []
     for pair in groups.values():
         small, large = pair.get(claim.smaller, []), pair.get(claim.than, [])
@@ -266,6 +267,11 @@ def _crossing(x: np.ndarray, y: np.ndarray, target: float) -> float:
         return math.nan
     place = below[0]
     return float(x[place - 1] + (x[place] - x[place - 1]) * (y[place - 1] - target) / (y[place - 1] - y[place]))
+
+
+def _within(name: str, branches: Sequence[str]) -> bool:
+    """Whether a dotted field is one of these, or lies in one of these branches."""
+    return any(name == branch or name.startswith(f"{branch}.") for branch in branches)
 
 
 def _leaf(name: str) -> str:
