@@ -64,9 +64,17 @@ def write_run(sweep: Path, path: Path) -> int:
             line = json.loads(record.as_line())
             config = line["config"]
             for trial_id, width, rate, seed in zip(
-                cell.trials.trial_ids, cell.trials.widths.tolist(), cell.trials.rates.tolist(), cell.trials.seeds.tolist(), strict=True
+                cell.trials.trial_ids,
+                cell.trials.widths.tolist(),
+                cell.trials.rates.tolist(),
+                cell.trials.seeds.tolist(),
+                strict=True,
             ):
-                config["model"]["positions"]["d_e"], config["optimizer"]["lr"], config["seed"] = width - first.task.d, rate, seed
+                config["model"]["positions"]["d_e"], config["optimizer"]["lr"], config["seed"] = (
+                    width - first.task.d,
+                    rate,
+                    seed,
+                )
                 loss = min(1.0, 0.1 * (middle / width) ** 3 * math.exp(chance.gauss(0, 0.3)))
                 ledger.write(json.dumps(line | {"trial_id": trial_id, "relative_loss": loss}, separators=(",", ":")) + "\n")
                 count += 1
