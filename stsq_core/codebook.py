@@ -44,24 +44,30 @@ class CodeBook(ABC):
 
 
 class OneHotBook(CodeBook):
-    """Unit vectors: every product with the book is the identity, and sum and dual queries agree."""
+    """Unit vectors: every product with the book is the identity, and sum and dual queries agree.
 
-    def __init__(self, T: int, dtype: torch.dtype) -> None:
+    Of T = d_e codes the first `tokens` mark tokens: all in training, fewer where fewer tokens are evaluated.
+    """
+
+    def __init__(self, T: int, dtype: torch.dtype, tokens: int | None = None) -> None:
         super().__init__(dtype)
         self._T = T
-        self._rest = padded_tokens(T) - T
+        self._tokens = T if tokens is None else tokens
+        self._rest = padded_tokens(self._tokens) - self._tokens
 
     def pull(self, directions: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.pad(directions, (0, self._rest))
+        return torch.nn.functional.pad(directions[..., : self._tokens], (0, self._rest))
 
     def push(self, weights: torch.Tensor) -> torch.Tensor:
-        return weights[..., : self._T]
+        own = weights[..., : self._tokens]
+        return own if self._tokens == self._T else torch.nn.functional.pad(own, (0, self._T - self._tokens))
 
     def scores(self, W_e: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.pad(W_e.mT, (0, self._rest, 0, self._rest))
+        own = W_e.mT[:, : self._tokens, : self._tokens]
+        return torch.nn.functional.pad(own, (0, self._rest, 0, self._rest))
 
     def gradient(self, G: torch.Tensor) -> torch.Tensor:
-        return G.mT[:, : self._T, : self._T]
+        return self.push(self.push(G).mT)
 
 
 class DenseBook(CodeBook):
@@ -92,26 +98,37 @@ class BookSource:
         self._T, self._query = T, positions[0].query
         self._streams, self._kernels = streams, kernels
         self._scales = scales.unsqueeze(1)
-        self._fixed: CodeBook | None = None
-        if isinstance(positions[0], OneHot):
-            self._fixed = OneHotBook(T, scales.dtype)
-        elif positions[0].redraw == "never":
-            self._fixed = self._drawn(Purpose.CODES, 0)
+        self._positions = positions[0]
+        self._fixed: dict[int, CodeBook | None] = {}
+        self._unchanging(T)
 
     def training(self, step: Step) -> CodeBook:
         """The book of a training step."""
-        return self._fixed or self._drawn(Purpose.CODES, step)
+        return self._unchanging(self._T) or self._drawn(Purpose.CODES, step, self._T)
 
-    def fresh(self, chunk: int) -> CodeBook:
-        """The book of a chunk of the evaluation."""
-        return self._fixed or self._drawn(Purpose.FRESH_CODES, chunk)
+    def fresh(self, chunk: int, T: int | None = None) -> CodeBook:
+        """The book of a chunk of the evaluation, of another number of tokens where one is told.
 
-    def _drawn(self, purpose: Purpose, step: Step) -> CodeBook:
+        A fixed book of more tokens begins with the codes of training: a code's draw depends on its place only.
+        """
+        T = T or self._T
+        return self._unchanging(T) or self._drawn(Purpose.FRESH_CODES, chunk, T)
+
+    def _unchanging(self, T: int) -> CodeBook | None:
+        """The one book of T tokens, made once; None where books are redrawn."""
+        if T not in self._fixed:
+            if isinstance(self._positions, OneHot):
+                self._fixed[T] = OneHotBook(self._T, self._scales.dtype, tokens=T)
+            else:
+                self._fixed[T] = self._drawn(Purpose.CODES, 0, T) if self._positions.redraw == "never" else None
+        return self._fixed[T]
+
+    def _drawn(self, purpose: Purpose, step: Step, T: int) -> CodeBook:
         scales = self._scales
         signs = self._kernels.signs(
-            self._streams.draws(purpose, step), tokens=padded_tokens(self._T), length=scales.shape[-1], dtype=scales.dtype
+            self._streams.draws(purpose, step), tokens=padded_tokens(T), length=scales.shape[-1], dtype=scales.dtype
         )
-        signs[:, self._T :].zero_()
+        signs[:, T:].zero_()
         return DenseBook(signs.mul_(scales), self._query, self._kernels)
 
 

@@ -66,10 +66,13 @@ class FcnProgram(Program):
                 gradient = torch.ops.aten.threshold_backward(gradient, below[..., :units], 0)
         return loss, gradients
 
-    def fresh_losses(self, parameters: Tensors, chunk: int) -> torch.Tensor:
+    def fresh_losses(self, parameters: Tensors, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
+        """`||f - target||^2 / (d/q)` on sampled tokens; the net reads no other number of them than the task's."""
+        if T not in (None, self.task.T):
+            raise ValueError(f"a fully connected net reads the T={self.task.T} tokens it was made for; got T={T}: leave T out")
         X = self._tokens(CHUNK, Purpose.FRESH_TOKENS, chunk)
-        _, residual = self._forward(parameters, X, self.fresh_subsets(chunk))
-        return (residual * residual).sum(-1) * (self.task.q / self.task.d)
+        _, residual = self._forward(parameters, X, self.fresh_subsets(chunk, q=q))
+        return (residual * residual).sum(-1) * ((q or self.task.q) / self.task.d)
 
     def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
         """Each `W1, W2, ...` of shape (units, inputs + 1), inputs ordered [units below, multi-hot y], bias last."""
@@ -92,7 +95,7 @@ class FcnProgram(Program):
             layers.append(self._layer(layer, hidden, hot if layer == 1 and self.y_second else None))
         output = product(layers[-1], parameters[f"W{len(self.shapes)}"].mT)
         index = y.unsqueeze(-1).expand(-1, -1, -1, d)
-        target = X.view(k, count, T, d).gather(2, index).sum(2) / self.task.q
+        target = X.view(k, count, T, d).gather(2, index).sum(2) / y.shape[-1]
         return layers, output - target
 
     def _layer(self, layer: int, values: torch.Tensor, hot: torch.Tensor | None) -> torch.Tensor:

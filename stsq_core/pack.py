@@ -38,7 +38,8 @@ def train_pack(
 
     Args:
         configs: any trials, of any shapes; a config given twice is trained once.
-        report: called at step 0, every `training.report_steps` and the last step, with that step's batch losses.
+        report: called at step 0, every `training.report_steps` and the last step, with that step's batch losses, and at the
+            steps of an evaluation with its metrics too.
         device: a torch device; on `cpu` training uses one thread.
         checkpoint: where to keep the state, and to go on from.
         keep_weights: put the trained arrays into the results.
@@ -81,7 +82,8 @@ class _Saver:
         state = self._stack.state
         running = vars(state) | {"parameters": _on_cpu(state.parameters), "moments": _on_cpu(state.moments)}
         buffer = io.BytesIO()
-        torch.save({"trial_ids": list(self._trial_ids), "done": results, "running": running}, buffer)
+        metrics = {trial_id: dict(r.metrics) for trial_id, r in self._done.items() if r.metrics}
+        torch.save({"trial_ids": list(self._trial_ids), "done": results, "metrics": metrics, "running": running}, buffer)
         self._checkpoint.save(buffer.getvalue())
 
 
@@ -100,7 +102,8 @@ def _load(saved: bytes | None, by_id: dict[str, TrialConfig]) -> tuple[dict[str,
     for trial_id, *values, tensors in state["done"]:
         weights = None if tensors is None else {name: tensor.numpy() for name, tensor in tensors.items()}
         status, loss, error, steps, seconds = values
-        done[trial_id] = TrialResult(by_id[trial_id], status, loss, error, steps, seconds, weights)
+        metrics = state.get("metrics", {}).get(trial_id, {})
+        done[trial_id] = TrialResult(by_id[trial_id], status, loss, error, steps, seconds, weights, metrics)
     return done, StackState(**state["running"])
 
 

@@ -46,8 +46,19 @@ class Program(ABC):
         """The relative loss of one step's batch, shape (k,), and the gradient of the objective `1/2 E ||f - target||^2`."""
 
     @abstractmethod
-    def fresh_losses(self, parameters: Tensors, chunk: int) -> torch.Tensor:
-        """Relative losses of `CHUNK` samples that training never sees, shape (k, CHUNK)."""
+    def fresh_losses(self, parameters: Tensors, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
+        """Relative losses `||f - target||^2 / (d/q)` of `CHUNK` samples that training never sees, shape (k, CHUNK).
+
+        Args:
+            parameters: those of `initial`, trained.
+            chunk: equal numbers give equal samples.
+            T: how many tokens there are, the task's number unless told.
+            q: the subsets' size, the task's unless told.
+        """
+
+    def fresh_attention_mass(self, parameters: Tensors, chunk: int) -> torch.Tensor | None:
+        """`sum_{t in y} p_t` of the samples of `fresh_losses`, shape (k, CHUNK); None for a model without attention."""
+        return None
 
     @abstractmethod
     def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
@@ -57,12 +68,15 @@ class Program(ABC):
         """The subsets y of one training step, shape (k, batch, q)."""
         return self._drawn_subsets(self.batch, Purpose.SUBSETS, step) if self._every_subset is None else self._every_subset
 
-    def fresh_subsets(self, chunk: int) -> torch.Tensor:
+    def fresh_subsets(self, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
         """The subsets of one evaluation chunk, shape (k, CHUNK, q)."""
-        return self._drawn_subsets(CHUNK, Purpose.FRESH_SUBSETS, chunk)
+        return self._drawn_subsets(CHUNK, Purpose.FRESH_SUBSETS, chunk, T=T, q=q)
 
-    def _drawn_subsets(self, count: int, purpose: Purpose, step: Step) -> torch.Tensor:
-        return self.kernels.subsets(self.streams.draws(purpose, step), rows=count, T=self.task.T, q=self.task.q)
+    def _drawn_subsets(
+        self, count: int, purpose: Purpose, step: Step, *, T: int | None = None, q: int | None = None
+    ) -> torch.Tensor:
+        draws = self.streams.draws(purpose, step)
+        return self.kernels.subsets(draws, rows=count, T=T or self.task.T, q=q or self.task.q)
 
     def _enumerate(self) -> torch.Tensor:
         """All q-subsets of [T] in lexicographic order, shape (k, C(T, q), q)."""

@@ -8,15 +8,17 @@ import torch
 from stsq_core.products import dot, product
 from stsq_core.program import CHUNK, Tensors
 from stsq_core.streams import Purpose, Step
-from stsq_core.transformer import MinibatchProgram, PopulationProgram, TransformerProgram
+from stsq_core.transformer import MinibatchProgram, PopulationProgram, TransformerProgram, scores_of_tokens
 
 
 class SampleBook:
     """The codes of every sample and the query e_y in them, (k, batch, d_e)."""
 
-    def __init__(self, program: TransformerProgram, y: torch.Tensor, purpose: Purpose, step: Step) -> None:
+    def __init__(
+        self, program: TransformerProgram, y: torch.Tensor, purpose: Purpose, step: Step, T: int | None = None
+    ) -> None:
         k, batch, q = y.shape
-        T, D = program.task.T, program.length
+        T, D = T or program.task.T, program.length
         draws = program.streams.draws(purpose, step)
         signs = program.kernels.signs(draws, tokens=batch * T, length=D, dtype=program.dtype).view(k, batch, T, D)
         self.codes = signs.mul_(program.scales.view(k, 1, 1, D))
@@ -48,16 +50,22 @@ class PopulationSampleCodes(PopulationProgram):
         scale = (parameters["v"] * (self.task.d / self.batch)).view(-1, 1, 1)
         return loss, {"W_e": product(book.mixture(grad_s).mT, book.z) * scale, "v": totals.sum(-1) / self.batch}
 
-    def fresh_losses(self, parameters: Tensors, chunk: int) -> torch.Tensor:
+    def fresh_losses(self, parameters: Tensors, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
+        """`q ||v p - 1_y / q||^2`: X is integrated out."""
+        y = self.fresh_subsets(chunk, T=T, q=q)
+        _, residual = self._attend(parameters, SampleBook(self, y, Purpose.FRESH_CODES, chunk, T), y)
+        return dot(residual, residual) * y.shape[-1]
+
+    def fresh_attention_mass(self, parameters: Tensors, chunk: int) -> torch.Tensor:
         y = self.fresh_subsets(chunk)
-        _, residual = self._attend(parameters, SampleBook(self, y, Purpose.FRESH_CODES, chunk), y)
-        return dot(residual, residual) * self.task.q
+        p, _ = self._attend(parameters, SampleBook(self, y, Purpose.FRESH_CODES, chunk), y)
+        return p.gather(2, y).sum(-1)
 
     def _attend(self, parameters: Tensors, book: SampleBook, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Attention weights p and the residual `v p - 1_y / q`, each (k, batch, T)."""
         p = book.scores(product(book.z, parameters["W_e"].mT)).softmax(-1)
         residual = p * parameters["v"].view(-1, 1, 1)
-        residual.scatter_add_(2, y, torch.full_like(y, -1 / self.task.q, dtype=self.dtype))
+        residual.scatter_add_(2, y, torch.full_like(y, -1 / y.shape[-1], dtype=self.dtype))
         return p, residual
 
 
@@ -71,7 +79,7 @@ class MinibatchSampleCodes(MinibatchProgram):
         p, c_x, c_e, residual = self._attend(parameters, book, y, X)
         loss = dot(residual, residual).sum(-1) * (self.task.q / (self.task.d * self.batch))
         r = residual / self.batch
-        grad_p = book.scores(product(r, parameters["V_e"])) + _scores_of_tokens(X, product(r, parameters["V_x"]))
+        grad_p = book.scores(product(r, parameters["V_e"])) + scores_of_tokens(X, product(r, parameters["V_x"]))
         grad_s = p * (grad_p - dot(p, grad_p).unsqueeze(-1))
         return loss, {
             "W_x": product(_mixed_tokens(X, grad_s).mT, book.z),
@@ -80,14 +88,21 @@ class MinibatchSampleCodes(MinibatchProgram):
             "V_e": product(r.mT, c_e),
         }
 
-    def fresh_losses(self, parameters: Tensors, chunk: int) -> torch.Tensor:
+    def fresh_losses(self, parameters: Tensors, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
+        """`||f - target||^2 / (d/q)` on sampled tokens."""
+        y = self.fresh_subsets(chunk, T=T, q=q)
+        book = SampleBook(self, y, Purpose.FRESH_CODES, chunk, T)
+        *_, residual = self._attend(parameters, book, y, self._tokens(CHUNK, Purpose.FRESH_TOKENS, chunk, T))
+        return dot(residual, residual) * (y.shape[-1] / self.task.d)
+
+    def fresh_attention_mass(self, parameters: Tensors, chunk: int) -> torch.Tensor:
         y = self.fresh_subsets(chunk)
         book = SampleBook(self, y, Purpose.FRESH_CODES, chunk)
-        *_, residual = self._attend(parameters, book, y, self._tokens(CHUNK, Purpose.FRESH_TOKENS, chunk))
-        return dot(residual, residual) * (self.task.q / self.task.d)
+        p, *_ = self._attend(parameters, book, y, self._tokens(CHUNK, Purpose.FRESH_TOKENS, chunk))
+        return p.gather(2, y).sum(-1)
 
-    def _tokens(self, count: int, purpose: Purpose, step: Step) -> torch.Tensor:
-        T, d = self.task.T, self.task.d
+    def _tokens(self, count: int, purpose: Purpose, step: Step, T: int | None = None) -> torch.Tensor:
+        T, d = T or self.task.T, self.task.d
         X = self.kernels.normals(self.streams.draws(purpose, step), rows=count, numbers=d * T, dtype=self.dtype)
         return X.view(len(X), count, d, T)
 
@@ -96,19 +111,11 @@ class MinibatchSampleCodes(MinibatchProgram):
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Weights p, contexts c_x (k, batch, d) and c_e (k, batch, d_e), and the residual f - target (k, batch, d)."""
         scores = book.scores(product(book.z, parameters["W_e"].mT))
-        p = (scores + _scores_of_tokens(X, product(book.z, parameters["W_x"].mT))).softmax(-1)
+        p = (scores + scores_of_tokens(X, product(book.z, parameters["W_x"].mT))).softmax(-1)
         c_x, c_e = _mixed_tokens(X, p), book.mixture(p)
         output = product(c_x, parameters["V_x"].mT) + product(c_e, parameters["V_e"].mT)
-        target = X.gather(3, y.unsqueeze(2).expand(-1, -1, self.task.d, -1)).sum(-1) / self.task.q
+        target = X.gather(3, y.unsqueeze(2).expand(-1, -1, self.task.d, -1)).sum(-1) / y.shape[-1]
         return p, c_x, c_e, output - target
-
-
-def _scores_of_tokens(X: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-    """`<x_t, u>` for X of shape (k, batch, d, T) and u of shape (k, batch, d): (k, batch, T)."""
-    scores = X[:, :, 0] * u[:, :, :1]
-    for coordinate in range(1, X.shape[2]):
-        scores.addcmul_(X[:, :, coordinate], u[:, :, coordinate : coordinate + 1])
-    return scores
 
 
 def _mixed_tokens(X: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

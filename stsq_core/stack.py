@@ -1,7 +1,7 @@
 """Training one stack: trials of one static shape, from the first step to the measurement on fresh data.
 
 A trial whose loss is no longer finite leaves the stack at the next report; the others do not notice. Losses are read at reports
-only, so that between two of them a device never waits.
+only, so that between two of them a device never waits. An evaluation takes place before a step, from its parameters.
 """
 
 import math
@@ -14,9 +14,10 @@ import torch
 
 from stsq_core.architecture import Transformer
 from stsq_core.descent import Descent
+from stsq_core.evaluation import Metrics, evaluate
 from stsq_core.fcn import FcnProgram
 from stsq_core.positions import RandomSign
-from stsq_core.program import CHUNK, Program, Tensors
+from stsq_core.program import Program, Tensors
 from stsq_core.sample_codes import MinibatchSampleCodes, PopulationSampleCodes
 from stsq_core.stepper import Stepper, stepper_for
 from stsq_core.transformer import MinibatchTransformer, PopulationTransformer
@@ -47,6 +48,8 @@ class Stack:
         self._configs = {config.trial_id: config for config in configs}
         self._device = device
         self._training = configs[0].training
+        self._evaluation = configs[0].evaluation
+        self._measured: dict[str, dict[str, float]] = {}
         self._stepper: Stepper | None = None
         self._man(tuple(self._configs) if state is None else state.alive)
         self.state = self._start() if state is None else _moved(state, device)
@@ -56,33 +59,37 @@ class Stack:
         state, steps, every = self.state, self._training.steps, self._training.report_steps
         begun = time.perf_counter() - state.seconds
         while state.alive and state.step < steps:
+            metrics = self._evaluate() if self._evaluation.due(state.step) else {}
             losses = self._advance()
-            if state.step % every == 0:
-                self._report(losses, report)
+            if metrics or state.step % every == 0:
+                self._report(losses, report, metrics)
             state.step += 1
             state.seconds = time.perf_counter() - begun
             between_steps()
         self._stepper = None
         if state.alive:
+            metrics = self._evaluate()
+            rows = zip(*metrics.values(), strict=True)
+            self._measured = {i: dict(zip(metrics, row, strict=True)) for i, row in zip(state.alive, rows, strict=True)}
             losses, _ = self._program.gradients(state.parameters, state.step)
-            self._report(losses, report)
+            self._report(losses, report, metrics if self._evaluation.has_metrics else {})
         state.seconds = time.perf_counter() - begun
 
     def results(self, *, keep_weights: bool) -> list[TrialResult]:
-        """Measure the trained trials on fresh data and say how every trial ended."""
-        begun = time.perf_counter()
-        means, errors = self._measure()
-        seconds = (self.state.seconds + time.perf_counter() - begun) / len(self._configs)
+        """How every trial ended, once all are trained: what was measured on fresh data after the last step."""
+        seconds = self.state.seconds / len(self._configs)
         results = [
             TrialResult(self._configs[i], "diverged", None, None, step, seconds) for i, step in self.state.diverged.items()
         ]
-        for place, (trial_id, mean, error) in enumerate(zip(self.state.alive, means, errors, strict=True)):
-            config = self._configs[trial_id]
+        for place, trial_id in enumerate(self.state.alive):
+            config, metrics = self._configs[trial_id], self._measured[trial_id]
+            mean, error = metrics["loss"], metrics["loss_stderr"]
             if not math.isfinite(mean):
                 results.append(TrialResult(config, "diverged", None, None, self._training.steps, seconds))
                 continue
             weights = self._program.weights(self.state.parameters, place) if keep_weights else None
-            results.append(TrialResult(config, "finished", mean, error, self._training.steps, seconds, weights))
+            told = metrics if self._evaluation.has_metrics else {}
+            results.append(TrialResult(config, "finished", mean, error, self._training.steps, seconds, weights, told))
         return results
 
     def _start(self) -> StackState:
@@ -105,10 +112,14 @@ class Stack:
             self._stepper = stepper_for(self._program, self._descent, state.parameters, state.moments, step=state.step)
         return self._stepper.advance(self.state.step)
 
-    def _report(self, losses: torch.Tensor, report: Report) -> None:
-        """Report a step's losses, and let trials with a loss that is not finite leave."""
+    def _evaluate(self) -> Metrics:
+        """What the evaluation asks for, of each trial alive; changes nothing."""
+        return evaluate(self._program, self.state.parameters, self._evaluation)
+
+    def _report(self, losses: torch.Tensor, report: Report, metrics: Metrics) -> None:
+        """Report a step's losses and metrics, and let trials with a loss that is not finite leave."""
         state, values = self.state, losses.tolist()
-        report(Measurement(state.step, state.alive, tuple(values)))
+        report(Measurement(state.step, state.alive, tuple(values), metrics))
         kept = [place for place, loss in enumerate(values) if math.isfinite(loss)]
         if len(kept) == len(values):
             return
@@ -120,27 +131,6 @@ class Stack:
         self._man(state.alive)
         if not any(name in state.moments for name in self._descent.moments(state.parameters)):
             state.moments = {}
-
-    def _measure(self) -> tuple[list[float], list[float]]:
-        """Mean relative loss on fresh data and its standard error, for each trial alive.
-
-        The error is taken over chunk means, because samples of a chunk may share a code book.
-        """
-        if not self.state.alive:
-            return [], []
-        chunks = -(-self._training_samples() // CHUNK)
-        rows = [self._program.fresh_losses(self.state.parameters, chunk).mean(-1).double().cpu() for chunk in range(chunks)]
-        means, errors = [], []
-        for values in torch.stack(rows, 1).tolist():
-            mean = math.fsum(values) / chunks
-            means.append(mean)
-            errors.append(
-                math.sqrt(math.fsum((x - mean) ** 2 for x in values) / (chunks - 1) / chunks) if math.isfinite(mean) else mean
-            )
-        return means, errors
-
-    def _training_samples(self) -> int:
-        return next(iter(self._configs.values())).evaluation.samples
 
 
 def build_program(configs: tuple[TrialConfig, ...], device: torch.device) -> Program:

@@ -16,7 +16,7 @@ import torch
 from stsq_core.architecture import Transformer
 from stsq_core.codebook import BookSource, CodeBook, code_scales
 from stsq_core.kernels import PopulationStep, TokenStep
-from stsq_core.program import Program, Tensors
+from stsq_core.program import CHUNK, Program, Tensors
 from stsq_core.stacking import padded_width
 from stsq_core.streams import Purpose, Step
 from stsq_core.trial import TrialConfig
@@ -55,6 +55,8 @@ class PopulationProgram(TransformerProgram):
 
     From zero initialisation the blocks `W_x` and `V_e` stay zero and `V_x = v I`; the gradient of v is that of each diagonal
     entry of V, hence without the factor d.
+
+    Evaluation takes the same form, so tokens add no sampling error to it: what is left is that of subsets and codes.
     """
 
     def initial(self) -> Tensors:
@@ -81,17 +83,28 @@ class PopulationTransformer(PopulationProgram):
         scale = (parameters["v"] * self.task.d).view(-1, 1, 1)
         return loss, {"W_e": book.gradient(found.G) * scale, "v": found.shares}
 
-    def fresh_losses(self, parameters: Tensors, chunk: int) -> torch.Tensor:
-        found = self._attend(parameters, self.books.fresh(chunk), self.fresh_subsets(chunk), gradient=False)
-        return found.squares * self.task.q
+    def fresh_losses(self, parameters: Tensors, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
+        """`q ||v p - 1_y / q||^2`: X is integrated out."""
+        y = self.fresh_subsets(chunk, T=T, q=q)
+        return self._attend(parameters, self.books.fresh(chunk, T), y, T=T, gradient=False).squares * y.shape[-1]
 
-    def _attend(self, parameters: Tensors, book: CodeBook, y: torch.Tensor, *, gradient: bool) -> PopulationStep:
+    def fresh_attention_mass(self, parameters: Tensors, chunk: int) -> torch.Tensor:
+        book, y = self.books.fresh(chunk), self.fresh_subsets(chunk)
+        return mass_on(y, query_scores(book.scores(parameters["W_e"]), y, book.coefficients(y))[..., : self.task.T])
+
+    def _attend(
+        self, parameters: Tensors, book: CodeBook, y: torch.Tensor, *, T: int | None = None, gradient: bool
+    ) -> PopulationStep:
         N, c = book.scores(parameters["W_e"]), book.coefficients(y)
-        return self.kernels.attend_population(N, parameters["v"], y, c, T=self.task.T, gradient=gradient)
+        return self.kernels.attend_population(N, parameters["v"], y, c, T=T or self.task.T, gradient=gradient)
 
 
 class MinibatchProgram(TransformerProgram):
-    """Training on sampled tokens, with all of W and V trained."""
+    """Training on sampled tokens, with all of W and V trained.
+
+    Where W reads tokens X does not integrate out, so evaluation samples tokens as well as subsets and codes, and its standard
+    error holds the sampling error of all three.
+    """
 
     def initial(self) -> Tensors:
         d, D = self.task.d, self.length
@@ -116,13 +129,30 @@ class MinibatchTransformer(MinibatchProgram):
         rows = book.push(torch.cat([found.R, found.H], 1))
         return loss, {"W_x": rows[:, d:], "W_e": book.gradient(found.G), "V_x": found.grad_V_x, "V_e": rows[:, :d]}
 
-    def fresh_losses(self, parameters: Tensors, chunk: int) -> torch.Tensor:
+    def fresh_losses(self, parameters: Tensors, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
+        """`||f - target||^2 / (d/q)` on sampled tokens."""
+        book, y = self.books.fresh(chunk, T), self.fresh_subsets(chunk, T=T, q=q)
+        found = self._attend(parameters, book, y, (Purpose.FRESH_TOKENS, chunk), T=T, gradient=False)
+        return found.squares * (y.shape[-1] / self.task.d)
+
+    def fresh_attention_mass(self, parameters: Tensors, chunk: int) -> torch.Tensor:
         book, y = self.books.fresh(chunk), self.fresh_subsets(chunk)
-        found = self._attend(parameters, book, y, (Purpose.FRESH_TOKENS, chunk), gradient=False)
-        return found.squares * (self.task.q / self.task.d)
+        c, T, d = book.coefficients(y), self.task.T, self.task.d
+        draws = self.streams.draws(Purpose.FRESH_TOKENS, chunk)
+        X = self.kernels.normals(draws, rows=CHUNK, numbers=d * T, dtype=self.dtype).view(*y.shape[:2], d, T)
+        scores = query_scores(book.scores(parameters["W_e"]), y, c)[..., :T]
+        u = query_scores(book.pull(parameters["W_x"]).mT, y, c)
+        return mass_on(y, scores + scores_of_tokens(X, u))
 
     def _attend(
-        self, parameters: Tensors, book: CodeBook, y: torch.Tensor, tokens: tuple[Purpose, Step], *, gradient: bool
+        self,
+        parameters: Tensors,
+        book: CodeBook,
+        y: torch.Tensor,
+        tokens: tuple[Purpose, Step],
+        *,
+        T: int | None = None,
+        gradient: bool,
     ) -> TokenStep:
         d = self.task.d
         rows = book.pull(torch.cat([parameters["V_e"], parameters["W_x"]], 1))
@@ -130,5 +160,25 @@ class MinibatchTransformer(MinibatchProgram):
         return self.kernels.attend_tokens(
             self.streams.draws(*tokens),
             N, K, Q, parameters["V_x"], y, book.coefficients(y),
-            T=self.task.T, gradient=gradient,
+            T=T or self.task.T, gradient=gradient,
         )  # fmt: skip
+
+
+def query_scores(rows: torch.Tensor, y: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    """`sum_j c_j rows[y_j]` for one row a token, (k, Tp, n), and subsets and coefficients (k, batch, q): (k, batch, n)."""
+    k, batch, q = y.shape
+    members = rows.gather(1, y.view(k, batch * q, 1).expand(-1, -1, rows.shape[-1])).view(k, batch, q, -1)
+    return (members * c.unsqueeze(-1)).sum(2)
+
+
+def scores_of_tokens(X: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+    """`<x_t, u>` for X of shape (k, batch, d, T) and u of shape (k, batch, d): (k, batch, T)."""
+    scores = X[:, :, 0] * u[:, :, :1]
+    for coordinate in range(1, X.shape[2]):
+        scores.addcmul_(X[:, :, coordinate], u[:, :, coordinate : coordinate + 1])
+    return scores
+
+
+def mass_on(y: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    """`sum_{t in y} p_t` of the softmax p of scores (k, batch, T): (k, batch)."""
+    return scores.softmax(-1).gather(2, y).sum(-1)

@@ -8,17 +8,17 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from stsq_core.architecture import Fcn, Model, Transformer
 from stsq_core.optimizer import Optimizer
 from stsq_core.positions import OneHot
-from stsq_core.records import Record
+from stsq_core.records import Record, as_tuple
 from stsq_core.task import PositiveInt, Stsq
 
 NUMERICS = 2
@@ -48,10 +48,31 @@ class Training(Record):
         return self.log_every or max(1, self.steps // 20)
 
 
+Numbers = Annotated[tuple[PositiveInt, ...], BeforeValidator(as_tuple)]
+
+
 class Evaluation(Record):
-    """The final measurement: `samples` fresh draws, never seen in training."""
+    """What is measured on `samples` fresh draws, never seen in training: the relative loss, and what else is asked for.
+
+    It is measured after the last step and, where `every` is given, at steps 0, `every`, 2 `every`, ... `T_test` and `q_test`
+    are further numbers of tokens and subset sizes, each beside the task's other number. `describe` adds the attention mass
+    on the subset, and norms and cosines of `W` and `V` (stsq_core.evaluation).
+    """
 
     samples: Annotated[int, Field(ge=4096)] = 4096
+    every: PositiveInt | None = None
+    T_test: Numbers = ()
+    q_test: Numbers = ()
+    describe: bool = False
+
+    @property
+    def has_metrics(self) -> bool:
+        """Whether more is asked for than the relative loss after the last step."""
+        return self.every is not None or bool(self.T_test) or bool(self.q_test) or self.describe
+
+    def due(self, step: int) -> bool:
+        """Whether it is time to measure before a training step."""
+        return self.every is not None and step % self.every == 0
 
 
 class TrialConfig(Record):
@@ -88,6 +109,26 @@ class TrialConfig(Record):
                 f"batch_size: all enumerates every subset and allows at most {MAX_SUBSETS}; "
                 f"got C(T={self.task.T}, q={self.task.q}) = {subsets}: give a number"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _evaluation_fits(self) -> Self:
+        T, q, told = self.task.T, self.task.q, self.evaluation
+        if short := [T_test for T_test in told.T_test if T_test < q]:
+            raise ValueError(f"T_test must be at least q; got T_test={short[0]}, q={q}: leave it out")
+        if large := [q_test for q_test in told.q_test if q_test > T]:
+            raise ValueError(f"q_test must be at most T; got q_test={large[0]}, T={T}: leave it out")
+        match self.model:
+            case Fcn() if told.T_test:
+                raise ValueError(
+                    f"a fully connected net reads the T={T} tokens it was made for; got T_test={list(told.T_test)}: "
+                    "leave T_test out, or use model.kind=transformer"
+                )
+            case Transformer(positions=OneHot()) if beyond := [T_test for T_test in told.T_test if T_test > T]:
+                raise ValueError(
+                    f"one_hot codes name T={T} positions and none beyond; got T_test={beyond[0]}: "
+                    f"use T_test up to {T}, or random_sign codes"
+                )
         return self
 
     @property
@@ -135,7 +176,8 @@ class TrialResult:
     `relative_loss` is `E ||f - target||^2 / (d/q)` on fresh data after the last step (1 = learned nothing) and
     `relative_loss_stderr` its standard error; both are None for a diverged trial, whose `steps` is the reported step at which
     the loss was first seen not to be finite. `seconds` is the trial's share of its pack's wall time. `weights` are kept on
-    request: the trained arrays without padding.
+    request: the trained arrays without padding. `metrics` are those of `stsq_core.evaluation` after the last step, empty
+    unless the config's evaluation asks for more than the relative loss, and for a diverged trial.
     """
 
     config: TrialConfig
@@ -145,15 +187,18 @@ class TrialResult:
     steps: int
     seconds: float
     weights: Mapping[str, np.ndarray] | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Measurement:
     """What a stack of trials reports at one step: `relative_loss[i]` of the training batch belongs to `trial_ids[i]`.
 
-    A trial that diverges reports its non-finite loss once and is absent from then on.
+    A trial that diverges reports its non-finite loss once and is absent from then on. `metrics` are those of
+    `stsq_core.evaluation`, one value a trial: at steps at which the trials are evaluated, else empty.
     """
 
     step: int
     trial_ids: tuple[str, ...]
     relative_loss: tuple[float, ...]
+    metrics: Mapping[str, tuple[float, ...]] = field(default_factory=dict)

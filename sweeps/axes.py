@@ -5,15 +5,10 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from stsq_core.records import Record
+from stsq_core.records import Record, as_tuple
 from sweeps.errors import shown
 
 MAX_POINTS = 10_000
-
-
-def as_tuple(value: object) -> object:
-    """A YAML list as the tuple that a frozen record holds."""
-    return tuple(value) if isinstance(value, list) else value
 
 
 Number = int | float

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from stsq_core.records import Record
-from sweeps.axes import as_tuple
+from stsq_core.records import Record, as_tuple
 from sweeps.errors import FieldError
 from sweeps.fields import unknown_field
 from sweeps.texts import Slug, Words

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from sweeps.axes import as_tuple
+from stsq_core.records import as_tuple
 from sweeps.claims import Selection, Texts
 from sweeps.errors import FieldError
 from sweeps.fields import unknown_field

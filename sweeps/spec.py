@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
-from stsq_core.records import Record
+from stsq_core.records import Record, as_tuple
 from sweeps import document
-from sweeps.axes import Axis, as_tuple, is_axis, values_of
+from sweeps.axes import Axis, is_axis, values_of
 from sweeps.claims import Claim
 from sweeps.drawings import Drawing
 from sweeps.errors import FieldError, Path
