@@ -19,6 +19,7 @@ from sweeps.intervals import mean_interval
 from sweeps.observations import Observation, cells_of, selected
 
 SMALL = 1e-12
+MOST_HUES = 3
 LABELS = {
     "loss": "relative loss",
     "attention_mass": "attention on the selected tokens",
@@ -67,13 +68,13 @@ class Plot:
 def curves_plot(drawing: Curves, observations: Sequence[Observation], *, level: float) -> Plot:
     """Metrics against the step."""
     chosen = selected(observations, drawing)
+    names = [name for name, _ in _lines(drawing.by, chosen)]
     panels = []
     for title, members in _panels(drawing.panels, chosen):
         traces: list[Trace] = []
-        lines = _lines(drawing.by, members)
-        for line, (name, own) in enumerate(lines):
+        for name, own in _lines(drawing.by, members):
             for place, metric in enumerate(drawing.metrics):
-                shade, dash = _look(line, place, lines=len(lines), metrics=len(drawing.metrics))
+                shade, dash = _look(names.index(name), place, metrics=len(drawing.metrics))
                 label = ", ".join(filter(None, [name, _metric_words(metric) if len(drawing.metrics) > 1 else ""]))
                 if (trace := _course(own, metric, drawing, label, shade, dash, level)) is not None:
                     traces.append(trace)
@@ -89,12 +90,12 @@ def curves_plot(drawing: Curves, observations: Sequence[Observation], *, level: 
 def profile_plot(drawing: Profile, observations: Sequence[Observation], *, level: float) -> Plot:
     """A final metric against a number of tokens, a subset size, the width or another field."""
     chosen = selected(observations, drawing)
+    names = [name for name, _ in _lines(drawing.by, chosen)]
     panels = []
     for title, members in _panels(drawing.panels, chosen):
-        lines = _lines(drawing.by, members)
         traces = []
-        for line, (name, own) in enumerate(lines):
-            shade, dash = _look(line, 0, lines=len(lines), metrics=1)
+        for name, own in _lines(drawing.by, members):
+            shade, dash = _look(names.index(name), 0, metrics=1)
             if points := _profile(own, drawing, level):
                 x, y, low, high = (np.array(column) for column in zip(*points, strict=True))
                 traces.append(Trace(name, x, y, shade, dash, low, high))
@@ -137,11 +138,11 @@ def _by_value(item: tuple[Any, Any]) -> tuple[Any, ...]:
     return tuple((isinstance(value, str), value if isinstance(value, int | float) else 0, str(value)) for value in values)
 
 
-def _look(line: int, metric: int, *, lines: int, metrics: int) -> tuple[Shade, Dash]:
-    """Several metrics take the ramp, and lines then differ by dashes; else lines differ by hue."""
-    if metrics > 1:
-        return width_shade(metric, metrics) if lines > 1 or metrics > 3 else LINES[metric], DASHES[line % len(DASHES)]
-    return LINES[line % len(LINES)], DASHES[line // len(LINES) % len(DASHES)]
+def _look(line: int, metric: int, *, metrics: int) -> tuple[Shade, Dash]:
+    """One metric gives each line a hue; several take the hues, or the ramp when they are many, and lines differ by dashes."""
+    if metrics == 1:
+        return LINES[line % len(LINES)], DASHES[line // len(LINES) % len(DASHES)]
+    return LINES[metric] if metrics <= MOST_HUES else width_shade(metric, metrics), DASHES[line % len(DASHES)]
 
 
 def _metric_words(metric: str) -> str:

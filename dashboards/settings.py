@@ -6,10 +6,32 @@ from typing import Any
 from dashboards.columns import field_name, value_words
 from sweeps.verdicts import Setting
 
+SPOKEN = {
+    ("model.positions.redraw", "never"): "fixed codes",
+    ("model.positions.redraw", "per_step"): "stochastic codes",
+    ("model.positions.redraw", "per_sample"): "codes redrawn for every sample",
+    ("model.positions.kind", "one_hot"): "one-hot codes",
+    ("model.positions.kind", "random_sign"): "random signs",
+    ("model.positions.kind", "gaussian"): "Gaussian codes",
+    ("model.positions.kind", "sinusoidal"): "sinusoidal codes",
+    ("model.positions.kind", "learned"): "learned codes",
+    ("model.positions.query", "sum"): "sum query",
+    ("model.positions.query", "dual"): "dual query",
+    ("optimizer.kind", "gd"): "gradient descent",
+    ("optimizer.kind", "adam"): "Adam",
+}
+"""Values of fields as the papers speak of them."""
+
+TOLD_BY_KIND = ("model.positions.redraw", "model.positions.d_e", "model.positions.query")
+"""What one-hot codes leave no choice of."""
+
 
 def setting_words(fields: Iterable[tuple[str, Any]]) -> str:
-    """Fields with their values as a legend tells them: `d_e = 48, redraw = never`."""
-    return ", ".join(f"{field_name(name)} = {value_words(value)}" for name, value in fields)
+    """Fields with their values as a legend tells them: `d_e = 48, stochastic codes`."""
+    told = dict(fields)
+    if told.get("model.positions.kind") == "one_hot":
+        told = {name: value for name, value in told.items() if name not in TOLD_BY_KIND}
+    return ", ".join(SPOKEN.get((name, value), f"{field_name(name)} = {value_words(value)}") for name, value in told.items())
 
 
 def number_words(value: float | None) -> str:

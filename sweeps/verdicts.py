@@ -87,7 +87,13 @@ def _verdict(claim: Claim, observations: list[Observation], level: float) -> Ver
         case Sharpness():
             settings, rule = _sharpness(claim, observations, level), _sides(claim.at_least, claim.at_most)
             quantity = f"width({claim.reaches:g}) / width({claim.begins:g})"
-    return Verdict(claim.name, claim.says, quantity, rule, tuple(settings))
+    return Verdict(claim.name, claim.says, quantity, rule, tuple(sorted(settings, key=_order)))
+
+
+def _order(setting: Setting) -> list[tuple[bool, float, str]]:
+    """Numbers by size, before words."""
+    values = [value for _, value in setting.fields]
+    return [(isinstance(v, str), float(v) if isinstance(v, int | float) else 0.0, str(v)) for v in values]
 
 
 def _answer(low: float, high: float, rule: tuple[float, float]) -> Answer:
