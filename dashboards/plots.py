@@ -3,6 +3,7 @@
 A trace is the mean over seeds with Student's interval; of losses, and of one over them, the geometric mean.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -108,10 +109,15 @@ def profile_plot(drawing: Profile, observations: Sequence[Observation], *, level
             marks = [(task.T, "$T$") if drawing.against == "T_test" else (task.q, "$q$")]
         panels.append(PlotPanel(title, tuple(traces), tuple(marks)))
     against = {"T_test": "tokens in the test, $T_{test}$", "q_test": "subset size in the test, $q_{test}$", "m": "width $m$"}
-    x_label = against.get(drawing.against, field_name(drawing.against))
+    x_label = against.get(drawing.against) or _formulas(f"{field_name(drawing.against)} =").removesuffix(" =")
     y_label = LABELS.get(drawing.metric, drawing.metric)
     log_x = drawing.against == "m" or drawing.against.endswith("d_e")
     return Plot(drawing.name, drawing.title, x_label, y_label, log_x, drawing.log, True, tuple(panels))
+
+
+def _formulas(words: str) -> str:
+    """Letters before an equals sign as formulas."""
+    return re.sub(r"\b(d_e|[Tqdm])(?= =)", lambda found: "$d_{e}$" if found[1] == "d_e" else f"${found[1]}$", words)
 
 
 def _panels(field: str | None, observations: Sequence[Observation]) -> list[tuple[str, list[Observation]]]:
@@ -120,7 +126,7 @@ def _panels(field: str | None, observations: Sequence[Observation]) -> list[tupl
     groups: dict[Any, list[Observation]] = {}
     for one in observations:
         groups.setdefault(one.fields.get(field), []).append(one)
-    return [(setting_words([(field, value)]), members) for value, members in sorted(groups.items(), key=_by_value)]
+    return [(_formulas(setting_words([(field, value)])), members) for value, members in sorted(groups.items(), key=_by_value)]
 
 
 def _lines(fields: Sequence[str], observations: Sequence[Observation]) -> list[tuple[str, list[Observation]]]:
@@ -128,7 +134,7 @@ def _lines(fields: Sequence[str], observations: Sequence[Observation]) -> list[t
     for one in observations:
         groups.setdefault(tuple(one.fields.get(field) for field in fields), []).append(one)
     return [
-        (setting_words((f, v) for f, v in zip(fields, values, strict=True) if v is not None), members)
+        (_formulas(setting_words((f, v) for f, v in zip(fields, values, strict=True) if v is not None)), members)
         for values, members in sorted(groups.items(), key=_by_value)
     ]
 
@@ -215,7 +221,7 @@ def _theory(which: str, observations: Sequence[Observation], *, inverse: bool) -
             case Transformer(positions=positions) if which == "attention_reference" and positions.kind == "random_sign":
                 level = theory.attention_reference(T=task.T, q=task.q, d_e=positions.d_e, query=positions.query)
                 x, y = np.array([0, steps]), np.full(2, level)
-                name = f"attention reference, d_e = {positions.d_e}"
+                name = f"attention reference, $d_{{e}}$ = {positions.d_e}"
             case _:
                 continue
         traces[name] = Trace(name, x, 1 / y if inverse else y, INK if "exact" in name else MUTED, "dotted", role="theory")
@@ -229,7 +235,7 @@ def _floors(observations: Sequence[Observation]) -> tuple[list[Trace], list[tupl
     for task in tasks:
         widths = np.arange(1, task.T * task.d)
         floor = np.array([theory.fcn_floor(int(m), T=task.T, d=task.d, q=task.q) for m in widths])
-        name = "exact floor" if len(tasks) == 1 else f"exact floor, T = {task.T}"
+        name = "exact floor" if len(tasks) == 1 else f"exact floor, $T$ = {task.T}"
         traces.append(Trace(name, widths, floor, INK, "dotted", role="theory"))
         marks.append((2.0 * task.T * task.d, "$2Td$"))
     return traces, marks
