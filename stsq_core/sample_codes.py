@@ -17,9 +17,7 @@ class SampleBook:
     def __init__(self, program: TransformerProgram, y: torch.Tensor, purpose: Purpose, step: Step) -> None:
         k, batch, q = y.shape
         T, D = program.task.T, program.length
-        draws = program.streams.draws(purpose, step)
-        signs = program.kernels.signs(draws, tokens=batch * T, length=D, dtype=program.dtype).view(k, batch, T, D)
-        self.codes = signs.mul_(program.scales.view(k, 1, 1, D))
+        self.codes = program.codes.rows(program.streams.draws(purpose, step), batch * T).view(k, batch, T, D)
         members = self.codes.gather(2, y.unsqueeze(-1).expand(k, batch, q, D))
         if program.positions[0].query == "dual":
             c = program.kernels.dual(self.codes.view(k * batch, T, D), y.view(k * batch, 1, q))

@@ -82,6 +82,16 @@ def a_pack_of_16(transformer, fcn, kind: str):
                 transformer(T=11, model__positions={"kind": "one_hot"}, training={"steps": 20, "batch_size": 9}, **fields(i))
                 for i in range(16)
             ]
+        case "gaussian" | "gaussian_per_sample":
+            redraw = "per_step" if kind == "gaussian" else "per_sample"
+            codes = [{"kind": "gaussian", "d_e": 17 + i % 8, "redraw": redraw} for i in range(16)]
+            return [
+                transformer(T=11, model__positions=codes[i], training={"steps": 20, "batch_size": 7}, **fields(i))
+                for i in range(16)
+            ]
+        case "sinusoidal":
+            codes = [{"kind": "sinusoidal", "d_e": 9 + i % 8} for i in range(16)]
+            return [transformer(T=11, model__positions=codes[i], **fields(i)) for i in range(16)]
         case "fcn":
             return [
                 fcn(T=5, width=10 + i % 7, model__tail_width=13, training={"steps": 20, "batch_size": 11}, **fields(i))
@@ -95,7 +105,18 @@ def a_pack_of_16(transformer, fcn, kind: str):
     raise AssertionError(kind)
 
 
-KINDS = ["population", "minibatch", "per_sample", "fixed", "one_hot", "fcn", "float64"]
+KINDS = [
+    "population",
+    "minibatch",
+    "per_sample",
+    "fixed",
+    "one_hot",
+    "gaussian",
+    "gaussian_per_sample",
+    "sinusoidal",
+    "fcn",
+    "float64",
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -19,6 +19,9 @@ from stsq_core.trial import MAX_SUBSETS
         ("fcn", {"evaluation__samples": 100}, ["evaluation.samples", "4096"]),
         ("fcn", {"training__objective": "population"}, ["transformer only", "minibatch"]),
         ("transformer", {"T": 12, "model__positions": {"kind": "one_hot", "d_e": 11}}, ["d_e = T", "d_e=11, T=12"]),
+        ("transformer", {"model__positions": {"kind": "learned", "d_e": 8}}, ["kind=learned", "objective: minibatch"]),
+        ("transformer", {"model__positions": {"kind": "learned", "d_e": 8, "query": "dual"}}, ["learned.query", "'sum'"]),
+        ("transformer", {"model__positions": {"kind": "sinusoidal", "d_e": 8, "redraw": "per_step"}}, ["redraw", "'never'"]),
         ("transformer", {"T": 64, "q": 4, "training__batch_size": "all"}, [str(MAX_SUBSETS), "T=64, q=4"]),
     ],
 )
