@@ -98,7 +98,7 @@ class BookSource:
         """The book of a training step."""
         return self._book(Purpose.CODES, step, self._T)
 
-    def fresh(self, chunk: int, *, T: int | None = None) -> CodeBook:
+    def fresh(self, chunk: int, T: int | None = None) -> CodeBook:
         """The book of a chunk of the evaluation, of T tokens, or of as many as in training.
 
         Raises:

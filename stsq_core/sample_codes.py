@@ -8,15 +8,17 @@ import torch
 from stsq_core.products import dot, product
 from stsq_core.program import CHUNK, Tensors
 from stsq_core.streams import Purpose, Step
-from stsq_core.transformer import MinibatchProgram, PopulationProgram, TransformerProgram
+from stsq_core.transformer import MinibatchProgram, PopulationProgram, TransformerProgram, scores_of_tokens
 
 
 class SampleBook:
     """The codes of every sample and the query e_y in them, (k, batch, d_e)."""
 
-    def __init__(self, program: TransformerProgram, y: torch.Tensor, purpose: Purpose, step: Step) -> None:
+    def __init__(
+        self, program: TransformerProgram, y: torch.Tensor, purpose: Purpose, step: Step, T: int | None = None
+    ) -> None:
         k, batch, q = y.shape
-        T, D = program.task.T, program.length
+        T, D = T or program.task.T, program.length
         self.codes = program.codes.rows(program.streams.draws(purpose, step), batch * T).view(k, batch, T, D)
         members = self.codes.gather(2, y.unsqueeze(-1).expand(k, batch, q, D))
         if program.positions[0].query == "dual":
@@ -69,10 +71,10 @@ class MinibatchSampleCodes(MinibatchProgram):
         p, c_x, c_e, residual = self._attend(parameters, book, y, X)
         loss = dot(residual, residual).sum(-1) * (self.task.q / (self.task.d * self.batch))
         r = residual / self.batch
-        grad_p = book.scores(product(r, parameters["V_e"])) + _scores_of_tokens(X, product(r, parameters["V_x"]))
+        grad_p = book.scores(product(r, parameters["V_e"])) + scores_of_tokens(X, product(r, parameters["V_x"]))
         grad_s = p * (grad_p - dot(p, grad_p).unsqueeze(-1))
         return loss, {
-            "W_x": product(_mixed_tokens(X, grad_s).mT, book.z),
+            "W_x": product(mixed_tokens(X, grad_s).mT, book.z),
             "W_e": product(book.mixture(grad_s).mT, book.z),
             "V_x": product(r.mT, c_x),
             "V_e": product(r.mT, c_e),
@@ -94,21 +96,13 @@ class MinibatchSampleCodes(MinibatchProgram):
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Weights p, contexts c_x (k, batch, d) and c_e (k, batch, d_e), and the residual f - target (k, batch, d)."""
         scores = book.scores(product(book.z, parameters["W_e"].mT))
-        p = (scores + _scores_of_tokens(X, product(book.z, parameters["W_x"].mT))).softmax(-1)
-        c_x, c_e = _mixed_tokens(X, p), book.mixture(p)
+        p = (scores + scores_of_tokens(X, product(book.z, parameters["W_x"].mT))).softmax(-1)
+        c_x, c_e = mixed_tokens(X, p), book.mixture(p)
         output = product(c_x, parameters["V_x"].mT) + product(c_e, parameters["V_e"].mT)
         target = X.gather(3, y.unsqueeze(2).expand(-1, -1, self.task.d, -1)).sum(-1) / self.task.q
         return p, c_x, c_e, output - target
 
 
-def _scores_of_tokens(X: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-    """`<x_t, u>` for X of shape (k, batch, d, T) and u of shape (k, batch, d): (k, batch, T)."""
-    scores = X[:, :, 0] * u[:, :, :1]
-    for coordinate in range(1, X.shape[2]):
-        scores.addcmul_(X[:, :, coordinate], u[:, :, coordinate : coordinate + 1])
-    return scores
-
-
-def _mixed_tokens(X: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+def mixed_tokens(X: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """`sum_t weights_t x_t`, (k, batch, d)."""
     return dot(X, weights.unsqueeze(2))

@@ -14,6 +14,7 @@ import torch
 from stsq_core.architecture import Transformer
 from stsq_core.descent import Descent
 from stsq_core.fcn import FcnProgram
+from stsq_core.practical import PracticalTransformer
 from stsq_core.program import CHUNK, Program, Tensors
 from stsq_core.sample_codes import MinibatchSampleCodes, PopulationSampleCodes
 from stsq_core.stepper import Stepper, stepper_for
@@ -144,6 +145,8 @@ class Stack:
 def build_program(configs: tuple[TrialConfig, ...], device: torch.device) -> Program:
     """The program of trials of one static shape."""
     match configs[0].model, configs[0].training.objective:
+        case Transformer(extensions=(_, *_)), _:
+            return PracticalTransformer(configs, device)
         case Transformer(positions=codes), "population" if codes.redraw == "per_sample":
             return PopulationSampleCodes(configs, device)
         case Transformer(positions=codes), _ if codes.redraw == "per_sample":

@@ -133,3 +133,11 @@ class MinibatchTransformer(MinibatchProgram):
             N, K, Q, parameters["V_x"], y, book.coefficients(y),
             T=self.task.T, gradient=gradient,
         )  # fmt: skip
+
+
+def scores_of_tokens(X: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+    """`<x_t, u>` for X of shape (k, batch, d, T) and u of shape (k, batch, d): (k, batch, T)."""
+    scores = X[:, :, 0] * u[:, :, :1]
+    for coordinate in range(1, X.shape[2]):
+        scores.addcmul_(X[:, :, coordinate], u[:, :, coordinate : coordinate + 1])
+    return scores

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from stsq_core.architecture import Fcn, Model, Transformer
 from stsq_core.optimizer import Optimizer
-from stsq_core.positions import Learned, OneHot
+from stsq_core.positions import OneHot
 from stsq_core.records import Record
 from stsq_core.task import PositiveInt, Stsq
 
@@ -79,10 +79,11 @@ class TrialConfig(Record):
         match self.model:
             case Transformer(positions=OneHot(d_e=d_e)) if d_e != self.task.T:
                 raise ValueError(f"one_hot codes need d_e = T; got d_e={d_e}, T={self.task.T}: leave d_e out")
-            case Transformer(positions=Learned()) if self.training.objective == "population":
+            case Transformer(extensions=(_, *_) as extensions) if self.training.objective == "population":
                 raise ValueError(
-                    "objective: population integrates X out for codes that are not trained; "
-                    "got model.positions.kind=learned: use objective: minibatch"
+                    "objective: population is defined for the model of Theorem 1 only (init: zero, x_query: zero, "
+                    f"attend_query: false, codes that are not learned); got {', '.join(extensions)}: "
+                    "use objective: minibatch, or leave these out"
                 )
             case Fcn() if self.training.objective == "population":
                 raise ValueError(
