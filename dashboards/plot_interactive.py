@@ -61,14 +61,13 @@ def _formula(text: str) -> str:
 
 def _add(figure: go.Figure, trace: Trace, *, points: bool) -> None:
     colour, name = trace.shade.light, html_label(trace.name)
-    has_interval = trace.low is not None and trace.high is not None
-    if has_interval and not points:
+    if trace.low is not None and trace.high is not None and not points:
         figure.add_scatter(
             x=np.concatenate([trace.x, trace.x[::-1]]), y=np.concatenate([trace.low, trace.high[::-1]]), fill="toself",
             fillcolor=translucent(colour, 0.16), line={"width": 0}, hoverinfo="skip", showlegend=False,
         )  # fmt: skip
     more: dict[str, Any] = {}
-    if has_interval and points:
+    if trace.low is not None and trace.high is not None and points:
         more["error_y"] = {
             "type": "data", "symmetric": False, "array": trace.high - trace.y, "arrayminus": trace.y - trace.low,
             "color": colour, "thickness": 1.3, "width": 4,

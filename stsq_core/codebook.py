@@ -4,13 +4,14 @@ With E the codes as rows, `pull` takes directions among codes to tokens, `u E^T`
 codes, `p E`. Token axes are padded with zeros to Tp, and codes narrower than the stack's rung to the rung.
 """
 
-import math
 from abc import ABC, abstractmethod
 
 import torch
 
+from stsq_core.codes import Codes
+from stsq_core.errors import UserError
 from stsq_core.kernels import Kernels
-from stsq_core.positions import OneHot, Positions, Query
+from stsq_core.positions import BOUND_TO_T, OneHot, Positions, Query
 from stsq_core.products import product
 from stsq_core.stacking import padded_tokens
 from stsq_core.streams import Purpose, Step, Streams
@@ -90,53 +91,42 @@ class DenseBook(CodeBook):
 
 
 class BookSource:
-    """Draws the books of a stack whose batches share one: a book for each step, or one for all."""
+    """The books of a stack whose batches share one: a book for each step, or one for all."""
 
-    def __init__(
-        self, positions: tuple[Positions, ...], scales: torch.Tensor, *, T: int, streams: Streams, kernels: Kernels
-    ) -> None:
-        self._T, self._query = T, positions[0].query
-        self._streams, self._kernels = streams, kernels
-        self._scales = scales.unsqueeze(1)
-        self._positions = positions[0]
-        self._fixed: dict[int, CodeBook | None] = {}
-        self._unchanging(T)
+    def __init__(self, codes: Codes, positions: Positions, *, T: int, streams: Streams, kernels: Kernels) -> None:
+        self._codes, self._positions = codes, positions
+        self._T, self._streams, self._kernels = T, streams, kernels
+        self._kept: dict[int, CodeBook] = {}
+        if positions.redraw == "never":
+            self._fixed(T)
 
     def training(self, step: Step) -> CodeBook:
         """The book of a training step."""
-        return self._unchanging(self._T) or self._drawn(Purpose.CODES, step, self._T)
+        return self._book(Purpose.CODES, step, self._T)
 
     def fresh(self, chunk: int, T: int | None = None) -> CodeBook:
-        """The book of a chunk of the evaluation, of another number of tokens where one is told.
+        """The book of a chunk of the evaluation, of T tokens, or of as many as in training.
 
-        A fixed book of more tokens begins with the codes of training: a code's draw depends on its place only.
+        Raises:
+            UserError: if there are no codes for so many tokens.
         """
-        T = T or self._T
-        return self._unchanging(T) or self._drawn(Purpose.FRESH_CODES, chunk, T)
+        return self._book(Purpose.FRESH_CODES, chunk, self._T if T is None else T)
 
-    def _unchanging(self, T: int) -> CodeBook | None:
-        """The one book of T tokens, made once; None where books are redrawn."""
-        if T not in self._fixed:
-            if isinstance(self._positions, OneHot):
-                self._fixed[T] = OneHotBook(self._T, self._scales.dtype, tokens=T)
-            else:
-                self._fixed[T] = self._drawn(Purpose.CODES, 0, T) if self._positions.redraw == "never" else None
-        return self._fixed[T]
+    def _book(self, purpose: Purpose, step: Step, T: int) -> CodeBook:
+        return self._fixed(T) if self._positions.redraw == "never" else self._drawn(purpose, step, T)
+
+    def _fixed(self, T: int) -> CodeBook:
+        """The trials' only book: longer ones begin with the shorter ones."""
+        if T not in self._kept:
+            own = isinstance(self._positions, OneHot) and self._T >= T
+            self._kept[T] = OneHotBook(self._T, self._codes.dtype, T) if own else self._drawn(Purpose.CODES, 0, T)
+        return self._kept[T]
 
     def _drawn(self, purpose: Purpose, step: Step, T: int) -> CodeBook:
-        scales = self._scales
-        signs = self._kernels.signs(
-            self._streams.draws(purpose, step), tokens=padded_tokens(T), length=scales.shape[-1], dtype=scales.dtype
-        )
-        signs[:, T:].zero_()
-        return DenseBook(signs.mul_(scales), self._query, self._kernels)
-
-
-def code_scales(positions: tuple[Positions, ...], *, length: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """The size of each code coordinate, zero where a trial's code is shorter than `length`: shape (k, length)."""
-    rows = []
-    for code in positions:
-        row = torch.zeros(length, dtype=torch.float64)
-        row[: code.d_e] = 1 / math.sqrt(code.d_e)
-        rows.append(row)
-    return torch.stack(rows).to(dtype).to(device)
+        if isinstance(self._positions, BOUND_TO_T) and T > self._T:
+            raise UserError(
+                f"{self._positions.kind} codes end at the T of the task; got T={T} beyond T={self._T}: use other codes"
+            )
+        rows = self._codes.rows(self._streams.draws(purpose, step), padded_tokens(T))
+        rows[:, T:].zero_()
+        return DenseBook(rows, self._positions.query, self._kernels)

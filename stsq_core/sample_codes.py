@@ -19,9 +19,7 @@ class SampleBook:
     ) -> None:
         k, batch, q = y.shape
         T, D = T or program.task.T, program.length
-        draws = program.streams.draws(purpose, step)
-        signs = program.kernels.signs(draws, tokens=batch * T, length=D, dtype=program.dtype).view(k, batch, T, D)
-        self.codes = signs.mul_(program.scales.view(k, 1, 1, D))
+        self.codes = program.codes.rows(program.streams.draws(purpose, step), batch * T).view(k, batch, T, D)
         members = self.codes.gather(2, y.unsqueeze(-1).expand(k, batch, q, D))
         if program.positions[0].query == "dual":
             c = program.kernels.dual(self.codes.view(k * batch, T, D), y.view(k * batch, 1, q))
@@ -82,7 +80,7 @@ class MinibatchSampleCodes(MinibatchProgram):
         grad_p = book.scores(product(r, parameters["V_e"])) + scores_of_tokens(X, product(r, parameters["V_x"]))
         grad_s = p * (grad_p - dot(p, grad_p).unsqueeze(-1))
         return loss, {
-            "W_x": product(_mixed_tokens(X, grad_s).mT, book.z),
+            "W_x": product(mixed_tokens(X, grad_s).mT, book.z),
             "W_e": product(book.mixture(grad_s).mT, book.z),
             "V_x": product(r.mT, c_x),
             "V_e": product(r.mT, c_e),
@@ -112,12 +110,12 @@ class MinibatchSampleCodes(MinibatchProgram):
         """Weights p, contexts c_x (k, batch, d) and c_e (k, batch, d_e), and the residual f - target (k, batch, d)."""
         scores = book.scores(product(book.z, parameters["W_e"].mT))
         p = (scores + scores_of_tokens(X, product(book.z, parameters["W_x"].mT))).softmax(-1)
-        c_x, c_e = _mixed_tokens(X, p), book.mixture(p)
+        c_x, c_e = mixed_tokens(X, p), book.mixture(p)
         output = product(c_x, parameters["V_x"].mT) + product(c_e, parameters["V_e"].mT)
         target = X.gather(3, y.unsqueeze(2).expand(-1, -1, self.task.d, -1)).sum(-1) / y.shape[-1]
         return p, c_x, c_e, output - target
 
 
-def _mixed_tokens(X: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+def mixed_tokens(X: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """`sum_t weights_t x_t`, (k, batch, d)."""
     return dot(X, weights.unsqueeze(2))

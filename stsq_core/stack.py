@@ -16,7 +16,7 @@ from stsq_core.architecture import Transformer
 from stsq_core.descent import Descent
 from stsq_core.evaluation import Metrics, evaluate
 from stsq_core.fcn import FcnProgram
-from stsq_core.positions import RandomSign
+from stsq_core.practical import PracticalTransformer
 from stsq_core.program import Program, Tensors
 from stsq_core.sample_codes import MinibatchSampleCodes, PopulationSampleCodes
 from stsq_core.stepper import Stepper, stepper_for
@@ -136,9 +136,11 @@ class Stack:
 def build_program(configs: tuple[TrialConfig, ...], device: torch.device) -> Program:
     """The program of trials of one static shape."""
     match configs[0].model, configs[0].training.objective:
-        case Transformer(positions=RandomSign(redraw="per_sample")), "population":
+        case Transformer(extensions=(_, *_)), _:
+            return PracticalTransformer(configs, device)
+        case Transformer(positions=codes), "population" if codes.redraw == "per_sample":
             return PopulationSampleCodes(configs, device)
-        case Transformer(positions=RandomSign(redraw="per_sample")), _:
+        case Transformer(positions=codes), _ if codes.redraw == "per_sample":
             return MinibatchSampleCodes(configs, device)
         case Transformer(), "population":
             return PopulationTransformer(configs, device)

@@ -45,7 +45,8 @@ def stack_key(config: TrialConfig) -> tuple[object, ...]:
     model = config.model
     match model:
         case Transformer(positions=positions):
-            shape: tuple[object, ...] = (positions.kind, positions.redraw, positions.query, model.init)
+            codes = (positions.kind, positions.redraw, positions.query)
+            shape: tuple[object, ...] = (*codes, model.init, model.init_scale, model.x_query, model.attend_query)
         case Fcn():
             shape = (model.depth, model.tail_width, model.y_enters)
     return (config.task, model.kind, padded_width(config), *shape, config.training, config.evaluation)

@@ -26,6 +26,8 @@ class Purpose(IntEnum):
     FRESH_CODES = 5
     FRESH_SUBSETS = 6
     FRESH_TOKENS = 7
+    QUERIES = 8
+    FRESH_QUERIES = 9
 
 
 def stream_key(seed: int, purpose: Purpose, step: int) -> int:

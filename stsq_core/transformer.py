@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from stsq_core.architecture import Transformer
-from stsq_core.codebook import BookSource, CodeBook, code_scales
+from stsq_core.codebook import BookSource, CodeBook
+from stsq_core.codes import codes_for
 from stsq_core.kernels import PopulationStep, TokenStep
 from stsq_core.program import CHUNK, Program, Tensors
 from stsq_core.stacking import padded_width
@@ -29,14 +30,14 @@ class TransformerProgram(Program):
         super().__init__(configs, device)
         self.length = padded_width(configs[0])
         self.positions = tuple(config.model.positions for config in configs if isinstance(config.model, Transformer))
-        self.scales = code_scales(self.positions, length=self.length, dtype=self.dtype, device=device)
+        self.codes = codes_for(self.positions, length=self.length, dtype=self.dtype, kernels=self.kernels)
 
     def zeros(self, *shape: int) -> torch.Tensor:
         return torch.zeros((len(self.configs), *shape), dtype=self.dtype, device=self.device)
 
     def shared_books(self) -> BookSource:
         """Where the books come from that a batch shares."""
-        return BookSource(self.positions, self.scales, T=self.task.T, streams=self.streams, kernels=self.kernels)
+        return BookSource(self.codes, self.positions[0], T=self.task.T, streams=self.streams, kernels=self.kernels)
 
     def full_weights(
         self, W_x: torch.Tensor, W_e: torch.Tensor, V_x: torch.Tensor, V_e: torch.Tensor, trial: int

@@ -100,6 +100,12 @@ class TrialConfig(Record):
         match self.model:
             case Transformer(positions=OneHot(d_e=d_e)) if d_e != self.task.T:
                 raise ValueError(f"one_hot codes need d_e = T; got d_e={d_e}, T={self.task.T}: leave d_e out")
+            case Transformer(extensions=(_, *_) as extensions) if self.training.objective == "population":
+                raise ValueError(
+                    "objective: population is defined for the model of Theorem 1 only (init: zero, x_query: zero, "
+                    f"attend_query: false, codes that are not learned); got {', '.join(extensions)}: "
+                    "use objective: minibatch, or leave these out"
+                )
             case Fcn() if self.training.objective == "population":
                 raise ValueError(
                     "objective: population is defined for the transformer only; got model.kind=fcn: use objective: minibatch"

@@ -50,7 +50,8 @@ class CpuKernels(Kernels):
     def attend_population(
         self, N: torch.Tensor, v: torch.Tensor, y: torch.Tensor, c: torch.Tensor, *, T: int, gradient: bool
     ) -> PopulationStep:
-        outputs, arrays = self._zeros(("population", gradient), y.shape[:2], v.shape, N.shape, dtype=N.dtype)
+        of_gradients = _shapes(v, N) if gradient else _nothing(v, N)
+        outputs, arrays = self._zeros(("population", gradient), y.shape[:2], *of_gradients, dtype=N.dtype)
         compiled.attend_population(*_arrays(N, v, y, c), T, gradient, *arrays)
         return PopulationStep(*outputs)
 
@@ -67,8 +68,8 @@ class CpuKernels(Kernels):
         T: int,
         gradient: bool,
     ) -> TokenStep:
-        shapes = (y.shape[:2], N.shape, K.shape, Q.shape, V_x.shape)
-        outputs, arrays = self._zeros(("tokens", gradient), *shapes, dtype=N.dtype)
+        of_gradients = _shapes(N, K, Q, V_x) if gradient else _nothing(N, K, Q, V_x)
+        outputs, arrays = self._zeros(("tokens", gradient), y.shape[:2], *of_gradients, dtype=N.dtype)
         inputs = _arrays(draws.keys, draws.owner, N, K, Q, V_x, y, c)
         compiled.attend_tokens(*inputs, T, gradient, *arrays)
         return TokenStep(*outputs)
@@ -110,6 +111,15 @@ class CpuKernels(Kernels):
         for array in self._steps[key][1]:
             array.fill(0)
         return self._steps[key]
+
+
+def _shapes(*tensors: torch.Tensor) -> tuple[torch.Size, ...]:
+    return tuple(tensor.shape for tensor in tensors)
+
+
+def _nothing(*tensors: torch.Tensor) -> tuple[torch.Size, ...]:
+    """Shapes of as many axes and no numbers, of what is not asked for."""
+    return tuple(torch.Size([0] * tensor.ndim) for tensor in tensors)
 
 
 def _arrays(*tensors: torch.Tensor) -> tuple[np.ndarray, ...]:

@@ -48,6 +48,14 @@ SHAPES = {
         "model__positions": {"kind": "random_sign", "d_e": 32, "redraw": "per_sample"},
         "training": {"batch_size": 64},
     },
+    "gaussian": {"T": 64, "d": 5, "model__positions": {"kind": "gaussian", "d_e": 64}, "training": {"batch_size": 64}},
+    "gaussian, a book a sample": {
+        "T": 32,
+        "d": 5,
+        "model__positions": {"kind": "gaussian", "d_e": 32, "redraw": "per_sample"},
+        "training": {"batch_size": 64},
+    },
+    "sinusoidal": {"T": 64, "d": 5, "model__positions": {"kind": "sinusoidal", "d_e": 48}, "training": {"batch_size": 64}},
     "population, a book a sample": {
         "T": 20,
         "model__positions": {"kind": "random_sign", "d_e": 16, "redraw": "per_sample"},

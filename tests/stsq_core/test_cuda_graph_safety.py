@@ -99,6 +99,10 @@ def stacks(transformer, fcn) -> dict[str, list]:
                 kinds[f"{objective} {redraw} {query}"] = [
                     transformer(model__positions=codes, training=t, seed=i) for i in (0, 1)
                 ]
+        for codes in ({"kind": "gaussian", "redraw": "per_sample"}, {"kind": "gaussian"}, {"kind": "sinusoidal"}):
+            kinds[f"{objective} {' '.join(codes.values())}"] = [
+                transformer(model__positions=codes | {"d_e": 9}, training=t, seed=i) for i in (0, 1)
+            ]
         kinds[f"{objective} one_hot"] = [
             transformer(model__positions={"kind": "one_hot"}, training=t, optimizer=o) for o in (adam, gd)
         ]

@@ -82,6 +82,25 @@ def a_pack_of_16(transformer, fcn, kind: str):
                 transformer(T=11, model__positions={"kind": "one_hot"}, training={"steps": 20, "batch_size": 9}, **fields(i))
                 for i in range(16)
             ]
+        case "gaussian" | "gaussian_per_sample":
+            redraw = "per_step" if kind == "gaussian" else "per_sample"
+            codes = [{"kind": "gaussian", "d_e": 17 + i % 8, "redraw": redraw} for i in range(16)]
+            return [
+                transformer(T=11, model__positions=codes[i], training={"steps": 20, "batch_size": 7}, **fields(i))
+                for i in range(16)
+            ]
+        case "sinusoidal":
+            codes = [{"kind": "sinusoidal", "d_e": 9 + i % 8} for i in range(16)]
+            return [transformer(T=11, model__positions=codes[i], **fields(i)) for i in range(16)]
+        case "full" | "full_per_sample" | "learned":
+            full = {"model__init": "gaussian", "model__x_query": "gaussian", "model__attend_query": True}
+            codes = {"kind": "gaussian", "redraw": "per_step" if kind == "full" else "per_sample"}
+            codes = {"kind": "learned"} if kind == "learned" else codes
+            training = {"steps": 20, "batch_size": 7}
+            return [
+                transformer(T=11, d=3, model__positions=codes | {"d_e": 17 + i % 8}, training=training, **full, **fields(i))
+                for i in range(16)
+            ]
         case "fcn":
             return [
                 fcn(T=5, width=10 + i % 7, model__tail_width=13, training={"steps": 20, "batch_size": 11}, **fields(i))
@@ -95,7 +114,21 @@ def a_pack_of_16(transformer, fcn, kind: str):
     raise AssertionError(kind)
 
 
-KINDS = ["population", "minibatch", "per_sample", "fixed", "one_hot", "fcn", "float64"]
+KINDS = [
+    "population",
+    "minibatch",
+    "per_sample",
+    "fixed",
+    "one_hot",
+    "gaussian",
+    "gaussian_per_sample",
+    "sinusoidal",
+    "full",
+    "full_per_sample",
+    "learned",
+    "fcn",
+    "float64",
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -248,6 +281,9 @@ def test_the_law_holds_at_shapes_that_suit_no_cache_line(transformer, fcn, case:
         "query": rng.choice(["sum", "dual"]),
     }
     trials += [transformer(model__positions=codes | {"d_e": 5 + i % 4}, seed=i, **shared) for i in range(7)]
+    full = {"model__init": "gaussian", "model__x_query": rng.choice(["zero", "gaussian"]), "model__attend_query": case % 2 == 0}
+    codes = rng.choice([{"kind": "gaussian", "redraw": rng.choice(["per_step", "per_sample"])}, {"kind": "learned"}])
+    trials += [transformer(model__positions=codes | {"d_e": 5 + i % 4}, seed=i, **shared, **full) for i in range(7)]
     together = train_pack(trials)
-    for i in (0, 3, 6, 7, 10, 13):
+    for i in (0, 3, 6, 7, 10, 13, 14, 17, 20):
         assert numbers(train_pack([trials[i]])) == numbers(together[i : i + 1])

@@ -22,7 +22,17 @@ def test_seed_rate_optimizer_and_width_within_a_rung_share_a_stack(transformer, 
         transformer(d_e=17, T=13),
         transformer(d_e=17, training__steps=21),
         transformer(d_e=17, model__positions__query="sum"),
+        transformer(d_e=17, model__positions__kind="gaussian"),
         fcn(width=17),
     ]
     assert all(stack_key(other) != base for other in others)
+    full = [
+        {"init": "zero"}, {"init": "gaussian"}, {"init": "gaussian", "init_scale": 0.1}, {"x_query": "gaussian"},
+        {"attend_query": True},
+    ]  # fmt: skip
+    keys = [
+        stack_key(transformer(training__objective="minibatch", **{f"model__{name}": value for name, value in fields.items()}))
+        for fields in full
+    ]
+    assert len(set(keys)) == len(full)
     assert stack_key(fcn(width=17)) == stack_key(fcn(width=20)) != stack_key(fcn(width=17, model__depth=3))

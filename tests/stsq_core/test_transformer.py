@@ -16,6 +16,10 @@ CODES = [
     {"kind": "random_sign", "d_e": 7, "redraw": "never", "query": "sum"},
     {"kind": "random_sign", "d_e": 7, "redraw": "per_step", "query": "dual"},
     {"kind": "random_sign", "d_e": 7, "redraw": "per_sample", "query": "dual"},
+    {"kind": "gaussian", "d_e": 7, "redraw": "never", "query": "dual"},
+    {"kind": "gaussian", "d_e": 7, "redraw": "per_step", "query": "sum"},
+    {"kind": "gaussian", "d_e": 7, "redraw": "per_sample", "query": "dual"},
+    {"kind": "sinusoidal", "d_e": 7, "query": "dual"},
 ]
 
 
@@ -111,9 +115,12 @@ def test_population_gradient_is_that_of_the_integrated_loss(transformer, codes) 
     torch.testing.assert_close(gradients["v"][0], grad_v / 4)
 
 
-@pytest.mark.parametrize("codes", CODES, ids=lambda c: f"{c['kind']}-{c.get('redraw', '')}-{c.get('query', '')}")
+@pytest.mark.parametrize("codes", CODES[:-1], ids=lambda c: f"{c['kind']}-{c.get('redraw', '')}-{c.get('query', '')}")
 def test_population_and_minibatch_agree_in_expectation(transformer, codes) -> None:
-    """Loss and gradients of the sampled objective, averaged over fresh X, are those of the integrated one."""
+    """Loss and gradients of the sampled objective, averaged over fresh X, are those of the integrated one.
+
+    Not for sinusoidal codes, whose coordinates are so alike that the gradients' errors are no sample of many.
+    """
     d, batch, repeats = 3, 16, 3000
     shared = {"T": 8, "q": 2, "d": d, "model__positions": codes}
     population = build_program(

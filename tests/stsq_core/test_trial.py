@@ -19,6 +19,14 @@ from stsq_core.trial import MAX_SUBSETS
         ("fcn", {"evaluation__samples": 100}, ["evaluation.samples", "4096"]),
         ("fcn", {"training__objective": "population"}, ["transformer only", "minibatch"]),
         ("transformer", {"T": 12, "model__positions": {"kind": "one_hot", "d_e": 11}}, ["d_e = T", "d_e=11, T=12"]),
+        ("transformer", {"model__positions": {"kind": "learned", "d_e": 8}}, ["kind=learned", "objective: minibatch"]),
+        ("transformer", {"model__init": "gaussian"}, ["init=gaussian", "init: zero", "objective: minibatch"]),
+        ("transformer", {"model__x_query": "gaussian"}, ["x_query=gaussian", "x_query: zero", "objective: minibatch"]),
+        ("transformer", {"model__attend_query": True}, ["attend_query=true", "attend_query: false", "objective: minibatch"]),
+        ("transformer", {"model__init_scale": 0.1}, ["init_scale=0.1, init=zero", "init: gaussian"]),
+        ("transformer", {"model__init_scale": 0.0}, ["init_scale", "greater than 0"]),
+        ("transformer", {"model__positions": {"kind": "learned", "d_e": 8, "query": "dual"}}, ["learned.query", "'sum'"]),
+        ("transformer", {"model__positions": {"kind": "sinusoidal", "d_e": 8, "redraw": "per_step"}}, ["redraw", "'never'"]),
         ("transformer", {"T": 64, "q": 4, "training__batch_size": "all"}, [str(MAX_SUBSETS), "T=64, q=4"]),
     ],
 )
@@ -45,6 +53,27 @@ def test_a_trial_id_depends_on_every_field_and_on_no_spelled_out_default(transfo
     ]  # fmt: skip
     assert len({trial.trial_id for trial in [base, *changed]}) == len(changed) + 1
     assert transformer(model__init="zero", optimizer__beta1=0.9, seed=0).trial_id == base.trial_id
+
+
+def test_a_trial_id_knows_the_fields_of_the_transformer_and_not_their_defaults(transformer) -> None:
+    base = transformer(training__objective="minibatch")
+    fields = [
+        {"init": "gaussian"}, {"init": "gaussian", "init_scale": 0.1}, {"x_query": "gaussian"}, {"attend_query": True}
+    ]  # fmt: skip
+    changed = [
+        transformer(training__objective="minibatch", **{f"model__{name}": value for name, value in some.items()})
+        for some in fields
+    ]
+    assert len({trial.trial_id for trial in [base, *changed]}) == len(changed) + 1
+    told = {"model__init_scale": 0.02, "model__x_query": "zero", "model__attend_query": False}
+    assert transformer(training__objective="minibatch", **told).trial_id == base.trial_id
+
+
+def test_trial_ids_of_ledgers_stay_what_they_were(transformer, fcn) -> None:
+    """Ledgers name trials by these: a change means that every one is trained again."""
+    assert transformer().trial_id == "fd17181f9d6c1f1a"
+    assert transformer(training__objective="minibatch", model__positions={"kind": "one_hot"}).trial_id == "fade24fe68947bda"
+    assert fcn().trial_id == "9a16cf5f5de3c927"
 
 
 def test_a_trial_id_survives_the_trip_through_json(transformer) -> None:
