@@ -46,8 +46,8 @@ class PopulationStep:
     """With p the attention weights of a sample and `residual = v p - 1_y / q`.
 
     `squares` is `||residual||^2`, (k, batch). The others are batch means, without meaning where no gradient is asked for:
-    `shares`, (k,), of `<p, residual>`; `G`, (k, Tp, Tp), of `a g^T`, where a spreads the query's coefficients over the tokens and
-    `v d g` is the gradient at the scores.
+    `shares`, (k,), of `<p, residual>`; `G`, (k, Tp, Tp), of `a g^T`, where a spreads the query's coefficients over the tokens
+    and `v d g` is the gradient at the scores.
     """
 
     squares: torch.Tensor
