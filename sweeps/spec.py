@@ -134,10 +134,11 @@ class SweepSpec(Record):
     drawings: Annotated[tuple[Drawing, ...], BeforeValidator(as_tuple)] = ()
 
     @model_validator(mode="after")
-    def _groups_have_names_of_their_own(self) -> Self:
-        names = [group.name for group in self.trials]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"two groups of trials are named {twice[0]!r}: give each a name of its own")
+    def _names_tell_apart(self) -> Self:
+        for what, named in (("groups of trials", self.trials), ("claims", self.claims), ("drawings", self.drawings)):
+            names = [one.name for one in named]
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise ValueError(f"two {what} are named {twice[0]!r}: give each a name of its own")
         return self
 
     @property
