@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -22,6 +23,7 @@ from cluster.worker import adopt_outcomes
 from dashboards import PublisherProcess
 from stsq_core import UserError
 from sweeps import Cell, SweepSpec, expand, load_sweep
+from sweeps.drawings import keeps_weights
 from sweeps.ledger import Ledger
 from sweeps.outcomes import FINISHED, Outcomes
 from sweeps.queue import PackQueue
@@ -51,6 +53,7 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
         UserError: bad input, a run directory that cannot be used, or an environment that cannot run it.
     """
     spec = load_sweep(sweep, settings)
+    options = replace(options, keep_weights=options.keep_weights or keeps_weights(spec.drawings))
     run = create_or_open(run_path(spec.name, options.out), spec)
     cells = expand(spec)
     with stop_signals() as stop:

@@ -154,9 +154,7 @@ def test_no_net_may_measure_below_the_floor(fcn: Make) -> None:
 def test_sharpness_is_a_ratio_of_widths(transformer: Make, power: float, answer: str) -> None:
     widths = [8, 12, 16, 24, 32, 48, 64, 96, 128, 256]
     observations = [
-        seen(transformer(m - 4, seed=seed), 0.5 * (20 / m) ** power * (1 + seed / 1000))
-        for m in widths
-        for seed in range(3)
+        seen(transformer(m - 4, seed=seed), 0.5 * (20 / m) ** power * (1 + seed / 1000)) for m in widths for seed in range(3)
     ]
     verdict = judged(claim(kind="sharpness", begins=0.5, reaches=0.05, at_most=2.5), observations)
     assert verdict.settings[0].value == pytest.approx(10 ** (1 / power), rel=0.02)
