@@ -47,5 +47,5 @@ def stack_key(config: TrialConfig) -> tuple[object, ...]:
         case Transformer(positions=positions):
             shape: tuple[object, ...] = (positions.kind, positions.redraw, positions.query, model.init)
         case Fcn():
-            shape = (model.depth, model.tail_width, model.y_enters)
+            shape = (model.depth, model.tail_width, model.y_enters, model.activation)
     return (config.task, model.kind, padded_width(config), *shape, config.training, config.evaluation)

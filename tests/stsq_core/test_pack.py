@@ -87,6 +87,11 @@ def a_pack_of_16(transformer, fcn, kind: str):
                 fcn(T=5, width=10 + i % 7, model__tail_width=13, training={"steps": 20, "batch_size": 11}, **fields(i))
                 for i in range(16)
             ]
+        case "tanh" | "gelu":
+            return [
+                fcn(T=5, width=10 + i % 7, model__activation=kind, training={"steps": 20, "batch_size": 11}, **fields(i))
+                for i in range(16)
+            ]
         case "float64":
             return [
                 fcn(T=5, width=3 + i % 5, training={"steps": 20, "batch_size": 11, "dtype": "float64"}, **fields(i))
@@ -95,7 +100,7 @@ def a_pack_of_16(transformer, fcn, kind: str):
     raise AssertionError(kind)
 
 
-KINDS = ["population", "minibatch", "per_sample", "fixed", "one_hot", "fcn", "float64"]
+KINDS = ["population", "minibatch", "per_sample", "fixed", "one_hot", "fcn", "tanh", "gelu", "float64"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -241,6 +246,7 @@ def test_the_law_holds_at_shapes_that_suit_no_cache_line(transformer, fcn, case:
         "training": {"steps": 4, "batch_size": batch, "dtype": rng.choice(["float32", "float64"])},
     }
     tail = {"model__depth": rng.randint(2, 4), "model__tail_width": rng.randint(1, 40)}
+    tail["model__activation"] = ("relu", "tanh", "gelu")[case % 3]
     trials = [fcn(width=24 + i % 4, seed=i, **shared, **tail) for i in range(7)]
     codes = {
         "kind": "random_sign",
