@@ -25,7 +25,14 @@ class Rerun:
     @property
     def reproduced(self) -> bool:
         """Whether every number is equal to the bit."""
-        return all(getattr(self.record, name) == getattr(self.result, name) for name in (*NUMBERS, "status", "steps"))
+        same = all(getattr(self.record, name) == getattr(self.result, name) for name in (*NUMBERS, "status", "steps"))
+        return same and not self._other_metrics
+
+    @property
+    def _other_metrics(self) -> list[str]:
+        """The metrics that differ."""
+        told, now = self.record.metrics or {}, self.result.metrics
+        return sorted(name for name in told.keys() | now.keys() if repr(told.get(name)) != repr(now.get(name)))
 
     def verdict(self) -> str:
         """In words: reproduced bit for bit, or by how much it differs."""
@@ -36,6 +43,8 @@ class Rerun:
         if self.record.status != self.result.status or self.record.steps != self.result.steps:
             told, now = self.record, self.result
             return f"differs: the ledger says {told.status} after {told.steps} steps, now {now.status} after {now.steps} steps"
+        if self.record.relative_loss == self.result.relative_loss and self._other_metrics:
+            return f"differs in {', '.join(self._other_metrics)}; the relative loss is the same"
         told_loss, now_loss = self.record.relative_loss or 0.0, self.result.relative_loss or 0.0
         share = abs(now_loss - told_loss) / abs(told_loss) if told_loss else abs(now_loss)
         errors = abs(now_loss - told_loss) / (self.record.relative_loss_stderr or float("inf"))

@@ -159,6 +159,7 @@ def _plain(result: TrialResult) -> dict[str, Any]:
         "relative_loss_stderr": result.relative_loss_stderr,
         "steps": result.steps,
         "seconds": result.seconds,
+        "metrics": dict(result.metrics),
     }
 
 

@@ -15,7 +15,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,10 +23,10 @@ from dashboards.published import Publication, PublishedTrials, directory_id, sol
 from dashboards.publisher_process import watch_driver
 from dashboards.wandb_files import Target, write_offline
 from dashboards.wandb_mode import REQUESTS, Decision, Mode, Request, decide_mode
-from dashboards.wandb_projection import NO_CURVE, RunProjection, project_live, project_record
+from dashboards.wandb_projection import NO_CURVE, NO_METRICS, RunProjection, project_live, project_record
 from dashboards.wandb_stream import OnlineStream, restart_service, server_url
 from stsq_core import TrialConfig, UserError
-from sweeps.journal import read_curves
+from sweeps.journal import Curve, read_curves, read_metrics
 from sweeps.ledger import Ledger, LedgerRecord
 from sweeps.plan import cell_of, describe, expand
 from sweeps.run_directory import RunDirectory, open_run
@@ -196,11 +196,15 @@ class Publisher:
     def _projections(self, trial_ids: Collection[str]) -> list[RunProjection]:
         """Those of these ended trials that are not out as they stand in the ledger; the others are settled."""
         records = [self._pending[trial_id] for trial_id in trial_ids]
-        curves = read_curves(self._run, trial_ids, ended_in={record.trial_id: record.pack_id for record in records})
+        ended_in = {record.trial_id: record.pack_id for record in records}
+        curves = read_curves(self._run, trial_ids, ended_in=ended_in)
+        evaluated = [record.trial_id for record in records if record.trial_config.evaluation.has_metrics]
+        metrics = read_metrics(self._run, evaluated, ended_in=ended_in) if evaluated else {}
         projections = []
         for record in records:
             curve, cell = curves.get(record.trial_id, NO_CURVE), self._cell(record.trial_config)
-            projection = project_record(record, curve, directory_id=self._id, cell=cell, tags=self._tags)
+            own = metrics.get(record.trial_id, NO_METRICS)
+            projection = project_record(record, curve, own, directory_id=self._id, cell=cell, tags=self._tags)
             if self._published.holds(record.trial_id, projection.digest, self._mode):
                 del self._pending[record.trial_id]
                 self._num_up_to_date += 1
@@ -211,11 +215,20 @@ class Publisher:
     def _live(self) -> list[RunProjection]:
         """Trials that are training now and whose config the sweep's plan knows; called after `_read_on`."""
         live = []
-        for trial_id, curve in read_curves(self._run, self._planned.keys() - self._ended, ended_in={}).items():
+        curves = read_curves(self._run, self._planned.keys() - self._ended, ended_in={})
+        metrics = self._live_metrics(curves)  # after the curves: a row is sent once, and must not come before its metrics
+        for trial_id, curve in curves.items():
             cell = self._planned[trial_id]
             config = cell.trials[cell.trials.trial_ids.index(trial_id)]
-            live.append(project_live(config, curve, directory_id=self._id, cell=cell.label, tags=self._tags))
+            own = metrics.get(trial_id, NO_METRICS)
+            live.append(project_live(config, curve, own, directory_id=self._id, cell=cell.label, tags=self._tags))
         return live
+
+    def _live_metrics(self, trial_ids: Iterable[str]) -> dict[str, dict[str, Curve]]:
+        """The metrics of those of these trials that are evaluated; journals are not read again for the others."""
+        families = {trial_id: self._planned[trial_id].trials.families for trial_id in trial_ids}
+        evaluated = [i for i, some in families.items() if any(family.sample.evaluation.has_metrics for family in some)]
+        return read_metrics(self._run, evaluated, ended_in={}) if evaluated else {}
 
     def _cell(self, config: TrialConfig) -> str:
         return self._labels.get(cell_of(config)) or describe(config)

@@ -95,9 +95,10 @@ def _records(projection: RunProjection, outcome: Outcome, target: Target) -> Ite
     """The records of a run in the order in which the client writes them."""
     yield Record(header={"version_info": {"producer": "stsq", "min_consumer": MIN_CONSUMER}})
     yield Record(run=_run(projection, _began(outcome), target))
-    last: dict[str, Any] = {}
-    for last in _history(projection, outcome):
-        yield Record(history={"item": _items(last), "step": {"num": last["_step"]}})
+    last: dict[str, Any] = {}  # the newest value of every key: not every row has the metrics of an evaluation
+    for row in _history(projection, outcome):
+        yield Record(history={"item": _items(row), "step": {"num": row["_step"]}})
+        last |= row
     seconds = _seconds(outcome)
     runtime = {"nested_key": ["_wandb", "runtime"], "value_json": str(round(seconds))}
     yield Record(summary={"update": [*_items(last | {"_runtime": seconds} | dict(outcome.summary)), runtime]})
@@ -125,7 +126,7 @@ def _history(projection: RunProjection, outcome: Outcome) -> Iterator[dict[str, 
     for row in projection.rows:
         runtime = seconds * row.step / max(1, projection.rows[-1].step)
         clock = {"_step": row.step, "_runtime": runtime, "_timestamp": began + runtime}
-        yield {"step": row.step, "relative_loss": row.relative_loss} | clock
+        yield row.told() | clock
 
 
 def _items(values: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -8,7 +8,7 @@ letters.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from sweeps.journal import Curve
 from sweeps.ledger import LedgerRecord
 
 NO_CURVE: Curve = (np.zeros(0, dtype=int), np.zeros(0))
+NO_METRICS: Mapping[str, Curve] = {}
 
 MAX_GROUP = 128
 """The most characters that W&B takes for a group's name."""
@@ -27,10 +28,15 @@ MAX_GROUP = 128
 
 @dataclass(frozen=True)
 class Row:
-    """One logged step: the relative loss of the training batch (may be nan or inf)."""
+    """One logged step: the relative loss of the training batch (may be nan or inf), and the metrics of an evaluation."""
 
     step: int
     relative_loss: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def told(self) -> dict[str, Any]:
+        """The keys and values of the step."""
+        return {"step": self.step, "relative_loss": self.relative_loss} | dict(self.metrics)
 
 
 @dataclass(frozen=True)
@@ -62,25 +68,37 @@ class RunProjection:
     @cached_property
     def digest(self) -> str:
         """Sixteen hex digits over everything W&B is told: equal digests need no second publication."""
-        rows = [(row.step, repr(row.relative_loss)) for row in self.rows]
+        rows = [(row.step, repr(row.relative_loss), *_spelled(row.metrics)) for row in self.rows]
         ended = None if self.outcome is None else [dict(self.outcome.summary), self.outcome.exit_code]
         told = [self.run_id, self.name, self.group, self.job_type, self.tags, dict(self.config), rows, ended]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def project_record(
-    record: LedgerRecord, curve: Curve, *, directory_id: str, cell: str, tags: tuple[str, ...] = ()
+    record: LedgerRecord,
+    curve: Curve,
+    metrics: Mapping[str, Curve] = NO_METRICS,
+    *,
+    directory_id: str,
+    cell: str,
+    tags: tuple[str, ...] = (),
 ) -> RunProjection:
     """The W&B run of a trial that has ended, in the group of its cell; one that diverged or failed says so in a tag as well."""
     verdict = () if record.status == "finished" else (record.status,)
-    live = project_live(record.trial_config, curve, directory_id=directory_id, cell=cell, tags=(*tags, *verdict))
+    live = project_live(record.trial_config, curve, metrics, directory_id=directory_id, cell=cell, tags=(*tags, *verdict))
     return replace(live, trial_id=record.trial_id, outcome=_outcome(record))
 
 
 def project_live(
-    config: TrialConfig, curve: Curve, *, directory_id: str, cell: str, tags: tuple[str, ...] = ()
+    config: TrialConfig,
+    curve: Curve,
+    metrics: Mapping[str, Curve] = NO_METRICS,
+    *,
+    directory_id: str,
+    cell: str,
+    tags: tuple[str, ...] = (),
 ) -> RunProjection:
-    """The W&B run of a trial that is still training."""
+    """The W&B run of a trial that is still training; `metrics` are those of its evaluations, each at steps of the curve."""
     trial_id = config.trial_id
     return RunProjection(
         trial_id=trial_id,
@@ -90,9 +108,22 @@ def project_live(
         job_type=config.model.kind,
         tags=tags,
         config=flatten(config.model_dump(mode="json")) | {"trial_id": trial_id, "m": config.width},
-        rows=tuple(Row(int(step), float(loss)) for step, loss in zip(*curve, strict=True)),
+        rows=tuple(_rows(curve, metrics)),
         outcome=None,
     )
+
+
+def _rows(curve: Curve, metrics: Mapping[str, Curve]) -> Iterator[Row]:
+    at: dict[int, dict[str, float]] = {}
+    for name, (steps, values) in metrics.items():
+        for step, value in zip(steps.tolist(), values.tolist(), strict=True):
+            at.setdefault(step, {})[name] = value
+    for step, loss in zip(*curve, strict=True):
+        yield Row(int(step), float(loss), at.get(int(step), {}))
+
+
+def _spelled(metrics: Mapping[str, float]) -> list[str]:
+    return [f"{name} {value!r}" for name, value in sorted(metrics.items())]
 
 
 def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -123,6 +154,7 @@ def _outcome(record: LedgerRecord) -> Outcome:
         "steps": record.steps,
         "seconds": record.seconds,
         "reason": record.reason,
+        **(record.metrics or {}),
     }
     ended_at = datetime.fromisoformat(record.finished_at).timestamp()
     return Outcome(summary, exit_code=1 if record.status == "failed" else 0, ended_at=ended_at)

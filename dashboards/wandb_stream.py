@@ -175,7 +175,7 @@ def _open(projection: RunProjection, target: Target) -> Any:
 def _log(run: Any, rows: Iterable[Row]) -> None:
     for row in rows:
         # commit: otherwise wandb holds the row back until the next one comes
-        run.log({"step": row.step, "relative_loss": row.relative_loss}, step=row.step, commit=True)
+        run.log(row.told(), step=row.step, commit=True)
 
 
 def _close(run: Any, outcome: Outcome | None) -> None:

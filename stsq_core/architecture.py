@@ -49,8 +49,12 @@ class Transformer(Record):
         return tuple(name for name, has in found.items() if has)
 
 
+Activation = Literal["relu", "tanh", "gelu"]
+"""Of the units of a fully connected net; `gelu` is the exact `z Phi(z)`, Phi the normal distribution function."""
+
+
 class Fcn(Record):
-    """A fully connected ReLU net: `width` units on vec(X), then `depth - 1` layers of `tail_width`, then a linear map to R^d.
+    """A fully connected net: `width` units on vec(X), then `depth - 1` layers of `tail_width`, then a linear map to R^d.
 
     The subset enters as a multi-hot vector of length T: at the first layer, at the second, or at both. However it enters, the
     net sees X through a linear map of rank `width` only, so the exact floor of `theory.fcn_floor` holds.
@@ -61,6 +65,7 @@ class Fcn(Record):
     depth: Annotated[int, Field(ge=2)] = 2
     tail_width: PositiveInt = 128
     y_enters: Literal["first", "second", "both"] = "both"
+    activation: Activation = "relu"
 
 
 Model = Annotated[Transformer | Fcn, Field(discriminator="kind")]

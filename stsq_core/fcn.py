@@ -1,8 +1,9 @@
-"""The fully connected ReLU net on STS_q as a program with hand-derived gradients.
+"""The fully connected net on STS_q as a program with hand-derived gradients.
 
 The first layer holds `width` units on vec(X); the subset enters as a multi-hot vector where `y_enters` says. The columns of
 each weight matrix are its inputs, then the bias, fed by a column of ones, then zeros up to an aligned size. A unit beyond a
-trial's width has zero weights on both sides: its output and all its gradients are exactly zero, so it never wakes.
+trial's width has zero weights on both sides: every activation is zero at zero, so its output and all its gradients are exactly
+zero, and it never wakes.
 
 Initial weights and biases are uniform on +-1/sqrt(fan-in), as in `torch.nn.Linear`, fan-in counting the trial's own units only.
 """
@@ -12,6 +13,7 @@ import math
 import numpy as np
 import torch
 
+from stsq_core.activations import activate, backward
 from stsq_core.architecture import Fcn
 from stsq_core.products import aligned, product
 from stsq_core.program import CHUNK, Program, Tensors
@@ -53,7 +55,7 @@ class FcnProgram(Program):
 
     def gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
         X = self._tokens(self.batch, Purpose.TOKENS, step)
-        layers, residual = self._forward(parameters, X, self.subsets(step))
+        layers, hidden, residual = self._forward(parameters, X, self.subsets(step))
         loss = (residual * residual).sum((1, 2)) * (self.task.q / (self.task.d * self.batch))
         gradient = residual / self.batch
         gradients: Tensors = {}
@@ -63,7 +65,10 @@ class FcnProgram(Program):
             if layer > 1:
                 units = self.shapes[layer - 2][0]
                 gradient = product(gradient, parameters[name][..., :units])
-                gradient = torch.ops.aten.threshold_backward(gradient, below[..., :units], 0)
+                if self.model.activation == "relu":
+                    gradient = torch.ops.aten.threshold_backward(gradient, below[..., :units], 0)
+                else:
+                    gradient = backward(gradient, hidden[layer - 2], self.model.activation)
         return loss, gradients
 
     def fresh_losses(self, parameters: Tensors, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
@@ -71,7 +76,7 @@ class FcnProgram(Program):
         if T not in (None, self.task.T):
             raise ValueError(f"a fully connected net reads the T={self.task.T} tokens it was made for; got T={T}: leave T out")
         X = self._tokens(CHUNK, Purpose.FRESH_TOKENS, chunk)
-        _, residual = self._forward(parameters, X, self.fresh_subsets(chunk, q=q))
+        *_, residual = self._forward(parameters, X, self.fresh_subsets(chunk, q=q))
         return (residual * residual).sum(-1) * ((q or self.task.q) / self.task.d)
 
     def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
@@ -85,23 +90,30 @@ class FcnProgram(Program):
         arrays["W2"] = np.delete(arrays["W2"], np.s_[width:rung], axis=1)
         return arrays
 
-    def _forward(self, parameters: Tensors, X: torch.Tensor, y: torch.Tensor) -> tuple[list[torch.Tensor], torch.Tensor]:
-        """The input of every layer, (k, batch, columns), and the residual f - target, (k, batch, d)."""
+    def _forward(
+        self, parameters: Tensors, X: torch.Tensor, y: torch.Tensor
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]:
+        """The input of every layer, (k, batch, columns), of its units before a smooth activation, (k, batch, units), and the
+        residual f - target, (k, batch, d).
+        """
         k, count, T, d = X.shape[0], X.shape[1], self.task.T, self.task.d
         hot = torch.zeros((k, count, T), dtype=self.dtype, device=self.device).scatter_(2, y, 1.0)
-        layers = [self._layer(0, X, hot if self.y_first else None)]
+        layers, hidden = [self._layer(0, X, hot if self.y_first else None)], list[torch.Tensor]()
         for layer in range(1, len(self.shapes)):
-            hidden = product(layers[-1], parameters[f"W{layer}"].mT)
-            layers.append(self._layer(layer, hidden, hot if layer == 1 and self.y_second else None))
+            values = product(layers[-1], parameters[f"W{layer}"].mT)
+            if self.model.activation != "relu":
+                hidden.append(values)
+                values = activate(values, self.model.activation)
+            layers.append(self._layer(layer, values, hot if layer == 1 and self.y_second else None))
         output = product(layers[-1], parameters[f"W{len(self.shapes)}"].mT)
         index = y.unsqueeze(-1).expand(-1, -1, -1, d)
         target = X.view(k, count, T, d).gather(2, index).sum(2) / y.shape[-1]
-        return layers, output - target
+        return layers, hidden, output - target
 
     def _layer(self, layer: int, values: torch.Tensor, hot: torch.Tensor | None) -> torch.Tensor:
-        """What a layer reads: tokens or rectified units, the subset where it enters, a one for the bias, and zeros."""
+        """What a layer reads: tokens or active units, the subset where it enters, a one for the bias, and zeros."""
         columns = aligned(self.shapes[layer][1] + 1, self.dtype)
-        return self.kernels.layer(values, hot, columns=columns, rectify=layer > 0)
+        return self.kernels.layer(values, hot, columns=columns, rectify=layer > 0 and self.model.activation == "relu")
 
     def _uniforms(self, shape: tuple[int, ...], stream: int) -> torch.Tensor:
         draws = self.streams.draws(Purpose.INIT, stream)

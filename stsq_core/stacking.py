@@ -48,5 +48,5 @@ def stack_key(config: TrialConfig) -> tuple[object, ...]:
             codes = (positions.kind, positions.redraw, positions.query)
             shape: tuple[object, ...] = (*codes, model.init, model.init_scale, model.x_query, model.attend_query)
         case Fcn():
-            shape = (model.depth, model.tail_width, model.y_enters)
+            shape = (model.depth, model.tail_width, model.y_enters, model.activation)
     return (config.task, model.kind, padded_width(config), *shape, config.training, config.evaluation)

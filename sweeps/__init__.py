@@ -2,7 +2,7 @@
 
 from sweeps.catalog import catalog_names, read_catalog
 from sweeps.expansion import cell_of
-from sweeps.journal import read_curves
+from sweeps.journal import read_curves, read_metrics
 from sweeps.laws import fcn_line, fit_attention_law, fit_fcn_law, fit_laws
 from sweeps.ledger import Ledger, LedgerRecord, merge
 from sweeps.loading import load_sweep, spec_json_schema
@@ -50,6 +50,7 @@ __all__ = [
     "open_run",
     "read_catalog",
     "read_curves",
+    "read_metrics",
     "save_weights",
     "spec_json_schema",
     "width_thresholds",

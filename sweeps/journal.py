@@ -1,27 +1,32 @@
 """Journals: the measurements of a pack while it trains, one JSON line a logged step for the whole pack.
 
-The first line names the pack and its trials; each further line holds a step and the relative loss of each trial. Everything
-that shows curves reads journals; nothing that trains waits for a reader.
+The first line names the pack and its trials; each further line holds a step and the relative loss of each trial, and where the
+trials were evaluated the values of each metric. Everything that shows curves reads journals; nothing that trains waits for a
+reader.
 """
 
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, TypeVar
 
 import numpy as np
 
 from stsq_core.trial import Measurement
 from sweeps.files import disk_errors
-from sweeps.ledger import Ledger
+from sweeps.ledger import Ledger, json_number
 from sweeps.packs import Pack
 from sweeps.run_directory import RunDirectory
 
 SCHEMA = 1
 Curve = tuple[np.ndarray, np.ndarray]
-"""Steps (int, [n]) and relative training losses (float, [n]; may hold nan and inf) of one trial."""
+"""Steps (int, [n]) and a number at each (float, [n]; may hold nan and inf) of one trial."""
+
+
+Points = list[tuple[int, float]]
+Told = TypeVar("Told")
 
 
 class JournalWriter:
@@ -49,10 +54,16 @@ class JournalWriter:
         Raises:
             UserError: the disk is full.
         """
-        told: dict[str, Any] = {"step": measurement.step, "relative_loss": [_told(loss) for loss in measurement.relative_loss]}
+        told: dict[str, Any] = {
+            "step": measurement.step,
+            "relative_loss": [json_number(loss) for loss in measurement.relative_loss],
+        }
         places = [self._places[trial_id] for trial_id in measurement.trial_ids]
         if places != list(range(len(self._places))):
             told["trials"] = places
+        if measurement.metrics:
+            metrics = measurement.metrics.items()
+            told["metrics"] = {name: [json_number(value) for value in values] for name, values in metrics}
         with disk_errors(self.path):
             self._write(_line(told))
 
@@ -128,43 +139,82 @@ def follow(path: Path, offset: int = 0) -> tuple[list[Measurement], int]:
 def read_curves(
     run: RunDirectory, trial_ids: Collection[str] | None = None, *, ended_in: Mapping[str, str] | None = None
 ) -> dict[str, Curve]:
-    """The training curves of a run, of all trials or of some; `ended_in` tells the pack of each that has ended, where that is
-    at hand.
+    """The training curves (relative losses of the batch) of a run, of all trials or of some; `ended_in` tells the pack of each
+    that has ended, where that is at hand.
 
     A trial that stands in several journals (its pack was divided, or packed anew after a restart) is read from the journal of
     the pack that the ledger names, else from the newest.
     """
+    return {trial_id: _curve(points) for trial_id, points in _read(run, trial_ids, ended_in, _losses_in).items()}
+
+
+def read_metrics(
+    run: RunDirectory, trial_ids: Collection[str] | None = None, *, ended_in: Mapping[str, str] | None = None
+) -> dict[str, dict[str, Curve]]:
+    """The metrics of a run's evaluations by trial and name, of all trials or of some, from the journals of `read_curves`.
+
+    A trial that was never evaluated is left out.
+    """
+    read = _read(run, trial_ids, ended_in, _metrics_in)
+    return {trial_id: {name: _curve(points) for name, points in named.items()} for trial_id, named in read.items() if named}
+
+
+def _read(
+    run: RunDirectory,
+    trial_ids: Collection[str] | None,
+    ended_in: Mapping[str, str] | None,
+    read_journal: Callable[[Path, set[str] | None], dict[str, Told]],
+) -> dict[str, Told]:
+    """What each trial's own journal tells of it."""
     if ended_in is None:
         ended_in = {values["trial_id"]: values["pack_id"] for values in Ledger(run.ledger).lines()}
     wanted = None if trial_ids is None else set(trial_ids)
-    curves: dict[str, Curve] = {}
+    told: dict[str, Told] = {}
     if wanted is not None:
         packs: dict[str, set[str]] = {}
         for trial_id in wanted & ended_in.keys():
             packs.setdefault(ended_in[trial_id], set()).add(trial_id)
         for pack_id, own in packs.items():
-            curves |= _curves_in(run.curves / f"{pack_id}.jsonl", own)
-        wanted -= curves.keys()
+            told |= read_journal(run.curves / f"{pack_id}.jsonl", own)
+        wanted -= told.keys()
         if not wanted:
-            return curves
+            return told
     for path in sorted(run.curves.glob("*.jsonl"), key=lambda journal: (journal.stat().st_mtime_ns, journal.name)):
-        for trial_id, curve in _curves_in(path, wanted).items():
-            if trial_id not in curves or ended_in.get(trial_id, path.stem) == path.stem:
-                curves[trial_id] = curve
-    return curves
+        for trial_id, found in read_journal(path, wanted).items():
+            if trial_id not in told or ended_in.get(trial_id, path.stem) == path.stem:
+                told[trial_id] = found
+    return told
 
 
-def _curves_in(path: Path, wanted: set[str] | None) -> dict[str, Curve]:
+def _losses_in(path: Path, wanted: set[str] | None) -> dict[str, Points]:
+    told: dict[str, Points] = {}
+    for step, trial_id, place, measurement in _mentions(path, wanted):
+        told.setdefault(trial_id, []).append((step, measurement.relative_loss[place]))
+    return told
+
+
+def _metrics_in(path: Path, wanted: set[str] | None) -> dict[str, dict[str, Points]]:
+    told: dict[str, dict[str, Points]] = {}
+    for step, trial_id, place, measurement in _mentions(path, wanted):
+        own = told.setdefault(trial_id, {})
+        for name, values in measurement.metrics.items():
+            own.setdefault(name, []).append((step, values[place]))
+    return told
+
+
+def _mentions(path: Path, wanted: set[str] | None) -> Iterator[tuple[int, str, int, Measurement]]:
+    """Every measurement of every wanted trial: the step, the trial and its place in the measurement."""
     if wanted is not None and wanted.isdisjoint(trials_of_journal(path)):
-        return {}
-    points: dict[str, tuple[list[int], list[float]]] = {}
+        return
     for measurement in follow(path)[0]:
-        for trial_id, loss in zip(measurement.trial_ids, measurement.relative_loss, strict=True):
+        for place, trial_id in enumerate(measurement.trial_ids):
             if wanted is None or trial_id in wanted:
-                steps, losses = points.setdefault(trial_id, ([], []))
-                steps.append(measurement.step)
-                losses.append(loss)
-    return {trial_id: (np.array(steps), np.array(losses)) for trial_id, (steps, losses) in points.items()}
+                yield measurement.step, trial_id, place, measurement
+
+
+def _curve(points: Points) -> Curve:
+    steps, values = zip(*points, strict=True)
+    return np.array(steps), np.array(values)
 
 
 def trials_of_journal(path: Path) -> tuple[str, ...]:
@@ -180,7 +230,8 @@ def _measurements(lines: Sequence[bytes], trial_ids: tuple[str, ...]) -> Iterato
     for line in lines:
         told = json.loads(line)
         named = tuple(trial_ids[place] for place in told["trials"]) if "trials" in told else trial_ids
-        yield Measurement(told["step"], named, tuple(float(loss) for loss in told["relative_loss"]))
+        metrics = {name: tuple(map(float, values)) for name, values in told.get("metrics", {}).items()}
+        yield Measurement(told["step"], named, tuple(map(float, told["relative_loss"])), metrics)
 
 
 def _header(line: bytes) -> tuple[str, ...] | None:
@@ -191,11 +242,6 @@ def _header(line: bytes) -> tuple[str, ...] | None:
 def _ends_a_line(file: BinaryIO, offset: int) -> bool:
     file.seek(offset - 1)
     return file.read(1) == b"\n"
-
-
-def _told(loss: float) -> float | str:
-    """A loss as JSON holds it: what is not finite as a word."""
-    return loss if np.isfinite(loss) else str(float(loss))
 
 
 def _line(told: dict[str, Any]) -> bytes:

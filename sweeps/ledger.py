@@ -6,6 +6,7 @@ says.
 """
 
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -28,7 +29,8 @@ Status = Literal["finished", "diverged", "failed"]
 class LedgerRecord:
     """How one trial ended.
 
-    `relative_loss` and its standard error are None unless the trial finished; `reason` says why one failed. `config` is
+    `relative_loss` and its standard error are None unless the trial finished; `reason` says why one failed. `metrics` are
+    those of its last evaluation, None where it asked for no more than the relative loss: a line holds them if any. `config` is
     nested as in a sweep file with every default written out. `seconds` is the trial's share of its pack's wall time, `device`
     what it ran on.
     """
@@ -46,6 +48,7 @@ class LedgerRecord:
     pack_id: str
     finished_at: str
     numerics: int
+    metrics: Mapping[str, float] | None = None
 
     @cached_property
     def trial_config(self) -> TrialConfig:
@@ -55,7 +58,15 @@ class LedgerRecord:
     def as_json(self) -> str:
         """The record as one line without its end."""
         told = {field.name: getattr(self, field.name) for field in fields(self)}
+        metrics = told.pop("metrics")
+        if metrics:
+            told["metrics"] = {name: json_number(value) for name, value in metrics.items()}
         return json.dumps(told, allow_nan=False, separators=(",", ":"))
+
+
+def json_number(value: float) -> float | str:
+    """A number as JSON holds it: what is not finite as a word, which `float` reads."""
+    return value if math.isfinite(value) else str(float(value))
 
 
 def record_of_result(result: TrialResult, *, pack_id: str, device: str) -> LedgerRecord:
@@ -74,6 +85,7 @@ def record_of_result(result: TrialResult, *, pack_id: str, device: str) -> Ledge
         pack_id=pack_id,
         finished_at=_now(),
         numerics=NUMERICS,
+        metrics=dict(result.metrics) or None,
     )
 
 
@@ -152,7 +164,7 @@ class Ledger:
         return frozenset(values["trial_id"] for values in self.lines())
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """The fields of every line of this `NUMERICS`, as JSON has them: `read` for ledgers of a million lines.
+        """The fields of every line of this `NUMERICS`, `config` as JSON has it: `read` for ledgers of a million lines.
 
         Raises:
             UserError: as `read`.
@@ -262,12 +274,12 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     return values if isinstance(values, dict) else None
 
 
-_NAMES = tuple(field.name for field in fields(LedgerRecord))
+_NAMES = tuple(field.name for field in fields(LedgerRecord) if field.name != "metrics")
 _NAMED = frozenset(_NAMES)
 
 
 def _record(values: Mapping[str, Any]) -> LedgerRecord:
-    return LedgerRecord(**{name: values[name] for name in _NAMES})
+    return LedgerRecord(**{name: values[name] for name in _NAMES}, metrics=values["metrics"])
 
 
 def _checked(line: bytes, place: str) -> dict[str, Any] | None:
@@ -285,6 +297,8 @@ def _checked(line: bytes, place: str) -> dict[str, Any] | None:
     if not values.keys() >= _NAMED:
         first = next(name for name in _NAMES if name not in values)
         raise UserError(f"{place}: this ledger line has no field {first!r}; remove the line")
+    metrics = values.get("metrics")
+    values["metrics"] = None if metrics is None else {name: float(value) for name, value in metrics.items()}
     return values
 
 

@@ -14,7 +14,10 @@ from sweeps.trials import Trials
 FINISHED, DIVERGED, FAILED = range(3)
 STATUSES: tuple[Status, ...] = ("finished", "diverged", "failed")
 
-_TOLD = ("status", "relative_loss", "relative_loss_stderr", "steps", "seconds", "reason", "device", "pack_id", "finished_at")
+_TOLD = (
+    "status", "relative_loss", "relative_loss_stderr", "steps", "seconds", "reason", "device", "pack_id", "finished_at",
+    "metrics",
+)  # fmt: skip
 _WORDS = frozenset(("status", "reason", "device", "pack_id", "finished_at"))
 _told = itemgetter(*_TOLD)
 BATCH = 65_536
@@ -38,6 +41,7 @@ class Outcomes(Sequence[LedgerRecord]):
         self.device = columns["device"]
         self.pack_id = columns["pack_id"]
         self.finished_at = columns["finished_at"]
+        self.metrics = columns["metrics"]
 
     @classmethod
     def of(cls, records: Iterable[LedgerRecord]) -> "Outcomes":
@@ -131,7 +135,7 @@ class Rows:
             "steps": np.array(told["steps"], dtype=np.int64),
             **{
                 name: np.array([*told[name], None], dtype=object)[:-1]
-                for name in ("reason", "device", "pack_id", "finished_at")
+                for name in ("reason", "device", "pack_id", "finished_at", "metrics")
             },
         }
         return Outcomes(trials, columns)

@@ -12,6 +12,7 @@ import pytest
 
 from cluster.worker import Order, adopt_outcomes, outcome_from_json, outcome_path, train_order
 from stsq_core import TrialConfig, UserError
+from sweeps.journal import read_metrics
 from sweeps.ledger import Ledger
 from sweeps.packs import pack_of
 from sweeps.run_directory import RunDirectory
@@ -19,7 +20,12 @@ from sweeps.run_directory import RunDirectory
 ROOT = Path(__file__).parents[2]
 
 
-def order(run: Path, *, steps: int = 20, widths: tuple[int, ...] = (2, 8), every_s: float = 20.0) -> Order:
+EVALUATION = {"every": 15, "q_test": [1]}
+
+
+def order(
+    run: Path, *, steps: int = 20, widths: tuple[int, ...] = (2, 8), every_s: float = 20.0, evaluation: Any = None
+) -> Order:
     configs = [
         TrialConfig.model_validate(
             {
@@ -27,6 +33,7 @@ def order(run: Path, *, steps: int = 20, widths: tuple[int, ...] = (2, 8), every
                 "model": {"kind": "fcn", "width": width, "tail_width": 8},
                 "optimizer": {"kind": "adam", "lr": 0.01},
                 "training": {"batch_size": 8, "steps": steps, "log_every": 10},
+                "evaluation": evaluation or {},
             }
         )
         for width in widths
@@ -67,6 +74,26 @@ def test_outcomes_that_nobody_heard_are_adopted_once(tmp_path: Path) -> None:
     assert [record.relative_loss for record in ledger.read()] == [result.relative_loss for result in outcome.results]
 
 
+def test_metrics_come_with_the_outcome_and_stand_in_journal_and_ledger(tmp_path: Path) -> None:
+    run, ledger = RunDirectory(tmp_path), Ledger(tmp_path / "ledger.jsonl")
+    outcome = outcome_from_json(train_order(order(tmp_path, evaluation=EVALUATION).as_json()))
+    assert all(set(r.metrics) == {"loss", "loss_stderr", "loss@q=1", "loss_stderr@q=1"} for r in outcome.results)
+    assert adopt_outcomes(run, ledger) == 2
+    assert [record.metrics for record in ledger.read()] == [result.metrics for result in outcome.results]
+    told = read_metrics(run)
+    for result in outcome.results:
+        steps, losses = told[result.config.trial_id]["loss@q=1"]
+        assert steps.tolist() == [0, 15, 20]
+        assert losses[-1] == result.metrics["loss@q=1"]
+
+
+def test_an_outcome_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    told = json.loads(train_order(order(tmp_path).as_json()))
+    for result in told["results"]:
+        del result["metrics"]
+    assert [result.metrics for result in outcome_from_json(json.dumps(told)).results] == [{}, {}]
+
+
 @pytest.mark.parametrize("spoil", ["torn", "numerics", "failure"])
 def test_what_cannot_be_trusted_is_not_adopted(tmp_path: Path, spoil: str) -> None:
     run, ledger = RunDirectory(tmp_path), Ledger(tmp_path / "ledger.jsonl")
@@ -104,8 +131,9 @@ def test_a_run_directory_that_cannot_be_written_is_an_error_of_the_run(tmp_path:
 
 
 def test_a_killed_worker_goes_on_from_its_checkpoint_to_the_same_bits(tmp_path: Path, until: Any) -> None:
-    undisturbed = train_order(order(tmp_path / "undisturbed", steps=4000).as_json())
-    asked = order(tmp_path / "killed", steps=4000, every_s=0.1)
+    evaluation = {"every": 1500, "q_test": [1]}
+    undisturbed = train_order(order(tmp_path / "undisturbed", steps=4000, evaluation=evaluation).as_json())
+    asked = order(tmp_path / "killed", steps=4000, every_s=0.1, evaluation=evaluation)
     state = tmp_path / "killed/checkpoints" / f"{asked.pack.pack_id}.state"
     code = "import sys; from cluster.worker import train_order; train_order(sys.argv[1])"
     process = subprocess.Popen(
@@ -124,4 +152,4 @@ def test_a_killed_worker_goes_on_from_its_checkpoint_to_the_same_bits(tmp_path: 
 
 
 def numbers(told: str) -> list[tuple[object, ...]]:
-    return [(r.status, r.relative_loss, r.relative_loss_stderr, r.steps) for r in outcome_from_json(told).results]
+    return [(r.status, r.relative_loss, r.relative_loss_stderr, r.steps, r.metrics) for r in outcome_from_json(told).results]

@@ -71,7 +71,16 @@ def synthetic_loss(config: TrialConfig) -> float:
 
 def synthetic_result(config: TrialConfig) -> TrialResult:
     loss = synthetic_loss(config)
-    return TrialResult(config, "finished", loss, loss / 60, config.training.steps, 0.31)
+    metrics = synthetic_metrics(config, loss) if config.evaluation.has_metrics else {}
+    return TrialResult(config, "finished", loss, loss / 60, config.training.steps, 0.31, metrics=metrics)
+
+
+def synthetic_metrics(config: TrialConfig, loss: float) -> dict[str, float]:
+    """The losses that an evaluation asks for, a little worse on every other subset size."""
+    told = {"loss": loss, "loss_stderr": loss / 60}
+    for place, q in enumerate(config.evaluation.q_test, start=1):
+        told |= {f"loss@q={q}": loss * (1 + place / 10), f"loss_stderr@q={q}": loss / 50}
+    return told
 
 
 def diverged_result(config: TrialConfig) -> TrialResult:
@@ -125,7 +134,11 @@ def _write_journal(run: RunDirectory, pack: Any, outcomes: list[tuple[TrialConfi
         journal.truncate()
         for point in range(NUM_POINTS):
             losses = [_training_loss(told, point / (NUM_POINTS - 1)) for _, told in outcomes]
-            journal(Measurement(1 + point * (steps - 1) // (NUM_POINTS - 1), pack.trial_ids, tuple(losses)))
+            metrics: dict[str, tuple[float, ...]] = {}
+            if pack.configs[0].evaluation.has_metrics and point % 3 == 0:
+                rows = [synthetic_metrics(config, loss) for (config, _), loss in zip(outcomes, losses, strict=True)]
+                metrics = {name: tuple(row[name] for row in rows) for name in rows[0]}
+            journal(Measurement(1 + point * (steps - 1) // (NUM_POINTS - 1), pack.trial_ids, tuple(losses), metrics))
 
 
 def _training_loss(told: TrialResult | str, progress: float) -> float:

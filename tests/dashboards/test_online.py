@@ -12,7 +12,7 @@ import pytest
 from dashboards.publisher import publish, sync
 from dashboards.wandb_projection import flatten
 from dashboards.wandb_stream import restart_service
-from sweeps.journal import read_curves
+from sweeps.journal import read_curves, read_metrics
 from sweeps.ledger import Ledger
 from sweeps.run_directory import RunDirectory
 
@@ -128,12 +128,15 @@ def assert_whole(run: RunDirectory, server: Server) -> None:
     """The server holds every trial's rows once and in order, and its final evaluation as the summary."""
     records = Ledger(run.ledger).read()
     assert len(server.runs) == len(records)
-    curves = read_curves(run)
+    curves, metrics = read_curves(run), read_metrics(run)
     for record in records:
         (held,) = (one for one in server.runs.values() if one.name.endswith(record.trial_id))
         steps, losses = curves[record.trial_id]
         assert [row["step"] for row in held.rows] == steps.tolist()
         assert [row["relative_loss"] for row in held.rows] == losses.tolist()
+        for name, (at, values) in metrics.get(record.trial_id, {}).items():
+            assert [(row["step"], row[name]) for row in held.rows if name in row] == [*zip(at, values, strict=True)]
+            assert held.summary[name] == (record.metrics or {})[name]
         assert held.summary["relative_loss"] == record.relative_loss
         assert held.summary["status"] == "finished"
         assert held.exit_code == 0
@@ -151,10 +154,11 @@ def test_every_row_arrives_once_and_again_does_nothing(make_run: MakeRun, small:
     assert_whole(run, server)
 
 
+@pytest.mark.parametrize("evaluation", [{}, {"every": 500, "q_test": [1]}], ids=["plain", "evaluated"])
 def test_trials_stream_while_they_train(
-    make_run: MakeRun, small: dict[str, Any], server: Server, fill: Callable[..., None]
+    make_run: MakeRun, small: dict[str, Any], server: Server, fill: Callable[..., None], evaluation: dict[str, Any]
 ) -> None:
-    run = make_run(trials=[small])
+    run = make_run(trials=[small | {"base": small["base"] | {"evaluation": evaluation}}])
     ledger = run.ledger.read_bytes()
     run.ledger.write_bytes(b"")
     looks = iter(range(1000))

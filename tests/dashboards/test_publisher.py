@@ -19,7 +19,7 @@ from dashboards.wandb_projection import flatten
 from dashboards.wandb_reader import OfflineRun, read_run
 from dashboards.wandb_stream import restart_service
 from stsq_core import UserError
-from sweeps.journal import read_curves
+from sweeps.journal import read_curves, read_metrics
 from sweeps.ledger import Ledger, LedgerRecord
 from sweeps.run_directory import RunDirectory
 
@@ -64,6 +64,15 @@ def assert_equal(run: RunDirectory, record: LedgerRecord, shown: OfflineRun) -> 
     np.testing.assert_array_equal([row["relative_loss"] for row in shown.history], losses)
     for name in ("status", "relative_loss", "relative_loss_stderr", "steps", "seconds", "reason"):
         assert shown.summary[name] == getattr(record, name), name
+    for name, value in (record.metrics or {}).items():
+        assert shown.summary[name] == value, name
+    own = read_metrics(run, [record.trial_id]).get(record.trial_id, {})
+    for name, (at, values) in own.items():
+        rows = [row for row in shown.history if name in row]
+        assert [row["step"] for row in rows] == at.tolist()
+        np.testing.assert_array_equal([row[name] for row in rows], values)
+    others = {"step", "relative_loss", "_step", "_runtime", "_timestamp"}
+    assert {name for row in shown.history for name in row} - others == own.keys()
     expected = flatten(record.config) | {"trial_id": record.trial_id, "m": record.trial_config.width}
     assert shown.config == expected
     assert shown.name.startswith(f"{record.config['model']['kind']} T={record.config['task']['T']} ")
@@ -84,6 +93,19 @@ def test_offline_files_equal_the_ledger_and_the_journals_number_by_number(make_r
     assert len(set(groups.values())) == 2
     assert groups[4].startswith("fcn T=4 q=2 d=2")
     assert all("synthetic" in one.tags for one in shown.values())
+
+
+def test_metrics_are_published_beside_the_losses_of_their_steps(make_run: MakeRun, diverged: Callable[..., object]) -> None:
+    base = SMALL["base"] | {"evaluation": {"every": 500, "q_test": [1, 3]}}
+    run = make_run(trials=[SMALL | {"base": base}])
+    publish(run.path)
+    records, shown = Ledger(run.ledger).read(), runs_of(run)
+    for record in records:
+        assert set(record.metrics or {}) == {f"{kind}{way}" for kind in ("loss", "loss_stderr") for way in ("", "@q=1", "@q=3")}
+        assert_equal(run, record, shown[record.trial_id])
+    assert publish(run.path).num_published == 0
+    plain, asked = (read_metrics(r, None) for r in (make_run("plain", trials=[SMALL]), run))
+    assert (plain, asked.keys()) == ({}, {record.trial_id for record in records})
 
 
 def test_diverged_and_failed_trials_are_published_as_what_they_are(make_run: MakeRun, diverged: Callable[..., object]) -> None:

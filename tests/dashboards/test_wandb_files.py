@@ -45,7 +45,10 @@ def projection() -> RunProjection:
         job_type="fcn",
         tags=("synthetic", "failed"),
         config={"task.T": 4, "optimizer.lr": 0.1, "training.decay": 1e-7, "model.tail": None, "widths": [1, 2], "on": True},
-        rows=tuple(Row(1 + 3 * place, loss) for place, loss in enumerate(losses)),
+        rows=tuple(
+            Row(1 + 3 * place, loss, {} if place % 100 else {"loss": loss / 3, "loss@T=250": 0.1 + place, "cosine_W": math.nan})
+            for place, loss in enumerate(losses)
+        ),
         outcome=outcome,
     )
 
@@ -76,7 +79,7 @@ def written_by_the_client(projection: RunProjection, folder: Path) -> Path:
         ),
     )  # fmt: skip
     for row in projection.rows:
-        run.log({"step": row.step, "relative_loss": row.relative_loss}, step=row.step, commit=True)
+        run.log({"step": row.step, "relative_loss": row.relative_loss} | row.metrics, step=row.step, commit=True)
     run.summary.update(dict(outcome.summary))
     run.finish(exit_code=outcome.exit_code)
     restart_service()  # `finish` returns before the end is written

@@ -13,7 +13,8 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize("y_enters", ["first", "second", "both"])
 @pytest.mark.parametrize("depth", [2, 3])
-def test_gradient_is_that_of_the_same_net_in_torch_nn(fcn, y_enters: str, depth: int) -> None:
+@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+def test_gradient_is_that_of_the_same_net_in_torch_nn(fcn, y_enters: str, depth: int, activation: str) -> None:
     trial = fcn(
         T=5,
         q=2,
@@ -22,6 +23,7 @@ def test_gradient_is_that_of_the_same_net_in_torch_nn(fcn, y_enters: str, depth:
         model__depth=depth,
         model__tail_width=7,
         model__y_enters=y_enters,
+        model__activation=activation,
         training={"steps": 5, "batch_size": 8, "dtype": "float64"},
     )
     program = build_program((trial,), CPU)
@@ -39,10 +41,11 @@ def test_gradient_is_that_of_the_same_net_in_torch_nn(fcn, y_enters: str, depth:
     X = program.kernels.normals(draws, rows=1, numbers=80, dtype=torch.float64)[0].view(8, 10)
     y = program.subsets(2)[0]
     hot = torch.zeros(8, 5, dtype=torch.float64).scatter_(1, y, 1.0)
-    h = torch.relu(layers[0](torch.cat([X, hot], 1) if y_enters != "second" else X))
+    active = {"relu": torch.relu, "tanh": torch.tanh, "gelu": nn.functional.gelu}[activation]
+    h = active(layers[0](torch.cat([X, hot], 1) if y_enters != "second" else X))
     h = torch.cat([h, hot], 1) if y_enters != "first" else h
     for layer in layers[1:-1]:
-        h = torch.relu(layer(h))
+        h = active(layer(h))
     target = torch.stack([X[b].view(5, 2)[y[b]].mean(0) for b in range(8)])
     loss = ((layers[-1](h) - target) ** 2).sum(1).mean()
     (loss / 2).backward()
@@ -53,9 +56,10 @@ def test_gradient_is_that_of_the_same_net_in_torch_nn(fcn, y_enters: str, depth:
         torch.testing.assert_close(torch.from_numpy(mine[name]), expected)
 
 
-def test_units_beyond_the_width_never_wake(fcn) -> None:
-    trial = fcn(width=5, training__steps=30)
-    program = build_program((trial, fcn(width=8, training__steps=30)), CPU)
+@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+def test_units_beyond_the_width_never_wake(fcn, activation: str) -> None:
+    shared = {"training__steps": 30, "model__activation": activation}
+    program = build_program((fcn(width=5, **shared), fcn(width=8, **shared)), CPU)
     parameters = program.initial()
     for step in range(30):
         _, gradients = program.gradients(parameters, step)

@@ -106,6 +106,11 @@ def a_pack_of_16(transformer, fcn, kind: str):
                 fcn(T=5, width=10 + i % 7, model__tail_width=13, training={"steps": 20, "batch_size": 11}, **fields(i))
                 for i in range(16)
             ]
+        case "tanh" | "gelu":
+            return [
+                fcn(T=5, width=10 + i % 7, model__activation=kind, training={"steps": 20, "batch_size": 11}, **fields(i))
+                for i in range(16)
+            ]
         case "float64":
             return [
                 fcn(T=5, width=3 + i % 5, training={"steps": 20, "batch_size": 11, "dtype": "float64"}, **fields(i))
@@ -127,6 +132,8 @@ KINDS = [
     "full_per_sample",
     "learned",
     "fcn",
+    "tanh",
+    "gelu",
     "float64",
 ]
 
@@ -274,6 +281,7 @@ def test_the_law_holds_at_shapes_that_suit_no_cache_line(transformer, fcn, case:
         "training": {"steps": 4, "batch_size": batch, "dtype": rng.choice(["float32", "float64"])},
     }
     tail = {"model__depth": rng.randint(2, 4), "model__tail_width": rng.randint(1, 40)}
+    tail["model__activation"] = ("relu", "tanh", "gelu")[case % 3]
     trials = [fcn(width=24 + i % 4, seed=i, **shared, **tail) for i in range(7)]
     codes = {
         "kind": "random_sign",

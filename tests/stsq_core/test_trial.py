@@ -27,6 +27,15 @@ from stsq_core.trial import MAX_SUBSETS
         ("transformer", {"model__init_scale": 0.0}, ["init_scale", "greater than 0"]),
         ("transformer", {"model__positions": {"kind": "learned", "d_e": 8, "query": "dual"}}, ["learned.query", "'sum'"]),
         ("transformer", {"model__positions": {"kind": "sinusoidal", "d_e": 8, "redraw": "per_step"}}, ["redraw", "'never'"]),
+        ("fcn", {"T": 4, "evaluation__T_test": [4, 6]}, ["T=4 tokens", "T_test=[4, 6]", "leave T_test out", "transformer"]),
+        ("transformer", {"q": 3, "evaluation__T_test": [20, 2]}, ["at least q", "T_test=2, q=3", "leave it out"]),
+        ("transformer", {"T": 12, "evaluation__q_test": [13]}, ["q_test must be at most T", "q_test=13, T=12", "leave it out"]),
+        (
+            "transformer",
+            {"T": 12, "model__positions": {"kind": "one_hot"}, "evaluation__T_test": [11, 13]},
+            ["one_hot codes name T=12 positions", "T_test=13", "up to 12", "random_sign"],
+        ),
+        ("transformer", {"evaluation__q_test": [0]}, ["evaluation.q_test", "greater than or equal to 1"]),
         ("transformer", {"T": 64, "q": 4, "training__batch_size": "all"}, [str(MAX_SUBSETS), "T=64, q=4"]),
     ],
 )
@@ -50,9 +59,20 @@ def test_a_trial_id_depends_on_every_field_and_on_no_spelled_out_default(transfo
         transformer(optimizer__lr=0.02), transformer(optimizer={"kind": "gd", "lr": 0.03}), transformer(training__steps=21),
         transformer(training__objective="minibatch"), transformer(model__positions__query="sum"),
         transformer(model__positions__redraw="never"), transformer(optimizer__schedule={"kind": "cosine"}),
+        transformer(evaluation__every=5), transformer(evaluation__T_test=[20]), transformer(evaluation__q_test=[2]),
+        transformer(evaluation__describe=True),
     ]  # fmt: skip
     assert len({trial.trial_id for trial in [base, *changed]}) == len(changed) + 1
     assert transformer(model__init="zero", optimizer__beta1=0.9, seed=0).trial_id == base.trial_id
+    spelled = {"samples": 4096, "every": None, "T_test": [], "q_test": [], "describe": False}
+    assert transformer(evaluation=spelled).trial_id == base.trial_id
+
+
+def test_a_list_of_a_file_is_a_tuple_of_the_config(transformer) -> None:
+    trial = transformer(evaluation={"T_test": [13, 20], "q_test": [2]})
+    assert (trial.evaluation.T_test, trial.evaluation.q_test) == ((13, 20), (2,))
+    assert TrialConfig.model_validate_json(trial.model_dump_json()) == trial
+    assert TrialConfig.model_validate(trial.model_dump(mode="json")).trial_id == trial.trial_id
 
 
 def test_a_trial_id_knows_the_fields_of_the_transformer_and_not_their_defaults(transformer) -> None:

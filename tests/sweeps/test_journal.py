@@ -4,7 +4,7 @@ import math
 import pytest
 
 from stsq_core import Measurement
-from sweeps.journal import JournalWriter, follow, read_curves
+from sweeps.journal import JournalWriter, follow, read_curves, read_metrics
 from sweeps.ledger import Ledger
 from sweeps.packs import pack_of
 
@@ -32,6 +32,39 @@ def test_a_line_a_step_with_the_trials_named_once(run, pack):
         {"step": 10, "relative_loss": ["nan", 0.1], "trials": [0, 2]},
         {"step": 15, "relative_loss": ["inf"], "trials": [2]},
     ]
+
+
+def test_metrics_stand_in_the_lines_of_evaluations_and_are_read_back(run, pack):
+    path = run.curves / f"{pack.pack_id}.jsonl"
+    evaluated = Measurement(0, pack.trial_ids, (1.0, 0.5, 0.25), {"loss": (1.0, 0.6, 0.3), "loss@T=9": (1 / 3, math.inf, 2.0)})
+    left = Measurement(10, pack.trial_ids[1:], (0.5, 0.1), {"loss": (math.nan, 0.2)})
+    with JournalWriter(path, pack) as journal:
+        journal(evaluated)
+        journal(all_of(pack, 5))
+        journal(left)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines[1]["metrics"] == {"loss": [1.0, 0.6, 0.3], "loss@T=9": [1 / 3, "inf", 2.0]}
+    assert lines[2] == {"step": 5, "relative_loss": [1.0, 0.5, 0.25]}
+    first, second, third = follow(path)[0]
+    assert (first, second) == (evaluated, all_of(pack, 5))
+    assert (third.step, third.trial_ids, third.relative_loss) == (10, left.trial_ids, left.relative_loss)
+    metrics = read_metrics(run)
+    assert {name: [part.tolist() for part in curve] for name, curve in metrics[pack.trial_ids[0]].items()} == {
+        "loss": [[0], [1.0]],
+        "loss@T=9": [[0], [1 / 3]],
+    }
+    assert metrics[pack.trial_ids[1]]["loss@T=9"][1].tolist() == [math.inf]
+    assert math.isnan(metrics[pack.trial_ids[1]]["loss"][1][1])
+    steps, values = read_metrics(run, [pack.trial_ids[2]])[pack.trial_ids[2]]["loss"]
+    assert (steps.tolist(), steps.dtype.kind, values.tolist(), values.dtype) == ([0, 10], "i", [0.3, 0.2], float)
+    assert set(read_metrics(run, [pack.trial_ids[2]])) == {pack.trial_ids[2]}
+
+
+def test_a_journal_without_metrics_has_none(run, pack):
+    with JournalWriter(run.curves / "a.jsonl", pack) as journal:
+        journal(all_of(pack, 5))
+    assert follow(journal.path)[0] == [all_of(pack, 5)]
+    assert read_metrics(run) == {}
 
 
 def test_curves_are_read_back(run, pack):
@@ -123,9 +156,9 @@ def test_a_journal_whose_first_line_is_torn_holds_nothing_yet(run):
 def test_of_several_journals_the_ledgers_counts(run, pack, fcn, record):
     half = pack_of(pack.configs[:1])
     with JournalWriter(run.curves / f"{half.pack_id}.jsonl", half) as journal:
-        journal(Measurement(1, half.trial_ids, (0.5,)))
+        journal(Measurement(1, half.trial_ids, (0.5,), {"loss": (0.4,)}))
     with JournalWriter(run.curves / f"{pack.pack_id}.jsonl", pack) as journal:
-        journal(all_of(pack, 2))
+        journal(Measurement(2, pack.trial_ids, (1.0, 0.5, 0.25), {"loss": (0.9, 0.8, 0.7)}))
     assert read_curves(run)[half.trial_ids[0]][0].tolist() in ([1], [2])
     from dataclasses import replace
 
@@ -133,3 +166,4 @@ def test_of_several_journals_the_ledgers_counts(run, pack, fcn, record):
     curves = read_curves(run)
     assert curves[half.trial_ids[0]][0].tolist() == [1]
     assert curves[pack.trial_ids[1]][0].tolist() == [2]
+    assert [read_metrics(run)[i]["loss"][1].tolist() for i in pack.trial_ids[:2]] == [[0.4], [0.8]]

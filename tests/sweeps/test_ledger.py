@@ -1,12 +1,15 @@
 import json
+import math
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
 from stsq_core import UserError
 from stsq_core.trial import NUMERICS
-from sweeps.ledger import Ledger, merge
+from sweeps.ledger import Ledger, merge, record_of_result
+from sweeps.outcomes import Outcomes
 
 
 @pytest.fixture
@@ -42,6 +45,20 @@ def test_a_line_holds_the_fields_that_others_rely_on(ledger, fcn, record):
     assert line["config"]["task"] == {"kind": "stsq", "T": 8, "q": 2, "d": 2}
     assert line["config"]["optimizer"]["schedule"]["kind"] == "constant"
     assert line["reason"] == "worker lost"
+
+
+def test_metrics_stand_in_a_line_where_there_are_any(ledger, fcn, record, finished):
+    metrics = {"loss": 1 / 3, "loss@T=9": math.inf, "cosine_W": -0.5}
+    told = record_of_result(replace(finished(fcn(seed=1)), metrics=metrics), pack_id="0" * 16, device="cpu")
+    ledger.append([record(fcn(seed=0), 0.25), told, record(fcn(seed=2), None)])
+    lines = [json.loads(line) for line in ledger.path.read_text().splitlines()]
+    assert ["metrics" in line for line in lines] == [False, True, False]
+    assert lines[1]["metrics"] == {"loss": 1 / 3, "loss@T=9": "inf", "cosine_W": -0.5}
+    assert [one.metrics for one in ledger.read()] == [None, metrics, None]
+    assert [one.metrics for one in ledger.follow()[0]] == [None, metrics, None]
+    outcomes = Outcomes.of(ledger.read())
+    assert [one.metrics for one in outcomes] == [None, metrics, None]
+    assert outcomes.metrics[1] == metrics
 
 
 def test_following_gives_each_whole_line_once(ledger, fcn, record):
