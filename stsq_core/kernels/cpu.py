@@ -92,11 +92,11 @@ class CpuKernels(Kernels):
             if pairs is None:
                 rate = rates.rate.numpy()
                 for parameter, gradient in zip(rows, gradients, strict=True):
-                    compiled.descend(_rows(gradient), parameter, rate)
+                    compiled.descend(_rows(gradient.contiguous()), parameter, rate)
                 return
             numbers = [vector.numpy() for vector in vars(rates).values()]
             for parameter, gradient, pair in zip(rows, gradients, pairs, strict=True):
-                compiled.descend_with_moments(_rows(gradient), parameter, *pair, *numbers)
+                compiled.descend_with_moments(_rows(gradient.contiguous()), parameter, *pair, *numbers)
 
         return update
 

@@ -269,6 +269,15 @@ def test_the_state_of_other_trials_is_refused(transformer, fcn) -> None:
         train_pack([fcn(width=7)], checkpoint=checkpoint)
 
 
+@pytest.mark.parametrize("codes", [{"kind": "learned"}, {"kind": "random_sign", "redraw": "per_sample"}], ids=["full", "fast"])
+def test_the_law_holds_where_tokens_have_one_coordinate(transformer, codes: dict) -> None:
+    """The gradient of V is one row there, cut from a wider product: not to be read with other strides than in a stack of one."""
+    shared = {"T": 21, "q": 2, "d": 1, "training": {"steps": 8, "batch_size": 28}}
+    trials = [transformer(model__positions=codes | {"d_e": 8}, seed=i, **shared) for i in range(7)]
+    together = train_pack(trials)
+    assert [numbers(train_pack([trial])) for trial in trials] == [numbers([result]) for result in together]
+
+
 @pytest.mark.parametrize("case", range(12))
 def test_the_law_holds_at_shapes_that_suit_no_cache_line(transformer, fcn, case: int) -> None:
     """Odd sizes once broke it through products whose rounding followed the alignment of their operands."""
