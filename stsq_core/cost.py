@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from stsq_core.architecture import Fcn, Transformer
 from stsq_core.stacking import padded_tokens, padded_width
-from stsq_core.trial import TrialConfig
+from stsq_core.trial import CHUNK, TrialConfig
 
 NORMAL = 42
 """Vector instructions of one normal: a quarter of ten Philox rounds of eight, then half of a Box-Muller pair."""
@@ -59,6 +59,27 @@ def step_cost(config: TrialConfig) -> StepCost:
 def step_operations(config: TrialConfig, pack: int = 32) -> float:
     """The time of one model-step in a pack of so many trials, in operations of a matrix product."""
     return step_cost(config).effort + CALL_EFFORT / pack
+
+
+def evaluation_operations(config: TrialConfig, pack: int = 32) -> float:
+    """The time of all evaluations of one trial in a pack of so many, in operations of a matrix product.
+
+    A chunk takes about half of a step of as many samples. What every trial does, its final loss and no more, counts as
+    nothing.
+    """
+    evaluation, steps = config.evaluation, config.training.steps
+    if not evaluation.has_metrics:
+        return 0.0
+    kinds = [_evaluated(config), *(_evaluated(config, T=T) for T in evaluation.T_test)]
+    kinds += [_evaluated(config, q=q) for q in evaluation.q_test] + kinds[:1] * evaluation.describe
+    times = 1 if evaluation.every is None else 1 + -(-steps // evaluation.every)
+    return times * evaluation.num_chunks * sum(step_operations(kind, pack) / 2 for kind in kinds)
+
+
+def _evaluated(config: TrialConfig, **numbers: int) -> TrialConfig:
+    """A trial whose steps are chunks of an evaluation of this one, with another T or q where one is told."""
+    training = config.training.model_copy(update={"batch_size": CHUNK})
+    return config.model_copy(update={"task": config.task.model_copy(update=numbers), "training": training})
 
 
 def _shared_codes(config: TrialConfig) -> StepCost:
@@ -130,8 +151,17 @@ def memory_bytes(config: TrialConfig, device: str = "cpu") -> float:
     """The most that one trial of a stack holds in tensors at a time, within 15% (tests/stsq_core/test_cost.py).
 
     Parameters, Adam's moments, a code book, draws and activations: gradients come when most of these are gone. On a GPU
-    (`device` "cuda") the draws and the gradients at the scores are held too, which a core keeps in its cache.
+    (`device` "cuda") the draws and the gradients at the scores are held too, which a core keeps in its cache. An evaluation on
+    more tokens counts as a step on them, which holds more; it comes between steps, when a CUDA graph keeps its own memory.
     """
+    longest = max(config.evaluation.T_test, default=0)
+    if longest <= config.task.T:
+        return _held_bytes(config, device)
+    more = _held_bytes(_evaluated(config, T=longest), device)
+    return max(_held_bytes(config, device), more) if device == "cpu" else _held_bytes(config, device) + more
+
+
+def _held_bytes(config: TrialConfig, device: str) -> float:
     size = 8 if config.training.dtype == "float64" else 4
     match config.model:
         case Transformer(positions=codes) if codes.redraw == "per_sample":

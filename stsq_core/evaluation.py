@@ -23,7 +23,7 @@ import torch
 
 from stsq_core.architecture import Transformer
 from stsq_core.positions import OneHot
-from stsq_core.program import CHUNK, Program, Tensors
+from stsq_core.program import Program, Tensors
 from stsq_core.trial import Evaluation, TrialConfig
 
 Metrics = dict[str, tuple[float, ...]]
@@ -32,7 +32,7 @@ Metrics = dict[str, tuple[float, ...]]
 
 def evaluate(program: Program, parameters: Tensors, evaluation: Evaluation) -> Metrics:
     """Everything that an evaluation asks for, of each trial."""
-    chunks = range(-(-evaluation.samples // CHUNK))
+    chunks = range(evaluation.num_chunks)
     metrics = _losses(partial(program.fresh_losses, parameters), chunks, "")
     for T in evaluation.T_test:
         metrics |= _losses(partial(program.fresh_losses, parameters, T=T), chunks, f"@T={T}")

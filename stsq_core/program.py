@@ -12,12 +12,11 @@ import torch
 
 from stsq_core.kernels import kernels_for
 from stsq_core.streams import Purpose, Step, Streams
-from stsq_core.trial import TrialConfig
+from stsq_core.trial import CHUNK, TrialConfig
+
+__all__ = ["CHUNK", "Program", "Tensors"]
 
 Tensors = dict[str, torch.Tensor]
-
-CHUNK = 64
-"""Samples in one chunk of the evaluation; codes that are redrawn are redrawn once a chunk."""
 
 
 class Program(ABC):

@@ -24,6 +24,9 @@ from stsq_core.task import PositiveInt, Stsq
 NUMERICS = 2
 """Raised whenever a change makes the same config give other numbers; old ledger lines are then trained again."""
 
+CHUNK = 64
+"""Samples in one chunk of the evaluation; codes that are redrawn are redrawn once a chunk."""
+
 MAX_SUBSETS = 20_000
 """The most subsets that `batch_size: all` may enumerate."""
 
@@ -64,6 +67,11 @@ class Evaluation(Record):
     T_test: Numbers = ()
     q_test: Numbers = ()
     describe: bool = False
+
+    @property
+    def num_chunks(self) -> int:
+        """How many chunks of `CHUNK` hold the samples."""
+        return -(-self.samples // CHUNK)
 
     @property
     def has_metrics(self) -> bool:

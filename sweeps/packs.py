@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from stsq_core.cost import CALL_EFFORT, memory_bytes, step_cost, step_operations
+from stsq_core.cost import CALL_EFFORT, evaluation_operations, memory_bytes, step_cost, step_operations
 from stsq_core.stacking import stack_key
 from stsq_core.trial import TrialConfig
 from sweeps.trials import Trials
@@ -147,7 +147,7 @@ def trial_operations(configs: Iterable[TrialConfig]) -> float:
 
 
 def _operations(config: TrialConfig) -> float:
-    return step_operations(config) * config.training.steps
+    return step_operations(config) * config.training.steps + evaluation_operations(config)
 
 
 def _spread(counts: Sequence[int], sizes: Sequence[int], costs: Sequence[float], *, slots: int) -> list[int]:

@@ -50,8 +50,7 @@ class CpuKernels(Kernels):
     def attend_population(
         self, N: torch.Tensor, v: torch.Tensor, y: torch.Tensor, c: torch.Tensor, *, T: int, gradient: bool
     ) -> PopulationStep:
-        of_gradients = _shapes(v, N) if gradient else _nothing(v, N)
-        outputs, arrays = self._zeros(("population", gradient), y.shape[:2], *of_gradients, dtype=N.dtype)
+        outputs, arrays = self._zeros(("population", gradient), y.shape[:2], v.shape, N.shape, dtype=N.dtype, written=gradient)
         compiled.attend_population(*_arrays(N, v, y, c), T, gradient, *arrays)
         return PopulationStep(*outputs)
 
@@ -68,8 +67,8 @@ class CpuKernels(Kernels):
         T: int,
         gradient: bool,
     ) -> TokenStep:
-        of_gradients = _shapes(N, K, Q, V_x) if gradient else _nothing(N, K, Q, V_x)
-        outputs, arrays = self._zeros(("tokens", gradient), y.shape[:2], *of_gradients, dtype=N.dtype)
+        shapes = (y.shape[:2], N.shape, K.shape, Q.shape, V_x.shape)
+        outputs, arrays = self._zeros(("tokens", gradient), *shapes, dtype=N.dtype, written=gradient)
         inputs = _arrays(draws.keys, draws.owner, N, K, Q, V_x, y, c)
         compiled.attend_tokens(*inputs, T, gradient, *arrays)
         return TokenStep(*outputs)
@@ -101,25 +100,20 @@ class CpuKernels(Kernels):
         return update
 
     def _zeros(
-        self, kind: object, *shapes: torch.Size, dtype: torch.dtype
+        self, kind: object, *shapes: torch.Size, dtype: torch.dtype, written: bool
     ) -> tuple[tuple[torch.Tensor, ...], tuple[np.ndarray, ...]]:
-        """The tensors that a kind of step writes, and their arrays, full of zeros."""
+        """The tensors that a kind of step writes, and their arrays, full of zeros; where only the first is written, the others
+        are one zero each, seen in their shapes.
+        """
         key = (kind, shapes, dtype)
         if key not in self._steps:
-            tensors = tuple(torch.empty(shape, dtype=dtype) for shape in shapes)
-            self._steps[key] = tensors, _arrays(*tensors)
+            held = [shape if written or place == 0 else (1,) * len(shape) for place, shape in enumerate(shapes)]
+            tensors = tuple(torch.empty(shape, dtype=dtype) for shape in held)
+            seen = tuple(tensor.expand(shape) for tensor, shape in zip(tensors, shapes, strict=True))
+            self._steps[key] = seen, _arrays(*tensors)
         for array in self._steps[key][1]:
             array.fill(0)
         return self._steps[key]
-
-
-def _shapes(*tensors: torch.Tensor) -> tuple[torch.Size, ...]:
-    return tuple(tensor.shape for tensor in tensors)
-
-
-def _nothing(*tensors: torch.Tensor) -> tuple[torch.Size, ...]:
-    """Shapes of as many axes and no numbers, of what is not asked for."""
-    return tuple(torch.Size([0] * tensor.ndim) for tensor in tensors)
 
 
 def _arrays(*tensors: torch.Tensor) -> tuple[np.ndarray, ...]:

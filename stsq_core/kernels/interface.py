@@ -45,9 +45,9 @@ class Draws:
 class PopulationStep:
     """With p the attention weights of a sample and `residual = v p - 1_y / q`.
 
-    `squares` is `||residual||^2`, (k, batch). The others are batch means, without meaning where no gradient is asked for:
-    `shares`, (k,), of `<p, residual>`; `G`, (k, Tp, Tp), of `a g^T`, where a spreads the query's coefficients over the tokens
-    and `v d g` is the gradient at the scores.
+    `squares` is `||residual||^2`, (k, batch). The others are batch means, zero where no gradient is asked for: `shares`, (k,),
+    of `<p, residual>`; `G`, (k, Tp, Tp), of `a g^T`, where a spreads the query's coefficients over the tokens and `v d g` is
+    the gradient at the scores.
     """
 
     squares: torch.Tensor
@@ -59,9 +59,8 @@ class PopulationStep:
 class TokenStep:
     """With r the residual `f - target`, p the attention weights and g the gradient at the scores of a sample.
 
-    `squares` is `||r||^2`, (k, batch). The others are batch means, without meaning where no gradient is asked for:
-    `G = a g^T`, (k, Tp, Tp), where a spreads the query's coefficients over the tokens; `R = r p^T` and `H = (X g) a^T`,
-    (k, d, Tp);
+    `squares` is `||r||^2`, (k, batch). The others are batch means, and zero where no gradient is asked for: `G = a g^T`,
+    (k, Tp, Tp), where a spreads the query's coefficients over the tokens; `R = r p^T` and `H = (X g) a^T`, (k, d, Tp);
     `grad_V_x = r (X p)^T`, (k, d, d).
     """
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from stsq_core.cost import memory_bytes, num_parameters, step_cost, step_operations
+from stsq_core.cost import evaluation_operations, memory_bytes, num_parameters, step_cost, step_operations
 from stsq_core.pack import discard
 from stsq_core.stack import Stack, build_program
 from tests.stsq_core.held_memory import NETS, SHAPES, HeldBytes
@@ -43,6 +43,27 @@ def test_costs_grow_with_what_they_should(transformer, fcn) -> None:
     assert step_operations(fcn(), pack=1) > step_operations(fcn(), pack=32)
     assert 0 < step_cost(fcn()).products < step_cost(fcn()).least < step_cost(fcn()).effort
     assert memory_bytes(transformer(training__dtype="float64")) > 1.9 * memory_bytes(transformer())
+
+
+def test_evaluations_count_as_often_as_they_come(transformer) -> None:
+    plain = transformer(T=64, training__steps=100)
+    once, often, far = (
+        transformer(T=64, training__steps=100, evaluation=told)
+        for told in ({"q_test": [1]}, {"q_test": [1], "every": 30}, {"q_test": [1], "T_test": [200]})
+    )
+    assert evaluation_operations(plain) == 0
+    assert evaluation_operations(often) == 5 * evaluation_operations(once) > 0
+    assert evaluation_operations(far) > 2 * evaluation_operations(once)
+    assert memory_bytes(far) > memory_bytes(once) == memory_bytes(plain)
+    assert memory_bytes(far, "cuda") > memory_bytes(far)
+
+
+@pytest.mark.parametrize("objective", ["population", "minibatch"])
+def test_the_memory_of_an_evaluation_on_more_tokens_is_at_most_what_is_counted(transformer, objective: str) -> None:
+    training = {"objective": objective, "steps": 3, "batch_size": 64}
+    shared = {"T": 32, "d": 5, "d_e": 32, "training": training, "evaluation": {"T_test": [300], "describe": True}}
+    trials = [transformer(seed=seed, **shared) for seed in range(4)]
+    assert 0.5 * memory_bytes(trials[0]) < held_bytes(trials) / 4 < memory_bytes(trials[0])
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
