@@ -9,7 +9,7 @@ r the residual and `h = V^T r`, the gradient at the scores is `g = p (Z^T h - <p
 of which trained codes take the E rows. With `x_query: zero` the X columns of W get exactly zero and keep their initial values.
 
 Source: arXiv:2406.06893, whose figures are of this model. From zero, with the fields of `Transformer` at their defaults, it is
-the model of `stsq_core.transformer`, which is several times as fast.
+the model of `stsq_core.transformer`, which takes about half the time.
 """
 
 from dataclasses import dataclass
