@@ -91,7 +91,7 @@ def _practical(config: TrialConfig) -> StepCost:
     task, batch, D = config.task, config.batch, padded_width(config)
     T, d, m, P = task.T, task.d, task.d + D, padded_tokens(task.T)
     products = 2.0 * batch * (2 * m * m + 3 * d * m)
-    vectors = batch * (T * (SOFTMAX + 6 + (NORMAL + 9) * d) + NORMAL * d + 20 * m) + UPDATE * num_parameters(config)
+    vectors = 1.0 * batch * (T * (SOFTMAX + 6 + (NORMAL + 9) * d) + NORMAL * d + 20 * m) + UPDATE * num_parameters(config)
     if _has_sample_codes(config):
         vectors += 12.0 * batch * T * D
     else:
