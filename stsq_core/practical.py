@@ -151,8 +151,7 @@ class PracticalTransformer(TransformerProgram):
 
     def _own(self) -> torch.Tensor:
         """One at the coordinates that a trial has, zero beyond: (k, 1, d + length)."""
-        codes = self.codes.per_coordinate((1.0,) * len(self.configs))
-        return torch.nn.functional.pad(codes, (self.task.d, 0), value=1.0)
+        return torch.nn.functional.pad(self.codes.own, (self.task.d, 0), value=1.0)
 
     def _fresh_samples(self, parameters: Tensors, chunk: int, *, T: int, q: int) -> Samples:
         y = self.kernels.subsets(self.streams.draws(Purpose.FRESH_SUBSETS, chunk), rows=CHUNK, T=T, q=q)
