@@ -12,6 +12,11 @@ from rich.table import Table
 
 from cluster.options import num_cores, run_path
 from cluster.terminal import say, say_table, table
+from stsq_core.architecture import Transformer
+from stsq_core.optimizer import GradientDescent
+from stsq_core.positions import OneHot
+from stsq_core.theory import step_size_bound
+from stsq_core.trial import TrialConfig
 from sweeps import Plan, catalog_names, load_sweep, make_plan
 from sweeps.ledger import LedgerRecord
 from sweeps.outcomes import FINISHED, Outcomes
@@ -68,6 +73,8 @@ def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | 
         say(console, f"and {len(plan.cells) - SHOWN_CELLS} more cells")
     for line in cost_lines(plan, measured_rate(records), slots=slots):
         say(console, line)
+    for line in warning_lines(plan):
+        say(console, line)
     say(console, f"run directory: {run.path}")
 
 
@@ -104,6 +111,30 @@ def cost_lines(plan: Plan, rate: Rate, *, slots: int) -> list[str]:
         f"about {_duration(seconds)} with {slots} workers on CPU, {core_hours:.2g} core-hours ({rate.source})",
         f"about {gpu_hours:.2g} GPU-hours on GPUs (assuming {1e3 * GPU_PACK_STEP_S:g} ms for a step of a pack)",
     ]
+
+
+def warning_lines(plan: Plan) -> list[str]:
+    """What a reader should know before the sweep runs: a line where gradient descent is faster than Theorem 1 allows."""
+    ratios = {
+        (max(cell.rates), cell.trials[0].task.d): max(cell.rates) / step_size_bound(cell.trials[0].task.d)
+        for cell in plan.cells
+        if _is_of_theorem_1(cell.trials[0])
+    }
+    if max(ratios.values(), default=0.0) <= 1:
+        return []
+    lr, d = max(ratios, key=lambda pair: ratios[pair])
+    return [
+        f"warning: gradient descent with one-hot codes at lr={lr:g}, d={d}: Theorem 1 promises convergence for "
+        f"lr <= 1/(20 d^2) = {step_size_bound(d):.3g} (arXiv:2406.06893); larger rates may converge or diverge"
+    ]
+
+
+def _is_of_theorem_1(config: TrialConfig) -> bool:
+    """Gradient descent from zero with one-hot codes."""
+    match config.model, config.optimizer:
+        case Transformer(positions=OneHot(), extensions=()), GradientDescent():
+            return True
+    return False
 
 
 def measured_rate(records: Iterable[LedgerRecord]) -> Rate:

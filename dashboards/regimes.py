@@ -62,9 +62,13 @@ def setting_words(regime: Regime, *, without: str = "") -> str:
     config = regime.sample
     letters = [_letter_words(regime, name) for name in ("q", "d", "T") if name != without]
     match config.model:
-        case Transformer(positions=positions):
-            kind = {"one_hot": "one-hot", "random_sign": "random-sign"}.get(positions.kind, positions.kind)
-            model = f"{kind} codes {SPOKEN_REDRAWS.get(positions.redraw, positions.redraw)}, {positions.query} query"
+        case Transformer(positions=positions, extensions=extensions):
+            kind = {"one_hot": "one-hot", "random_sign": "random-sign", "gaussian": "Gaussian"}.get(
+                positions.kind, positions.kind
+            )
+            redrawn = "" if positions.kind == "learned" else f" {SPOKEN_REDRAWS.get(positions.redraw, positions.redraw)}"
+            further = [name for name in extensions if not name.startswith("positions.")]
+            model = ", ".join([f"{kind} codes{redrawn}", f"{positions.query} query", *further])
         case Fcn(depth=depth, tail_width=tail):
             model = f"{depth} hidden layers, later ones {tail} wide"
     training = config.training

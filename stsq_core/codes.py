@@ -18,20 +18,24 @@ BASE = 10_000
 
 
 class Codes(ABC):
-    """The codes of k trials of one kind."""
+    """The codes of k trials of one kind.
+
+    `own` is one at the coordinates that a trial has, and `scale` is `1 / sqrt(d_e)` there, zero beyond: (k, 1, length).
+    """
 
     def __init__(self, positions: tuple[Positions, ...], *, length: int, dtype: torch.dtype, kernels: Kernels) -> None:
         self.widths = tuple(code.d_e for code in positions)
         self.length = length
         self.dtype = dtype
         self.kernels = kernels
+        self.own = self._per_coordinate([1.0] * len(positions))
+        self.scale = self._per_coordinate([1 / math.sqrt(width) for width in self.widths])
 
     @abstractmethod
     def rows(self, draws: Draws, count: int) -> torch.Tensor:
         """Codes of rows 0 to count - 1, (k, count, length); codes that are not drawn make nothing of the draws."""
 
-    def per_coordinate(self, sizes: tuple[float, ...]) -> torch.Tensor:
-        """A number a trial at its own coordinates, zero beyond them: (k, 1, length)."""
+    def _per_coordinate(self, sizes: list[float]) -> torch.Tensor:
         rows = torch.zeros((len(sizes), 1, self.length), dtype=torch.float64)
         for row, size, width in zip(rows, sizes, self.widths, strict=True):
             row[:, :width] = size
@@ -49,23 +53,15 @@ class UnitCodes(Codes):
 class SignCodes(Codes):
     """Uniform signs over the root of d_e."""
 
-    def __init__(self, positions: tuple[Positions, ...], *, length: int, dtype: torch.dtype, kernels: Kernels) -> None:
-        super().__init__(positions, length=length, dtype=dtype, kernels=kernels)
-        self._scales = self.per_coordinate(tuple(1 / math.sqrt(width) for width in self.widths))
-
     def rows(self, draws: Draws, count: int) -> torch.Tensor:
-        return self.kernels.signs(draws, tokens=count, length=self.length, dtype=self.dtype).mul_(self._scales)
+        return self.kernels.signs(draws, tokens=count, length=self.length, dtype=self.dtype).mul_(self.scale)
 
 
 class SphereCodes(Codes):
     """Standard normals over the norm of a trial's own coordinates."""
 
-    def __init__(self, positions: tuple[Positions, ...], *, length: int, dtype: torch.dtype, kernels: Kernels) -> None:
-        super().__init__(positions, length=length, dtype=dtype, kernels=kernels)
-        self._own = self.per_coordinate((1.0,) * len(positions))
-
     def rows(self, draws: Draws, count: int) -> torch.Tensor:
-        codes = self.kernels.normals(draws, rows=count, numbers=self.length, dtype=self.dtype).mul_(self._own)
+        codes = self.kernels.normals(draws, rows=count, numbers=self.length, dtype=self.dtype).mul_(self.own)
         # A row of exact zeros, which one in ten million is at d_e = 1, stays one.
         return codes.div_(dot(codes, codes).sqrt_().clamp_min_(torch.finfo(self.dtype).tiny).unsqueeze(-1))
 

@@ -48,6 +48,8 @@ class StepCost:
 def step_cost(config: TrialConfig) -> StepCost:
     """The operations that the formulas name."""
     match config.model:
+        case Transformer(extensions=(_, *_)):
+            return _practical(config)
         case Transformer(positions=codes) if codes.redraw == "per_sample":
             return _sample_codes(config)
         case Transformer():
@@ -105,6 +107,22 @@ def _sample_codes(config: TrialConfig) -> StepCost:
     return StepCost(2.0 * batch * D * (2 * D + 6 * task.d * sampled), vectors + _dual(config))
 
 
+def _practical(config: TrialConfig) -> StepCost:
+    """The transformer in full (stsq_core.practical): W and V forward and backward, and Z four times."""
+    task, batch, D = config.task, config.batch, padded_width(config)
+    T, d, m, P = task.T, task.d, task.d + D, padded_tokens(task.T)
+    products = 2.0 * batch * (2 * m * m + 3 * d * m)
+    vectors = 1.0 * batch * (T * (SOFTMAX + 6 + (NORMAL + 9) * d) + NORMAL * d + 20 * m) + UPDATE * num_parameters(config)
+    if _has_sample_codes(config):
+        vectors += 12.0 * batch * T * D
+    else:
+        products += 0.0 if _is_one_hot(config) else 2.0 * 5 * batch * P * D
+        vectors += 4.0 * P * D
+    if _learns_codes(config):
+        products += 2.0 * batch * (m * m + 3 * T * D)
+    return StepCost(products, vectors + _dual(config))
+
+
 def _dual(config: TrialConfig) -> float:
     """Inner products of the members, in float64, and conjugate gradients."""
     match config.model:
@@ -140,6 +158,9 @@ def num_parameters(config: TrialConfig) -> int:
     """Trained numbers of one padded trial."""
     task = config.task
     match config.model:
+        case Transformer(extensions=(_, *_)):
+            m = task.d + padded_width(config)
+            return m * m + task.d * m + task.T * (m - task.d) * _learns_codes(config)
         case Transformer():
             D = padded_width(config)
             return D * D + 1 if config.training.objective == "population" else (task.d + D) * D + task.d * (task.d + D)
@@ -164,6 +185,8 @@ def memory_bytes(config: TrialConfig, device: str = "cpu") -> float:
 def _held_bytes(config: TrialConfig, device: str) -> float:
     size = 8 if config.training.dtype == "float64" else 4
     match config.model:
+        case Transformer(extensions=(_, *_)):
+            numbers = _practical_numbers(config, device)
         case Transformer(positions=codes) if codes.redraw == "per_sample":
             numbers = _sample_codes_numbers(config)
         case Transformer():
@@ -199,10 +222,44 @@ def _sample_codes_numbers(config: TrialConfig) -> float:
     return numbers + batch * task.T * task.d * 2 if config.training.objective == "minibatch" else numbers
 
 
+def _practical_numbers(config: TrialConfig, device: str) -> float:
+    """The most of three moments: as columns are mixed, as gradients are complete, and, on a core, as W is updated."""
+    task, batch, D = config.task, config.batch, padded_width(config)
+    T, d, m, P = task.T, task.d, task.d + D, padded_tokens(task.T)
+    line = 8 if config.training.dtype == "float64" else 16  # numbers to which stsq_core.products pads
+    wide = -(-m // line) * line
+    cut = m * m % line > 0 or batch * m % line > 0
+    attended = 3.0 * batch * (T + _attends_query(config)) + batch * T * d + 4 * batch * m
+    if _has_sample_codes(config):
+        attended += batch * D * (T + task.q + 1)
+        mixing = batch * T * max(D, d)
+    else:
+        attended += batch * (P + D) + (0 if _is_one_hot(config) else P * D)
+        mixing = batch * T * (d + _attends_query(config))
+    gradients = m * (wide if cut else m)
+    complete = attended + batch * m + gradients + 2 * batch * m * cut
+    if _learns_codes(config):
+        complete += max((m * wide + 2 * batch * m) * cut, batch * (4 * m + 3 * D + 3 * T))
+    updating = gradients + m * m * cut if device == "cpu" else 0
+    return max(attended + mixing, complete, updating)
+
+
 def _fcn_numbers(config: TrialConfig) -> float:
     T, d, layers = config.task.T, config.task.d, layer_shapes(config)
     inputs = sum(-(-(inputs + 1) // 16) * 16 for _, inputs in layers)
     return float(config.batch * (T * d + T + inputs + 2 * max(units for units, _ in layers)))
+
+
+def _has_sample_codes(config: TrialConfig) -> bool:
+    return isinstance(config.model, Transformer) and config.model.positions.redraw == "per_sample"
+
+
+def _learns_codes(config: TrialConfig) -> bool:
+    return isinstance(config.model, Transformer) and config.model.positions.kind == "learned"
+
+
+def _attends_query(config: TrialConfig) -> bool:
+    return isinstance(config.model, Transformer) and config.model.attend_query
 
 
 def _is_one_hot(config: TrialConfig) -> bool:

@@ -73,6 +73,17 @@ def one_hot_descent(*, T: int, q: int, d: int, lr: float, steps: int) -> np.ndar
     return losses
 
 
+def step_size_bound(d: int) -> float:
+    """The largest rate for which Theorem 1 of arXiv:2406.06893 promises convergence: `1 / (20 d^2)`.
+
+    It is about gradient descent on the population loss, from zero and with one-hot codes. The factor of its loss is not
+    stated; ours is 1/2. Larger rates often converge, and faster.
+    """
+    if d < 1:
+        raise UserError(f"d must be at least 1; got d={d}")
+    return 1 / (20 * d**2)
+
+
 def attention_reference(
     *, T: int, q: int, d_e: int, query: Query, num_books: int = 64, num_subsets: int = 64, seed: int = 0
 ) -> float:

@@ -1,6 +1,11 @@
 """The cost of a sweep, told before it runs."""
 
-from cluster.planning import ASSUMED_RATE, cost_lines, measured_rate
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster.planning import ASSUMED_RATE, cost_lines, measured_rate, warning_lines
 from stsq_core import TrialResult
 from sweeps import load_sweep, make_plan
 from sweeps.ledger import record_of_result
@@ -28,3 +33,27 @@ def test_cost_counts_core_hours_and_gpu_hours() -> None:
     told = " ".join(cost_lines(make_plan(load_sweep("smoke")), measured_rate([]), slots=2))
     assert "core-hours" in told
     assert "GPU-hours" in told
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"optimizer": {"kind": "gd", "lr": 0.0125}}, []),
+        ({"optimizer": {"kind": "gd", "lr": 0.02}}, ["lr=0.02, d=2", "1/(20 d^2) = 0.0125"]),
+        ({"optimizer": {"kind": "adam", "lr": 0.02}}, []),
+        ({"optimizer": {"kind": "gd", "lr": 1.0}, "model.positions": {"kind": "random_sign", "d_e": 4}}, []),
+        ({"optimizer": {"kind": "gd", "lr": 1.0}, "training.objective": "minibatch", "model.attend_query": True}, []),
+    ],
+)
+def test_gradient_descent_beyond_theorem_1_is_one_warning(tmp_path: Path, fields: dict, words: list[str]) -> None:
+    base = {
+        "task": {"kind": "stsq", "T": 12, "q": 2, "d": 2},
+        "model": {"kind": "transformer", "positions": {"kind": "one_hot"}},
+        "training": {"objective": "population", "batch_size": 16, "steps": 20},
+    }
+    grid = {"task.T": [12, 16], **{name: [value] for name, value in fields.items()}}
+    sweep = {"name": "small", "hypothesis": "None.", "trials": [{"name": "gd", "base": base, "grid": grid, "seeds": 2}]}
+    (path := tmp_path / "sweep.yaml").write_text(yaml.safe_dump(sweep))
+    lines = warning_lines(make_plan(load_sweep(str(path))))
+    assert len(lines) == bool(words)
+    assert all(word in line for line in lines for word in ["warning: ", *words])

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 
 from dashboards.findings import Findings, read_findings
 from dashboards.panels import Line, Panel, decades, round_numbers, settings_differ, threshold_panels
-from dashboards.regimes import law_band
-from stsq_core import theory
+from dashboards.regimes import law_band, setting_words
+from stsq_core import TrialConfig, theory
 from sweeps.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
@@ -27,6 +28,22 @@ def test_architectures_with_other_settings_get_panels_of_equal_span(findings: Fi
     for ends in ("x_range", "y_range"):
         first, second = (getattr(panel, ends) for panel in panels)
         assert first[1] / first[0] == pytest.approx(second[1] / second[0])
+
+
+def test_a_setting_is_told_with_its_codes_and_what_goes_beyond_the_theorem(findings: Findings) -> None:
+    regime = findings.regimes[0]
+    data = regime.sample.model_dump(mode="json")
+    data["training"]["objective"] = "minibatch"
+    for kind, (fields, told) in {
+        "gaussian": ({}, "Gaussian codes redrawn every step, dual query · minibatch"),
+        "sinusoidal": ({"attend_query": True}, "sinusoidal codes fixed, dual query, attend_query=true · minibatch"),
+        "learned": ({"init": "gaussian"}, "learned codes, sum query, init=gaussian · minibatch"),
+    }.items():
+        config = TrialConfig.model_validate(
+            {**data, "model": {"kind": "transformer", "positions": {"kind": kind, "d_e": 8}, **fields}}
+        )
+        one = replace(regime, thresholds=(replace(regime.thresholds[0], config_sample=config),))
+        assert told in setting_words(one)
 
 
 def test_every_mark_lies_within_its_panel_and_its_interval(findings: Findings) -> None:

@@ -18,9 +18,24 @@ ADAM, GD = {"kind": "adam", "lr": 0.02}, {"kind": "gd", "lr": 0.5}
 TRAINING = {"steps": 12, "batch_size": 40, "log_every": 5}
 POPULATION = TRAINING | {"objective": "population"}
 CODES = {"kind": "random_sign", "d_e": 9, "query": "dual"}
+FULL = {"model__init": "gaussian", "model__x_query": "gaussian", "model__attend_query": True}
 
 
-@pytest.fixture(params=["population", "minibatch", "descent", "float64", "one_hot", "all", "per_sample", "fcn"])
+@pytest.fixture(
+    params=[
+        "population",
+        "minibatch",
+        "descent",
+        "float64",
+        "one_hot",
+        "all",
+        "per_sample",
+        "gaussian",
+        "full",
+        "learned",
+        "fcn",
+    ]
+)
 def pack(request: pytest.FixtureRequest, transformer, fcn) -> list:
     """Trials of one kind of program, optimizers mixed and seeds shared where it can be, reported at 0, 5, 10 and 12."""
     match request.param:
@@ -41,6 +56,19 @@ def pack(request: pytest.FixtureRequest, transformer, fcn) -> list:
             codes = CODES | {"redraw": "per_sample"}
             return [
                 transformer(T=9, model__positions=codes, training=t, seed=i) for i in range(2) for t in (TRAINING, POPULATION)
+            ]
+        case "gaussian":
+            codes = {"kind": "gaussian", "d_e": 9}
+            return [
+                transformer(T=9, model__positions=codes | {"redraw": r}, training=t, seed=i)
+                for i, r in enumerate(("per_step", "per_sample"))
+                for t in (TRAINING, POPULATION)
+            ]
+        case "full" | "learned":
+            codes = {"kind": "gaussian" if request.param == "full" else "learned", "d_e": 9}
+            return [
+                transformer(T=20, d=3, model__positions=codes, optimizer=o, seed=i, training=TRAINING, **FULL)
+                for i, o in enumerate((ADAM, GD))
             ]
         case "fcn":
             return [fcn(width=5 + i, optimizer=o, seed=i, training=TRAINING) for i, o in enumerate((ADAM, GD, ADAM))]

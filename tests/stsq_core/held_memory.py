@@ -35,6 +35,8 @@ class HeldBytes(TorchDispatchMode):
         self._held -= num_bytes
 
 
+FULL = {"model__init": "gaussian", "model__x_query": "gaussian", "model__attend_query": True}
+
 SHAPES = {
     "minibatch": {"T": 32, "d": 5, "d_e": 32, "training": {"batch_size": 64}},
     "minibatch, long": {"T": 200, "d": 5, "d_e": 64, "training": {"batch_size": 256}},
@@ -56,6 +58,22 @@ SHAPES = {
         "training": {"batch_size": 64},
     },
     "sinusoidal": {"T": 64, "d": 5, "model__positions": {"kind": "sinusoidal", "d_e": 48}, "training": {"batch_size": 64}},
+    "full": {"T": 48, "d": 11, "d_e": 21, "training": {"batch_size": 64}, **FULL},
+    "full, wide": {"T": 24, "d_e": 200, "training": {"batch_size": 16}, **FULL},
+    "full, one-hot": {"T": 64, "d": 4, "model__positions": {"kind": "one_hot"}, "training": {"batch_size": 256}, **FULL},
+    "full, a book a sample": {
+        "T": 32,
+        "d": 5,
+        "model__init": "gaussian",
+        "model__positions": {"kind": "gaussian", "d_e": 32, "redraw": "per_sample"},
+        "training": {"batch_size": 64},
+    },
+    "learned": {"T": 50, "d": 5, "model__positions": {"kind": "learned", "d_e": 64}, "training": {"batch_size": 64}},
+    "learned, float64": {
+        "T": 24,
+        "model__positions": {"kind": "learned", "d_e": 100},
+        "training": {"batch_size": 16, "dtype": "float64"},
+    },
     "population, a book a sample": {
         "T": 20,
         "model__positions": {"kind": "random_sign", "d_e": 16, "redraw": "per_sample"},

@@ -21,6 +21,8 @@ def test_parameters_are_counted_right(transformer, fcn) -> None:
     for trial in (
         transformer(d_e=20),
         transformer(d_e=20, training__objective="minibatch"),
+        transformer(d_e=20, training__objective="minibatch", model__init="gaussian"),
+        transformer(training__objective="minibatch", model__positions={"kind": "learned", "d_e": 20}),
         fcn(width=16),
         fcn(width=16, model__depth=4),
         fcn(width=16, model__y_enters="second"),
@@ -30,8 +32,8 @@ def test_parameters_are_counted_right(transformer, fcn) -> None:
         match trial.model.kind, trial.training.objective:
             case "transformer", "population":
                 trained = 20 * 20 + 1
-            case "transformer", _:
-                trained -= trial.width * trial.task.d  # the X columns of W are never trained
+            case "transformer", _ if not trial.model.extensions:
+                trained -= trial.width * trial.task.d  # the fast program does not hold the X columns of W
 
         assert num_parameters(trial) == trained
 
@@ -39,6 +41,10 @@ def test_parameters_are_counted_right(transformer, fcn) -> None:
 def test_costs_grow_with_what_they_should(transformer, fcn) -> None:
     assert step_operations(transformer(T=64)) > step_operations(transformer(T=32))
     assert step_operations(transformer(training__objective="minibatch")) > step_operations(transformer())
+    full = {"training__objective": "minibatch", "model__init": "gaussian"}
+    assert step_operations(transformer(**full, model__positions__kind="learned")) > step_operations(transformer(**full))
+    sampled = step_operations(transformer(**full, model__positions__redraw="per_sample"))
+    assert sampled > step_operations(transformer(**full, model__positions__redraw="per_step"))
     assert step_operations(fcn(width=64)) > step_operations(fcn(width=8))
     assert step_operations(fcn(), pack=1) > step_operations(fcn(), pack=32)
     assert 0 < step_cost(fcn()).products < step_cost(fcn()).least < step_cost(fcn()).effort

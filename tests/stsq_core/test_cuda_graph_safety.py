@@ -108,6 +108,21 @@ def stacks(transformer, fcn) -> dict[str, list]:
         ]
         kinds[f"{objective} all"] = [transformer(T=6, training=t | {"batch_size": "all"}, seed=i) for i in (0, 1)]
         kinds[f"{objective} shared seeds"] = [transformer(training=t, seed=i // 2) for i in range(4)]
+    full = {"model__init": "gaussian", "model__x_query": "gaussian", "model__attend_query": True}
+    for codes in (
+        {"kind": "random_sign"},
+        {"kind": "gaussian", "redraw": "per_sample"},
+        {"kind": "sinusoidal", "query": "sum"},
+        {"kind": "learned"},
+    ):
+        for name, fields in {"full": full, "init": {"model__init": "gaussian"}, "zero": {"model__x_query": "gaussian"}}.items():
+            kinds[f"{name} {' '.join(codes.values())}"] = [
+                transformer(model__positions=codes | {"d_e": 9}, training=training, optimizer=o, seed=i, **fields)
+                for i, o in enumerate((adam, gd))
+            ]
+    kinds["full one_hot"] = [
+        transformer(model__positions={"kind": "one_hot"}, training=training, seed=i, **full) for i in (0, 1)
+    ]
     kinds["minibatch large"] = [transformer(T=40, q=10, d=14, training=training, seed=i) for i in (0, 1)]
     for y_enters in ("first", "second"):
         kinds[f"fcn {y_enters}"] = [fcn(model__y_enters=y_enters, model__depth=3, training=training, seed=i) for i in (0, 1)]
@@ -161,11 +176,15 @@ def test_the_memory_of_a_trial_is_what_a_step_holds(transformer, fcn, monkeypatc
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="test_cuda.py compares the GPU itself")
-@pytest.mark.parametrize("kind", ["population", "minibatch", "fcn"])
+@pytest.mark.parametrize("kind", ["population", "minibatch", "full", "learned", "fcn"])
 def test_interpreted_training_is_that_of_the_cpu(transformer, fcn, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     training = {"steps": 4, "batch_size": 5, "log_every": 1}
     if kind == "fcn":
         trials = [fcn(width=5 + i, training=training, seed=i) for i in (0, 1)]
+    elif kind in ("full", "learned"):
+        full = {"model__init": "gaussian", "model__x_query": "gaussian", "model__attend_query": True}
+        codes = {"kind": "gaussian" if kind == "full" else "learned", "d_e": 8}
+        trials = [transformer(T=6, q=2, model__positions=codes, training=training, seed=i // 2, **full) for i in range(3)]
     else:
         signs = {"kind": "random_sign", "d_e": 8, "query": "dual"}
         objective = training | {"objective": kind}

@@ -271,7 +271,7 @@ def test_the_state_of_other_trials_is_refused(transformer, fcn) -> None:
 
 @pytest.mark.parametrize("codes", [{"kind": "learned"}, {"kind": "random_sign", "redraw": "per_sample"}], ids=["full", "fast"])
 def test_the_law_holds_where_tokens_have_one_coordinate(transformer, codes: dict) -> None:
-    """The gradient of V is one row there, cut from a wider product: its strides must be read as those of a stack of one are."""
+    """The gradient of V is one row there, cut from a wider product: it is read with the strides of a stack of one."""
     shared = {"T": 21, "q": 2, "d": 1, "training": {"steps": 8, "batch_size": 28}}
     trials = [transformer(model__positions=codes | {"d_e": 8}, seed=i, **shared) for i in range(7)]
     together = train_pack(trials)

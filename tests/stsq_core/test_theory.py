@@ -128,3 +128,12 @@ def test_nonsense_is_refused() -> None:
     with pytest.raises(UserError, match=r"got 1\.5"):
         theory.fcn_width_bound(1.5, T=8, d=2, q=2)
     assert math.isclose(theory.fcn_floor(0, T=8, d=2, q=2), 1.0)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_at_the_step_size_bound_gradient_descent_only_descends(d: int) -> None:
+    assert theory.step_size_bound(d) == pytest.approx(0.05 / d**2)
+    losses = theory.one_hot_descent(T=12, q=2, d=d, lr=theory.step_size_bound(d), steps=2000)
+    assert np.all(np.diff(losses) < 0)
+    with pytest.raises(UserError, match="d=0"):
+        theory.step_size_bound(0)

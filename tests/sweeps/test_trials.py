@@ -39,6 +39,25 @@ def test_the_catalogue_expands_to_the_same_trials(name: str) -> None:
     check(load_sweep(name))
 
 
+def test_every_code_and_field_of_the_transformer_expands_to_the_same_trials() -> None:
+    base = {
+        "task": {"kind": "stsq", "T": 8, "q": 2, "d": 2},
+        "model": {"kind": "transformer", "positions": {"kind": "gaussian", "d_e": 8}, "init": "gaussian"},
+        "optimizer": {"kind": "adam", "lr": 0.1},
+        "training": {"objective": "minibatch", "steps": 10},
+    }
+    grid = {
+        "model.positions.kind": ["random_sign", "gaussian", "sinusoidal", "learned"],
+        "model.positions.d_e": [4, 9],
+        "model.x_query": ["zero", "gaussian"],
+        "model.attend_query": [False, True],
+        "model.init_scale": [0.02, 0.1],
+        "optimizer.lr": [0.01, 0.1],
+    }
+    group = {"name": "full", "base": base, "grid": grid, "seeds": 2}
+    check(SweepSpec.model_validate({"name": "full", "hypothesis": "None.", "trials": [group]}))
+
+
 @pytest.mark.parametrize("case", range(12))
 def test_a_random_sweep_expands_to_the_same_trials(case: int, spec: SweepSpec) -> None:
     """Grids over width, rate, T, redraw and optimizer in any order, in groups that overlap."""
