@@ -39,7 +39,12 @@ def drawings_section(plots: Sequence[Plot | HeatPlot], names: Sequence[str], *, 
     """The drawings, one below the other."""
     if not plots:
         return None
-    return section("drawings", "Figures", *(_drawing(plot, names, level) for plot in plots))
+    return section(
+        "drawings",
+        "Figures",
+        lead(f"Lines are means over seeds, shaded or barred their {level:.0%} intervals; dotted lines are theory."),
+        *(_drawing(plot, names) for plot in plots),
+    )
 
 
 def _claim(verdict: Verdict) -> Html:
@@ -56,18 +61,18 @@ def _claim(verdict: Verdict) -> Html:
     ]
     columns = {"setting": "Setting", "value": "#Value", "interval": "#Interval", "seeds": "#Seeds", "answer": "Answer"}
     several = len(verdict.settings) > 1
-    held = f" in {verdict.num_holding} of {len(verdict.settings)} settings it holds" if several else ""
+    held = f" It holds in {verdict.num_holding} of {len(verdict.settings)} settings." if several else None
     return element(
         "div",
         element("h3", tag(CLASSES[verdict.answer], verdict.answer), " ", verdict.says, id=f"claim-{verdict.name}"),
-        element("p", element("b", "Rule: "), prose(f"{verdict.quantity}, {verdict.rule}."), f"{held}." if held else None),
+        element("p", element("b", "Rule: "), prose(f"{verdict.quantity}, {verdict.rule}."), held),
         table(columns, rows) if rows else None,
         more(len(verdict.settings) - len(shown), "settings are in verdicts.json"),
         class_="claim",
     )
 
 
-def _drawing(plot: Plot | HeatPlot, names: Sequence[str], level: float) -> Html:
+def _drawing(plot: Plot | HeatPlot, names: Sequence[str]) -> Html:
     head = element("h3", plot.title)
     files = downloads(names, (f"{plot.name}.png", f"{plot.name}.pdf"))
     if isinstance(plot, HeatPlot):
@@ -93,5 +98,4 @@ def _drawing(plot: Plot | HeatPlot, names: Sequence[str], level: float) -> Html:
         )
         for panel in plot.panels
     ]
-    caption = f"Lines are means over seeds, shaded or barred their {level:.0%} intervals; dotted lines are theory."
-    return element("figure", head, element("div", *panels, class_="panels"), element("figcaption", caption), files)
+    return element("figure", head, element("div", *panels, class_="panels"), files)

@@ -76,7 +76,7 @@ def curves_plot(drawing: Curves, observations: Sequence[Observation], *, level: 
         for name, own in _lines(drawing.by, members):
             for place, metric in enumerate(drawing.metrics):
                 shade, dash = _look(names.index(name), place, metrics=len(drawing.metrics))
-                label = ", ".join(filter(None, [name, _metric_words(metric) if len(drawing.metrics) > 1 else ""]))
+                label = ", ".join(filter(None, [name, _metric_words(metric) if len(drawing.metrics) > 1 else ""])) or "measured"
                 if (trace := _course(own, metric, drawing, label, shade, dash, level)) is not None:
                     traces.append(trace)
         traces += [trace for which in drawing.theory for trace in _theory(which, members, inverse=drawing.inverse)]
@@ -99,7 +99,7 @@ def profile_plot(drawing: Profile, observations: Sequence[Observation], *, level
             shade, dash = _look(names.index(name), 0, metrics=1)
             if points := _profile(own, drawing, level):
                 x, y, low, high = (np.array(column) for column in zip(*points, strict=True))
-                traces.append(Trace(name, x, y, shade, dash, low, high))
+                traces.append(Trace(name or "measured", x, y, shade, dash, low, high))
         marks: list[tuple[float, str]] = []
         if "fcn_floor" in drawing.theory and members:
             floors, marks = _floors(members)
@@ -111,7 +111,7 @@ def profile_plot(drawing: Profile, observations: Sequence[Observation], *, level
     against = {"T_test": "tokens in the test, $T_{test}$", "q_test": "subset size in the test, $q_{test}$", "m": "width $m$"}
     x_label = against.get(drawing.against) or _formulas(f"{field_name(drawing.against)} =").removesuffix(" =")
     y_label = LABELS.get(drawing.metric, drawing.metric)
-    log_x = drawing.against == "m" or drawing.against.endswith("d_e")
+    log_x = drawing.log and (drawing.against == "m" or drawing.against.endswith("d_e"))
     return Plot(drawing.name, drawing.title, x_label, y_label, log_x, drawing.log, True, tuple(panels))
 
 
@@ -229,13 +229,13 @@ def _theory(which: str, observations: Sequence[Observation], *, inverse: bool) -
 
 
 def _floors(observations: Sequence[Observation]) -> tuple[list[Trace], list[tuple[float, str]]]:
-    """The exact floor of each task, and 2Td, where a ReLU first layer can reach zero."""
+    """The exact floor of each task, zero from Td on, and 2Td, where a ReLU first layer can reach it."""
     traces, marks = [], []
     tasks = {one.config.task: one for one in observations if isinstance(one.config.model, Fcn)}
     for task in tasks:
-        widths = np.arange(1, task.T * task.d)
+        widths = np.arange(1, task.T * task.d + 1)
         floor = np.array([theory.fcn_floor(int(m), T=task.T, d=task.d, q=task.q) for m in widths])
         name = "exact floor" if len(tasks) == 1 else f"exact floor, $T$ = {task.T}"
         traces.append(Trace(name, widths, floor, INK, "dotted", role="theory"))
-        marks.append((2.0 * task.T * task.d, "$2Td$"))
+        marks += [(1.0 * task.T * task.d, "$Td$"), (2.0 * task.T * task.d, "$2Td$")]
     return traces, marks

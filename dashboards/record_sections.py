@@ -64,7 +64,7 @@ def rerun_section(findings: Findings, given: str) -> Section | None:
             "continue the sweep, or do nothing where it is complete",
         ),
         (f"stsq trial {run} TRIAL_ID", "train one trial alone and compare it with the ledger"),
-        (f"stsq show {run}", "print the thresholds"),
+        (f"stsq show {run}", "print what was found"),
         (f"stsq report {run}", "make this page again"),
     ]
     names = cell_names(findings.thresholds)
@@ -78,7 +78,7 @@ def rerun_section(findings: Findings, given: str) -> Section | None:
             "dl",
             *(part for command, words in commands for part in (element("dt", element("code", command)), element("dd", words))),
         ),
-        element("h3", "The trials each threshold rests on"),
+        element("h3", "The trials each threshold rests on") if listed else None,
         *listed,
         more(len(names) - len(listed), "cells are in trials.csv"),
     )

@@ -103,7 +103,7 @@ def test_theory_stands_beside_what_was_measured() -> None:
     nets = [Observation(trial(seed=seed, model=net, training={"steps": 100}), {"loss": 0.9}, {}) for seed in (0, 1)]
     floor = profile_plot(Profile(name="a", title="A", against="m", theory=("fcn_floor",)), nets, level=0.9).panels[0]
     assert floor.traces[-1].y[6] == theory.fcn_floor(7, T=20, d=3, q=2)
-    assert floor.marks == ((120.0, "$2Td$"),)
+    assert floor.marks == ((60.0, "$Td$"), (120.0, "$2Td$"))
 
 
 def plots() -> list[Plot]:
