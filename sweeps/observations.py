@@ -29,14 +29,13 @@ class Observation:
     @cached_property
     def fields(self) -> dict[str, Any]:
         """Dotted fields with their values, and the width `m`; without the seed."""
-        told = flattened(self.config.model_dump(mode="json")) | {"m": self.config.width}
-        del told["seed"]
-        return told
+        told = flattened(self.config.model_dump()) | {"m": self.config.width}
+        return {name: value for name, value in told.items() if name != "seed"}
 
     @cached_property
     def cell(self) -> tuple[tuple[str, Any], ...]:
         """Equal for trials that differ in the seed only."""
-        return tuple((name, _frozen(value)) for name, value in sorted(self.fields.items()))
+        return tuple(sorted(self.fields.items()))
 
 
 def read_observations(run: RunDirectory, declared: Iterable[str]) -> tuple[Observation, ...]:
@@ -73,18 +72,15 @@ def cells_of(observations: Iterable[Observation]) -> list[list[Observation]]:
 
 
 def differing(observations: Sequence[Observation]) -> tuple[str, ...]:
-    """The fields that all have and in which some differ, the width among them only by its own field."""
+    """The fields that all have and in which some differ, but for how they are measured; the width by its own field alone."""
     values: dict[str, list[Any]] = {}
     for one in observations:
         for name, value in one.fields.items():
-            values.setdefault(name, []).append(_frozen(value))
-    everywhere = {name: seen for name, seen in values.items() if len(seen) == len(observations) and name != "m"}
+            if name != "m" and not name.startswith("evaluation."):
+                values.setdefault(name, []).append(value)
+    everywhere = {name: seen for name, seen in values.items() if len(seen) == len(observations)}
     return tuple(name for name, seen in everywhere.items() if len(set(seen)) > 1)
 
 
 def _matches(value: object, wanted: object) -> bool:
     return value in wanted if isinstance(wanted, list | tuple) else value == wanted
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
