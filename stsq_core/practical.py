@@ -22,12 +22,12 @@ from stsq_core.codebook import CodeBook, DenseBook
 from stsq_core.errors import UserError
 from stsq_core.positions import Learned
 from stsq_core.products import dot, product
-from stsq_core.program import CHUNK, Tensors
+from stsq_core.program import Tensors
 from stsq_core.sample_codes import SampleBook, mixed_tokens
 from stsq_core.stacking import padded_tokens
 from stsq_core.streams import Purpose, Step
 from stsq_core.transformer import TransformerProgram, scores_of_tokens
-from stsq_core.trial import TrialConfig
+from stsq_core.trial import CHUNK, TrialConfig
 
 
 class SharedCodes:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from stsq_core.architecture import Fcn, Model, Transformer
 from stsq_core.optimizer import Optimizer
-from stsq_core.positions import OneHot
+from stsq_core.positions import Learned, OneHot
 from stsq_core.records import Record, as_tuple
 from stsq_core.task import PositiveInt, Stsq
 
@@ -138,9 +138,9 @@ class TrialConfig(Record):
                     f"a fully connected net reads the T={T} tokens it was made for; got T_test={list(told.T_test)}: "
                     "leave T_test out, or use model.kind=transformer"
                 )
-            case Transformer(positions=OneHot()) if beyond := [T_test for T_test in told.T_test if T_test > T]:
+            case Transformer(positions=OneHot() | Learned() as codes) if beyond := [n for n in told.T_test if n > T]:
                 raise ValueError(
-                    f"one_hot codes name T={T} positions and none beyond; got T_test={beyond[0]}: "
+                    f"{codes.kind} codes name T={T} positions and none beyond; got T_test={beyond[0]}: "
                     f"use T_test up to {T}, or random_sign codes"
                 )
         return self

@@ -173,7 +173,7 @@ class CudaKernels(PlainKernels):
         out = values.new_empty((k, rows, columns))
         strides = values.stride()[:2]
         launch(
-            device.layer, (_blocks(rows * columns, 1024), k), values, values if hot is None else hot, out, *strides,
+            device.layer, (_blocks(rows * columns, 1024), k), values, out if hot is None else hot, out, *strides,
             ROWS=rows, UNITS=units, HOT=0 if hot is None else hot.shape[-1], COLUMNS=columns, RECTIFY=rectify, BLOCK=1024,
         )  # fmt: skip
         return out

@@ -126,6 +126,8 @@ def stacks(transformer, fcn) -> dict[str, list]:
     kinds["minibatch large"] = [transformer(T=40, q=10, d=14, training=training, seed=i) for i in (0, 1)]
     for y_enters in ("first", "second"):
         kinds[f"fcn {y_enters}"] = [fcn(model__y_enters=y_enters, model__depth=3, training=training, seed=i) for i in (0, 1)]
+    for activation in ("tanh", "gelu"):
+        kinds[f"fcn {activation}"] = [fcn(model__activation=activation, training=training, seed=i) for i in (0, 1)]
     return kinds
 
 
@@ -145,7 +147,9 @@ def test_a_step_stays_on_the_device(transformer, fcn, monkeypatch: pytest.Monkey
             step.add_(1)
         assert losses.shape == (len(trials),), kind
         assert {name: g.shape for name, g in gradients.items()} == {name: p.shape for name, p in parameters.items()}, kind
-        assert program.fresh_losses(parameters, 0).device == DEVICE, kind
+        assert program.fresh_losses(parameters, 0, q=1).device == DEVICE, kind
+        mass = program.fresh_attention_mass(parameters, 0)
+        assert mass is None if kind.startswith("fcn") else mass.device == DEVICE, kind
 
 
 def held_on_a_gpu(trials: list[TrialConfig]) -> int:

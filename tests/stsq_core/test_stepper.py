@@ -12,6 +12,7 @@ from stsq_core.checkpoint import Checkpoint
 from stsq_core.descent import Descent
 from stsq_core.stack import build_program
 from stsq_core.stepper import EagerStepper, GraphStepper, stepper_for
+from stsq_core.trial import Evaluation
 
 CPU = torch.device("cpu")
 
@@ -83,6 +84,17 @@ def test_a_trial_that_leaves_after_its_update_disturbs_nobody(transformer, reque
     assert outcome(trials) == called
     assert called[0][1][1] == "diverged"
     assert captures == [0, called[0][1][3] + 1]  # the graph is captured anew for those that are left
+
+
+@pytest.mark.parametrize("pack", ["population", "minibatch", "one_hot", "fcn"], indirect=True)
+def test_an_evaluation_between_replays_disturbs_none(pack, request: pytest.FixtureRequest) -> None:
+    told = Evaluation(every=4, q_test=(1,), describe=True)
+    pack = [trial.model_copy(update={"evaluation": told}) for trial in pack]
+    called = outcome(pack)
+    captures = request.getfixturevalue("replayed")
+    assert outcome(pack) == called
+    assert [report.step for report in called[1] if report.metrics] == [0, 4, 8, 12]
+    assert captures == [0]
 
 
 @pytest.mark.parametrize("pack", ["population", "fcn"], indirect=True)

@@ -35,6 +35,16 @@ from stsq_core.trial import MAX_SUBSETS
             {"T": 12, "model__positions": {"kind": "one_hot"}, "evaluation__T_test": [11, 13]},
             ["one_hot codes name T=12 positions", "T_test=13", "up to 12", "random_sign"],
         ),
+        (
+            "transformer",
+            {
+                "T": 12,
+                "training__objective": "minibatch",
+                "evaluation__T_test": [13],
+                "model__positions": {"kind": "learned", "d_e": 8, "query": "sum"},
+            },
+            ["learned codes name T=12 positions", "T_test=13"],
+        ),
         ("transformer", {"evaluation__q_test": [0]}, ["evaluation.q_test", "greater than or equal to 1"]),
         ("transformer", {"T": 64, "q": 4, "training__batch_size": "all"}, [str(MAX_SUBSETS), "T=64, q=4"]),
     ],
