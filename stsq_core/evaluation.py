@@ -9,6 +9,7 @@ With `describe`, for a transformer:
 
 - `attention_mass`: the mean over samples of `sum_{t in y} p_t`, p the attention weights;
 - `cosine_W`, `cosine_V`: the cosine (Frobenius) between an array and its ground-truth direction; 0 for an array of zeros;
+- `cosine_W_centred`, with one-hot codes only: that cosine after the mean over keys, which moves no attention, is taken out of W;
 - `norm_W_XX`, `norm_W_XE`, `norm_W_EX`, `norm_W_EE`, `norm_V_X`, `norm_V_E`: Frobenius norms of the blocks.
 
 Source: the figures of arXiv:2406.06893.
@@ -52,9 +53,8 @@ def ground_truth(config: TrialConfig) -> dict[str, np.ndarray]:
     d, m = config.task.d, config.width
     W, V = np.zeros((m, m)), np.eye(d, m)
     W[d:, d:] = np.eye(m - d)
-    match config.model:
-        case Transformer(positions=OneHot(d_e=T)):
-            W[d:, d:] -= 1 / T
+    if _is_one_hot(config):
+        W[d:, d:] -= 1 / config.task.T
     return {"W": W, "V": V}
 
 
@@ -69,6 +69,7 @@ def describe(weights: dict[str, np.ndarray], config: TrialConfig) -> dict[str, f
     }  # fmt: skip
     return {
         "cosine_W": _cosine(W, truth["W"]),
+        **({"cosine_W_centred": _cosine(_centred(W, d), truth["W"])} if _is_one_hot(config) else {}),
         "cosine_V": _cosine(V, truth["V"]),
         **{f"norm_{name}": _norm(block) for name, block in blocks.items()},
     }
@@ -100,6 +101,17 @@ def _attention(program: Program, parameters: Tensors, chunks: range) -> Metrics:
 def _directions(program: Program, parameters: Tensors) -> Metrics:
     told = [describe(program.weights(parameters, place), config) for place, config in enumerate(program.configs)]
     return {name: tuple(values[name] for values in told) for name in told[0]}
+
+
+def _is_one_hot(config: TrialConfig) -> bool:
+    return isinstance(config.model, Transformer) and isinstance(config.model.positions, OneHot)
+
+
+def _centred(W: np.ndarray, d: int) -> np.ndarray:
+    """W with the mean over keys taken out of its rows for codes."""
+    centred = W.copy()
+    centred[d:] -= centred[d:].mean(0)
+    return centred
 
 
 def _cosine(a: np.ndarray, b: np.ndarray) -> float:

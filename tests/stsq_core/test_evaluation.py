@@ -152,6 +152,13 @@ def test_norms_and_cosines_are_those_of_the_definition(transformer, codes: str) 
         inner["V"], square["V"], length["V"] = inner["V"] + V[i, j] * true, square["V"] + V[i, j] ** 2, length["V"] + true
     expected = {f"norm_{array}_{block}": math.sqrt(s) for array, blocks in names.items() for block, s in blocks.items()}
     expected |= {f"cosine_{name}": inner[name] / math.sqrt(square[name] * length[name]) for name in "WV"}
+    if codes == "one_hot":
+        shifted = W.copy()
+        for j in range(D + width):
+            mean = sum(W[i, j] for i in range(D, D + width)) / T
+            for i in range(D, D + width):
+                shifted[i, j] -= mean
+        expected["cosine_W_centred"] = describe({"W": shifted, "V": V}, trial)["cosine_W"]
     assert told == pytest.approx(expected)
     truth = ground_truth(trial)
     scaled = describe({"W": 3 * truth["W"].astype(np.float32), "V": 0.2 * truth["V"]}, trial)
