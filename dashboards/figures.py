@@ -108,8 +108,8 @@ def _set_axes(axes: Axes, panel: Panel) -> None:
     axes.set_yscale("log")
     axes.set_xlim(panel.x_range)
     axes.set_ylim(panel.y_range)
-    _set_ticks(axes.xaxis, panel.x_ticks)
-    _set_ticks(axes.yaxis, panel.y_ticks)
+    set_ticks(axes.xaxis, panel.x_ticks)
+    set_ticks(axes.yaxis, panel.y_ticks)
     axes.grid(visible=True, color=FAINT.light, linewidth=0.4, alpha=0.6)
     axes.set_axisbelow(True)
     axes.set_xlabel(f"${panel.axis}$")
@@ -117,7 +117,7 @@ def _set_axes(axes: Axes, panel: Panel) -> None:
     axes.set_title(panel.title, loc="left", fontweight="bold")
 
 
-def _set_ticks(axis: Axis, ticks: Sequence[float]) -> None:
+def set_ticks(axis: Axis, ticks: Sequence[float]) -> None:
     """These ticks and no others, spelled as numbers."""
     axis.set_major_locator(FixedLocator(list(ticks)))
     axis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:g}"))
@@ -180,6 +180,6 @@ def _draw_losses(axes: Axes, cell: CellView) -> None:
     axes.plot(cell.median_widths, cell.median_losses, color=colour, linewidth=1.2)
     title = textwrap.fill(f"{SHORT_NAMES.get(cell.kind, cell.kind)}, {cell.name}", TITLE_LETTERS)
     axes.set_title(title, loc="left", fontsize=8.5)
-    _set_ticks(axes.xaxis, cell.width_ticks)
-    _set_ticks(axes.yaxis, decades(*cell.loss_range))
+    set_ticks(axes.xaxis, cell.width_ticks)
+    set_ticks(axes.yaxis, decades(*cell.loss_range))
     axes.set_ylim(cell.loss_range)

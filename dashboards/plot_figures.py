@@ -9,7 +9,7 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
 from dashboards.drawn import Heat, HeatPlot
-from dashboards.figures import TWO_COLUMNS_IN, paper
+from dashboards.figures import TWO_COLUMNS_IN, paper, set_ticks
 from dashboards.plots import Plot, PlotPanel, Trace
 from dashboards.style import FAINT, MUTED, Dash
 
@@ -63,6 +63,7 @@ def _draw(axes: Axes, plot: Plot, panel: PlotPanel) -> dict[str, Any]:
     axes.set_title(panel.title, loc="left")
     if plot.log_x:
         axes.set_xscale("log")
+        set_ticks(axes.xaxis, plot.x_ticks)
     if plot.log_y:
         axes.set_yscale("log")
     axes.grid(visible=True, color=FAINT.light, linewidth=0.4, alpha=0.6)

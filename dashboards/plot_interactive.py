@@ -23,7 +23,7 @@ def panel_spec(plot: Plot, panel: PlotPanel) -> Spec:
         figure.add_vline(x=x, line=stroke(MUTED.light, 1.1, "dot"), annotation={"text": html_label(name), "font": {"size": 11}})
     figure.update_layout(
         base_layout(left=54, bottom=44),
-        xaxis=_axis(plot.x_label, log=plot.log_x),
+        xaxis=_axis(plot.x_label, log=plot.log_x) | (_ticks(plot) if plot.log_x else {}),
         yaxis=_axis(plot.y_label, log=plot.log_y) | _range(plot),
         legend={"orientation": "h", "y": -0.2, "yanchor": "top", "font": {"size": 11.5, "color": INK.light}},
         showlegend=True,
@@ -82,6 +82,10 @@ def _add(figure: go.Figure, trace: Trace, *, points: bool) -> None:
 def _axis(title: str, *, log: bool) -> Spec:
     named = {"title": {"text": html_label(title), "standoff": 8, "font": {"size": 13}}}
     return base_axis() | named | ({"type": "log"} if log else {})
+
+
+def _ticks(plot: Plot) -> Spec:
+    return {"tickvals": list(plot.x_ticks), "ticktext": [f"{tick:g}" for tick in plot.x_ticks]}
 
 
 def _range(plot: Plot) -> Spec:

@@ -21,6 +21,9 @@ from sweeps.observations import Observation, cells_of, selected
 
 SMALL = 1e-12
 MOST_HUES = 3
+ROOM = 1.3
+"""The least ratio of two ticks that stand side by side on a logarithmic axis."""
+
 LABELS = {
     "loss": "relative loss",
     "attention_mass": "attention on the selected tokens",
@@ -64,6 +67,15 @@ class Plot:
     log_y: bool
     points: bool
     panels: tuple[PlotPanel, ...]
+
+    @property
+    def x_ticks(self) -> tuple[float, ...]:
+        """Where a logarithmic x axis has its ticks: at what was measured, where there is room."""
+        ticks: list[float] = []
+        for x in sorted({float(x) for panel in self.panels for trace in panel.traces if trace.role == "data" for x in trace.x}):
+            if not ticks or x >= ticks[-1] * ROOM:
+                ticks.append(x)
+        return tuple(ticks)
 
 
 def curves_plot(drawing: Curves, observations: Sequence[Observation], *, level: float) -> Plot:
@@ -110,7 +122,8 @@ def profile_plot(drawing: Profile, observations: Sequence[Observation], *, level
         panels.append(PlotPanel(title, tuple(traces), tuple(marks)))
     against = {"T_test": "tokens in the test, $T_{test}$", "q_test": "subset size in the test, $q_{test}$", "m": "width $m$"}
     x_label = against.get(drawing.against) or _formulas(f"{field_name(drawing.against)} =").removesuffix(" =")
-    y_label = LABELS.get(drawing.metric, drawing.metric)
+    name, _, at = drawing.metric.partition("@")
+    y_label = LABELS.get(name, name) + (f" at {_metric_words(drawing.metric)}" if at else "")
     log_x = drawing.log and (drawing.against == "m" or drawing.against.endswith("d_e"))
     return Plot(drawing.name, drawing.title, x_label, y_label, log_x, drawing.log, True, tuple(panels))
 

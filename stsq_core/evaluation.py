@@ -9,7 +9,7 @@ With `describe`, for a transformer:
 
 - `attention_mass`: the mean over samples of `sum_{t in y} p_t`, p the attention weights;
 - `cosine_W`, `cosine_V`: the cosine (Frobenius) between an array and its ground-truth direction; 0 for an array of zeros;
-- `cosine_W_centred`, with one-hot codes only: that cosine after the mean over keys, which moves no attention, is taken out of W;
+- `cosine_W_centred`, with one-hot codes only: the same after the mean over keys, which moves no attention, is taken out of W;
 - `norm_W_XX`, `norm_W_XE`, `norm_W_EX`, `norm_W_EE`, `norm_V_X`, `norm_V_E`: Frobenius norms of the blocks.
 
 Source: the figures of arXiv:2406.06893.
