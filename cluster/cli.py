@@ -174,10 +174,15 @@ def show(
 
 @app.command()
 def report(run: Run) -> None:
-    """Draw the figures and the page of a run again."""
+    """Draw the figures and the page of a run again, and print the verdicts on its claims."""
+    from cluster.results import show_verdicts
+    from cluster.terminal import out
     from dashboards import write_report
+    from dashboards.findings import read_findings
 
-    print(f"page: {write_report(run)}")
+    findings = read_findings(run)
+    show_verdicts(out(), findings.verdicts, level=findings.spec.criterion.level)
+    print(f"page: {write_report(run, findings)}")
 
 
 @app.command()

@@ -81,5 +81,7 @@ def test_a_sweep_with_drawings_is_shown_by_them(stsq: Any, write_sweep: Callable
         assert losses[-1] == one.metrics["loss"]
     assert stsq.run("show", run.path, "--json").out == (run.report / "verdicts.json").read_text()
     before = {path.name: path.read_bytes() for path in run.report.glob("*.p*")}
-    assert stsq.run("report", run.path).code == 0
+    again = stsq.run("report", run.path)
+    assert again.code == 0
+    assert again.out.startswith(ended.out.partition("page: ")[0])
     assert {path.name: path.read_bytes() for path in run.report.glob("*.p*")} == before
