@@ -29,6 +29,12 @@ LABELS = {
     "attention_mass": "attention on the selected tokens",
     "cosine_W": "cosine of $W$",
     "cosine_V": "cosine of $V$",
+    "norm_W_XX": "$W$, tokens by tokens",
+    "norm_W_XE": "$W$, tokens by codes",
+    "norm_W_EX": "$W$, codes by tokens",
+    "norm_W_EE": "$W$, codes by codes",
+    "norm_V_X": "$V$, tokens",
+    "norm_V_E": "$V$, codes",
 }
 
 
@@ -93,11 +99,16 @@ def curves_plot(drawing: Curves, observations: Sequence[Observation], *, level: 
                     traces.append(trace)
         traces += [trace for which in drawing.theory for trace in _theory(which, members, inverse=drawing.inverse)]
         panels.append(PlotPanel(title, tuple(traces)))
-    first = "loss" if all(metric.startswith("loss") for metric in drawing.metrics) else drawing.metrics[0]
-    y_label = "1 / relative loss" if drawing.inverse else LABELS.get(first, first)
-    if len(drawing.metrics) > 1 and first != "loss":
-        y_label = ", ".join(LABELS.get(metric, metric) for metric in drawing.metrics)
+    y_label = "1 / relative loss" if drawing.inverse else _common_label(drawing.metrics)
     return Plot(drawing.name, drawing.title, "step", y_label, False, drawing.log, False, tuple(panels))
+
+
+def _common_label(metrics: Sequence[str]) -> str:
+    """What the metrics of one drawing are all numbers of."""
+    for begin, label in (("loss", LABELS["loss"]), ("norm_", "Frobenius norm"), ("cosine_", "cosine with the ground truth")):
+        if all(metric.startswith(begin) for metric in metrics):
+            return label
+    return ", ".join(LABELS.get(metric, metric) for metric in metrics)
 
 
 def profile_plot(drawing: Profile, observations: Sequence[Observation], *, level: float) -> Plot:
