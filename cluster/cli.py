@@ -160,6 +160,8 @@ def show(
     if as_json and as_latex:
         raise UserError("--json and --latex exclude each other: give one of them")
     findings = read_findings(run)
+    if as_latex and findings.spec.drawings:
+        raise UserError(f"{findings.spec.name} is shown by drawings and has no table of thresholds: --json gives its verdicts")
     for note in findings.notes:
         say(log(), note)
     if as_json and findings.spec.drawings:

@@ -85,3 +85,6 @@ def test_a_sweep_with_drawings_is_shown_by_them(stsq: Any, write_sweep: Callable
     assert again.code == 0
     assert again.out.startswith(ended.out.partition("page: ")[0])
     assert {path.name: path.read_bytes() for path in run.report.glob("*.p*")} == before
+    refused = stsq.run("show", run.path, "--latex")
+    assert refused.code == 2
+    assert "--json gives its verdicts" in refused.err
