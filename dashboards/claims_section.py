@@ -26,7 +26,7 @@ def verdicts_section(findings: Findings) -> Section | None:
         "claims",
         "What was claimed, and what came of it",
         lead(
-            "Each claim and its rule were written down before training. A number is a mean over seeds, of ratios the geometric"
+            "Each claim and its rule stand in the sweep file. A number is a mean over seeds, of ratios the geometric"
             f" one, with its {level:.0%} interval. A claim holds where the whole interval keeps the rule, and does not where"
             " none of it does."
         ),

@@ -1,4 +1,4 @@
-"""Claims (the configs): statements about a sweep's numbers with the rule by which they hold, stated before anything is trained.
+"""Claims (the configs): statements about a sweep's numbers with the rule by which they hold.
 
 A claim looks at the trials that `where` selects (dotted fields and their values), cell by cell, and ends as `holds`,
 `does not hold` or `not enough data` (sweeps.verdicts).
