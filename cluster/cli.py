@@ -121,7 +121,7 @@ def run(
         typer.Option("--checkpoint-every", metavar="SECONDS", min=0, help="How often a pack in training saves its state."),
     ] = 20.0,
 ) -> None:
-    """Run a sweep, or what is left of it, and show its width thresholds."""
+    """Run a sweep, or what is left of it, and show what it found."""
     from cluster.options import RunOptions
     from sweeps.collector import no_collection
 

@@ -1,4 +1,4 @@
-"""Finished trials as claims and drawings see them: fields by dotted names, final metrics, and metrics through training."""
+"""Ended trials as claims and drawings see them: fields by dotted names, final metrics, and metrics through training."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from stsq_core.trial import TrialConfig
 from sweeps.claims import Selection
 from sweeps.fields import flattened
 from sweeps.journal import read_metrics
-from sweeps.ledger import Ledger
+from sweeps.ledger import Ledger, LedgerRecord
 from sweeps.run_directory import RunDirectory
 
 Course = tuple[np.ndarray, np.ndarray]
@@ -20,7 +20,7 @@ Course = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Observation:
-    """One finished trial. `metrics` holds the final metrics by name; `loss` is there in any case."""
+    """One ended trial. `metrics` holds the final metrics by name, `loss` among them; nothing where it diverged or failed."""
 
     config: TrialConfig
     metrics: Mapping[str, float]
@@ -39,23 +39,29 @@ class Observation:
 
 
 def read_observations(run: RunDirectory, declared: Iterable[str]) -> tuple[Observation, ...]:
-    """The finished trials of a run that its sweep declares, in the order in which they ended.
+    """The ended trials of a run that its sweep declares, in the order in which they ended: one without a number is there, so
+    that no claim rests on the survivors alone.
 
     Raises:
         UserError: the ledger cannot be read.
     """
     wanted = frozenset(declared)
-    records = [record for record in Ledger(run.ledger).read() if record.trial_id in wanted and record.status == "finished"]
+    records = [record for record in Ledger(run.ledger).read() if record.trial_id in wanted]
     courses = read_metrics(run, [record.trial_id for record in records])
     return tuple(
         Observation(
             record.trial_config,
-            {"loss": float(record.relative_loss or 0.0), "loss_stderr": float(record.relative_loss_stderr or 0.0)}
-            | dict(record.metrics or {}),
+            _final(record),
             courses.get(record.trial_id, {}),
         )
         for record in records
     )
+
+
+def _final(record: LedgerRecord) -> dict[str, float]:
+    if record.relative_loss is None or record.relative_loss_stderr is None:
+        return {}
+    return {"loss": record.relative_loss, "loss_stderr": record.relative_loss_stderr, **(record.metrics or {})}
 
 
 def selected(observations: Iterable[Observation], selection: Selection) -> list[Observation]:

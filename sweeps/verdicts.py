@@ -82,7 +82,7 @@ def _verdict(claim: Claim, observations: list[Observation], level: float) -> Ver
             settings = _per_seed(observations, partial(_straightness, claim), (claim.r_squared, math.inf), level)
             quantity, rule = "R^2 of a straight line through 1/L", f"at least {claim.r_squared:g}"
         case Floor():
-            settings, quantity = _floor(claim, observations), "mean loss over the exact floor"
+            settings, quantity = _floor(claim, observations), "mean loss over the exact floor (interval: 3 standard errors)"
             rule = f"above it (3 standard errors), within {claim.within:.0%} up to m = {claim.near_up_to}"
         case Sharpness():
             settings, rule = _sharpness(claim, observations, level), _sides(claim.at_least, claim.at_most)
@@ -165,7 +165,10 @@ def _compare(claim: Compare, observations: Sequence[Observation], level: float) 
 
 
 def _logs(observations: Sequence[Observation], metric: str) -> list[float]:
-    return [math.log(max(one.metrics[metric], SMALL)) for one in observations if metric in one.metrics]
+    """Logarithms; nothing where a trial has no number, so that no comparison rests on the survivors alone."""
+    if any(metric not in one.metrics for one in observations):
+        return []
+    return [math.log(max(one.metrics[metric], SMALL)) for one in observations]
 
 
 def _ratio(fields: tuple[tuple[str, Any], ...], small: list[float], large: list[float], level: float) -> Setting:
@@ -216,11 +219,14 @@ def _floor(claim: Floor, observations: Sequence[Observation]) -> list[Setting]:
     for cell in cells_of(observations):
         task, width = cell[0].config.task, cell[0].config.width
         floor = theory.fcn_floor(width, T=task.T, d=task.d, q=task.q)
+        if not floor:
+            continue
+        if any("loss" not in one.metrics for one in cell):
+            settings.append(Setting(_fields(cell[0], names), None, None, None, len(cell), "not enough data"))
+            continue
         losses = np.array([one.metrics["loss"] for one in cell])
         error = float(np.mean([one.metrics["loss_stderr"] ** 2 for one in cell]) ** 0.5 / len(cell) ** 0.5)
         mean, fields = float(losses.mean()), _fields(cell[0], names)
-        if not floor:
-            continue
         above, near = mean + 3 * error >= floor, width > claim.near_up_to or mean - 3 * error <= floor * (1 + claim.within)
         told = (mean / floor, (mean - 3 * error) / floor, (mean + 3 * error) / floor)
         settings.append(Setting(fields, *told, len(cell), "holds" if above and near else "does not hold"))
@@ -242,10 +248,11 @@ _WIDTHS = ("m", "model.width", "model.positions.d_e")
 def _ratio_of_widths(
     claim: Sharpness, fields: tuple[tuple[str, Any], ...], cells: list[list[Observation]], level: float
 ) -> Setting:
-    """A loss that the widths tried do not reach leaves the ratio above what they span."""
+    """A loss that the widths tried do not reach leaves the ratio above what they span; a trial without a number counts as one
+    that learned nothing."""
     cells = sorted(cells, key=lambda cell: cell[0].config.width)
     widths, num = np.log([cell[0].config.width for cell in cells]), min(len(cell) for cell in cells)
-    losses = np.log(np.maximum([[one.metrics["loss"] for one in cell[:num]] for cell in cells], SMALL))
+    losses = np.log(np.maximum([[one.metrics.get("loss", 1.0) for one in cell[:num]] for cell in cells], SMALL))
     rule = (claim.at_least or 0.0, claim.at_most or math.inf)
     value = _log_ratio(widths, losses, claim)
     if num < 2 or math.isnan(value):

@@ -19,12 +19,13 @@ def test_finished_trials_of_the_sweep_are_seen_with_their_metrics(spec, tmp_path
     Ledger(run.ledger).append(record_of_result(result, pack_id="0" * 16, device="cpu") for result in results)
     declared = [config.trial_id for config in configs[:-1]]
     observations = read_observations(run, declared)
-    assert [one.config for one in observations] == configs[1:-1]
-    assert observations[0].metrics == {"loss": 0.25, "loss_stderr": 0.01, "cosine_W": 0.5}
+    assert [one.config for one in observations] == configs[:-1]
+    assert observations[0].metrics == {}
+    assert observations[1].metrics == {"loss": 0.25, "loss_stderr": 0.01, "cosine_W": 0.5}
     assert observations[0].fields["m"] == 8 + 4
     assert "seed" not in observations[0].fields
     assert differing(observations) == ("model.positions.d_e", "model.positions.redraw")
-    assert [len(cell) for cell in cells_of(observations)] == [1, 2, 2, 1]
+    assert [len(cell) for cell in cells_of(observations)] == [2, 2, 2, 1]
     fixed = selected(observations, Selection(where={"model.positions.redraw": "never"}))
     assert {one.config.model.positions.redraw for one in fixed} == {"never"}
     both = selected(observations, Selection(where={"model.positions.d_e": [8, 16]}))

@@ -173,3 +173,19 @@ def test_a_loss_out_of_reach_leaves_the_ratio_above_the_widths_tried(transformer
 
 def test_a_claim_with_no_trial_has_not_enough_data() -> None:
     assert judged(claim(kind="bound", metric="loss", at_most=0.1), []).answer == "not enough data"
+
+
+def test_no_claim_rests_on_the_survivors_alone(transformer: Make, fcn: Make) -> None:
+    gone = [Observation(transformer(seed=9), {}, {}), Observation(transformer(seed=9, redraw="never"), {}, {})]
+    well = [
+        seen(transformer(seed=i, redraw=redraw), loss)
+        for redraw, loss in (("per_step", 0.01), ("never", 0.5))
+        for i in range(4)
+    ]
+    rule = {"metrics": ["loss"], "field": "model.positions.redraw", "smaller": "per_step", "than": "never"}
+    for one in (claim(kind="compare", **rule), claim(kind="bound", metric="loss", at_most=0.6)):
+        assert judged(one, well).answer == "holds"
+        assert judged(one, [*well, *gone]).answer == "not enough data"
+    nets = [seen(fcn(8, seed=i), 1.01 * theory.fcn_floor(8, T=8, d=2, q=2)) for i in range(3)]
+    assert judged(claim(kind="floor"), nets).answer == "holds"
+    assert judged(claim(kind="floor"), [*nets, Observation(fcn(8, seed=9), {}, {})]).answer == "not enough data"
