@@ -200,15 +200,17 @@ def _resources() -> Resources:
 
 
 def gpu_bytes() -> float:
-    """The memory that is free on a GPU, on the node of the cluster where it is least.
+    """The memory that is free on a GPU, on the node of the cluster where it is least; inf where GPUs are too busy to tell.
 
     Raises:
-        UserError: a node with GPUs did not answer, or its torch sees none.
+        UserError: a node with GPUs could not answer, or its torch sees none.
     """
     nodes = [node for node in _nodes() if node["Alive"] and node["Resources"].get("GPU")]
     try:
         told = [_free_on_gpu.options(**_on(node)).remote() for node in nodes]
         return min(ray.get(told, timeout=PROBE_TIMEOUT_S), default=math.inf)
+    except ray.exceptions.GetTimeoutError:
+        return math.inf
     except (RuntimeError, ray.exceptions.RayError) as error:
         raise UserError(f"a node with GPUs could not tell how much memory is free on one: {error}; try --device cpu") from error
 

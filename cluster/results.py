@@ -9,7 +9,7 @@ from rich.table import Table
 from cluster.terminal import say, say_table, table
 from dashboards.columns import axes_of, family_names, field_name, value_words
 from dashboards.findings import Findings
-from dashboards.settings import interval_words, number_words, setting_words
+from dashboards.setting_words import interval_words, number_words, setting_words
 from dashboards.tables import failures_table, threshold_rows
 from sweeps.laws import Estimate, ScalingLaw, fit_laws
 from sweeps.outcomes import Outcomes

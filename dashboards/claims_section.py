@@ -10,7 +10,7 @@ from dashboards.markup import Html, element, prose, table
 from dashboards.plot_interactive import heat_spec, html_label, panel_spec
 from dashboards.plots import Plot
 from dashboards.section import Section, downloads, lead, more, plot_place, section, tag
-from dashboards.settings import interval_words, number_words, setting_words
+from dashboards.setting_words import interval_words, number_words, setting_words
 from sweeps.verdicts import Verdict
 
 MAX_SETTINGS = 60

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dashboards.plots import Plot, curves_plot, profile_plot
-from dashboards.settings import setting_words
+from dashboards.setting_words import setting_words
 from stsq_core.errors import UserError
 from sweeps.drawings import Curves, Drawing, Matrices, Profile
 from sweeps.observations import Observation, cells_of, differing, selected

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dashboards.columns import field_name
-from dashboards.settings import setting_words
+from dashboards.setting_words import setting_words
 from dashboards.style import DASHES, INK, LINES, MUTED, Dash, Shade, width_shade
 from stsq_core import theory
 from stsq_core.architecture import Fcn, Transformer

@@ -14,7 +14,7 @@ from dashboards.figures import save_figure
 from dashboards.plot_figures import heat_figure, plot_figure
 from dashboards.plot_interactive import heat_spec, html_label, panel_spec
 from dashboards.plots import Plot, curves_plot, profile_plot
-from dashboards.settings import setting_words
+from dashboards.setting_words import setting_words
 from stsq_core import TrialConfig, theory
 from sweeps.drawings import Curves, Profile
 from sweeps.observations import Observation
