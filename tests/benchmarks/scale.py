@@ -61,7 +61,7 @@ def write_run(sweep: Path, path: Path) -> int:
             first = cell.trials[0]
             middle = first.task.d + 2.3 * first.task.q * math.log(first.task.T)
             record = record_of_result(TrialResult(first, "finished", 0.5, 0.01, 600, 1.0), pack_id="0" * 16, device="cpu")
-            line = json.loads(record.as_line())
+            line = json.loads(record.as_json())
             config = line["config"]
             for trial_id, width, rate, seed in zip(
                 cell.trials.trial_ids,
