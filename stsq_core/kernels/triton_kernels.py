@@ -36,7 +36,7 @@ def _log(x):
 @triton.jit
 def _normal_pair(w0, w1):
     square = -2.0 * _log((w0 >> 8).to(tl.int32).to(tl.float32) * 5.9604644775390625e-8 + 2.98023223876953125e-8)
-    inverse = tl.rsqrt(square)
+    inverse = tl.rsqrt(tl.maximum(square, 1e-30))  # one word in 2^24 gives log 1 = 0, whose radius is zero, not 0 / 0
     radius = square * inverse
     radius += 0.5 * inverse * tl.fma(-radius, radius, square)
     turn = w1.to(tl.int32, bitcast=True)

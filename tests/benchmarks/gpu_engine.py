@@ -110,6 +110,8 @@ def pack_microseconds(configs: tuple[TrialConfig, ...]) -> float:
     """Between two reports, each of which waits for the device; what comes before the first is warming up."""
     stack, seen = Stack(configs, torch.device("cuda")), []
     stack.train(lambda measurement: seen.append((measurement.step, time.perf_counter())), lambda: None)
+    if lost := len(configs) - len(stack.state.alive):
+        raise RuntimeError(f"{lost} of {len(configs)} trials diverged: the times of those that are left say nothing")
     *seen, _ = seen[1:]
     spans = [(after[1] - before[1]) / (after[0] - before[0]) for before, after in pairwise(seen)]
     return statistics.median(spans) / len(configs) * 1e6

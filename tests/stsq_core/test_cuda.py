@@ -74,3 +74,15 @@ def test_draws_are_those_of_the_cpu() -> None:
     assert torch.equal(signs, signs_there)
     assert torch.equal(subsets, subsets_there)
     torch.testing.assert_close(normals_there, normals, rtol=2.4e-7, atol=4e-7)
+
+
+def test_a_billion_words_give_no_normal_that_is_not_finite() -> None:
+    """The rare words, too: a step of a large pack draws hundreds of millions of them."""
+    from stsq_core.kernels import Draws
+
+    kernels = kernels_for(torch.device("cuda"))
+    draws = Draws(kernels.keys(torch.arange(4, device="cuda"), 7), torch.arange(4, device="cuda"))
+    drawn = kernels.normals(draws, rows=2**13, numbers=2**15, dtype=torch.float32)
+    assert bool(drawn.isfinite().all())
+    assert drawn.abs().max() < 6
+    assert float(drawn.double().var()) == pytest.approx(1, abs=1e-3)

@@ -59,6 +59,8 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 INTERPRETED: list[dict[str, Any]] = [
+    {"place": 1},
+    {"place": 2},
     {"dtype": torch.float32, "numbers": 1},
     {"dtype": torch.float64, "numbers": 77},
     {"dtype": torch.float32, "numbers": 160},
@@ -121,6 +123,18 @@ def test_keys_are_the_same(kernels: Kernels, plain: Kernels) -> None:
     for step in (0, 7, 2**40):
         assert torch.equal(kernels.keys(bases, step), plain.keys(bases, step))
         assert torch.equal(plain.keys(bases, torch.tensor([step])), plain.keys(bases, step))
+
+
+@pytest.mark.parametrize("place", [1, 2])
+def test_the_word_whose_radius_is_zero_gives_zeros(kernels: Kernels, plain: Kernels, place: int) -> None:
+    """One word in 2^24, met at once where a step draws millions: its uniform rounds to one, and the pair to zeros."""
+    key, counter, pair = {1: (679937, 4, 1), 2: (810476, 2, 0)}[place]
+    words = philox(np.array([key], np.uint64), np.array([counter], np.uint64), np.zeros(1, np.uint64))
+    assert words[0, 2 * pair] >> np.uint64(8) == 0xFFFFFF
+    draws = Draws(torch.tensor([key]), torch.tensor([0]))
+    drawn = kernels.normals(draws, rows=1, numbers=32, dtype=torch.float32)
+    assert drawn[0, 0, [16 * pair + counter, 16 * pair + 8 + counter]].abs().tolist() == [0, 0]
+    torch.testing.assert_close(drawn, plain.normals(draws, rows=1, numbers=32, dtype=torch.float32), rtol=2.4e-7, atol=4e-7)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
