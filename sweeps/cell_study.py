@@ -5,6 +5,7 @@ what the ledger does not hold is made again. Points that were asked for and have
 and seed, so that a killed search goes on with the very points that it had asked for; one that is stopped in order has them wait.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 from stsq_core.errors import UserError
 from sweeps.sampler import WIDTH
 from sweeps.samplers import suggest_width
+from sweeps.search_state import SearchState
 from sweeps.searched import SearchedCell
 from sweeps.told_points import Curves, ToldPoint, intermediate_values
 
@@ -78,6 +80,7 @@ class CellStudy:
 
     def tell(self, point: OpenPoint, told: ToldPoint) -> None:
         """Say what a point came to."""
+        self._study.sampler = RandomSampler(seed=0)  # ours would look at the posterior after each point of a round
         for name, value in told.attributes.items():
             point.trial.set_user_attr(name, value)
         for step, loss in intermediate_values(told, self._curves).items():
@@ -107,6 +110,15 @@ class CellStudy:
             self._enqueue(key)
         return tuple(self._asked(RandomSampler(seed=0), iter(())) for _ in keys)
 
+    def publish(self, state: SearchState, level: float) -> None:
+        """Write what is known of the threshold to the study, for whoever looks at it."""
+        found: dict[str, object] = {"state": state.reason or "searching", "points": state.num_points}
+        if state.posterior is not None:
+            ends = state.posterior.interval(level)
+            found |= {"estimate": _width(state.posterior.median), "interval": [_width(end) for end in ends]}
+        for name, value in found.items():
+            self._study.set_user_attr(f"stsq:{name}", value)
+
     def release(self, points: Sequence[OpenPoint]) -> None:
         """Let points wait that will not end in this session: none of them is left running."""
         for point in points:
@@ -135,7 +147,6 @@ class CellStudy:
         if owner is None:
             study.set_user_attr(OWNER, self._owner)
             study.set_user_attr("cell", self._cell.label)
-            study.set_metric_names(["relative loss"])
         elif owner != self._owner:
             raise UserError(
                 f"the Optuna storage holds the study {self._name!r} of another run directory: give this sweep another name, or "
@@ -188,3 +199,8 @@ def _told_key(frozen: FrozenTrial) -> tuple[int, int, float | None, str] | None:
     if key is None or "status" not in attributes:
         return None
     return (*key, frozen.value if frozen.state is TrialState.COMPLETE else None, str(attributes["status"]))
+
+
+def _width(log_width: float) -> float | None:
+    """A width for people; None beyond the range."""
+    return round(math.exp(log_width), 2) if math.isfinite(log_width) else None

@@ -43,6 +43,13 @@ class Results:
     rechecks: Outcomes = field(default_factory=lambda: Outcomes.of(()))
 
     @property
+    def num_of_points(self) -> int:
+        """Records of searched cells."""
+        families = {cell.family.key for cell in self.searched}
+        own = [place for place, family in enumerate(self.records.trials.families) if family.key in families]
+        return int(np.count_nonzero(np.isin(self.records.trials.family, own)))
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know of the records, in words."""
         return (*self.ledger_notes, *filter(None, [self.note_on_others]))

@@ -15,7 +15,8 @@ from sweeps.expansion import cell_of
 from sweeps.files import disk_errors, write_atomically
 from sweeps.ledger import Ledger
 from sweeps.loading import check_sweep
-from sweeps.plan import describe, expand
+from sweeps.plan import Cell, describe, expand
+from sweeps.searched import searched_cells
 from sweeps.spec import SweepSpec
 
 
@@ -49,6 +50,16 @@ class RunDirectory:
     def weights(self) -> Path:
         """Trained arrays kept on request: TRIAL_ID.npz."""
         return self.path / "weights"
+
+    @property
+    def studies(self) -> Path:
+        """The Optuna studies of searches, one a cell, where the sweep names no other storage."""
+        return self.path / "study.journal"
+
+    @property
+    def identity(self) -> Path:
+        """A random name of this directory, by which studies in a shared storage know whose they are."""
+        return self.path / "study.id"
 
     @property
     def ray(self) -> Path:
@@ -142,8 +153,8 @@ def _write_spec(run: RunDirectory, spec: SweepSpec, text: str) -> None:
 def _check_related(run: RunDirectory, spec: SweepSpec) -> None:
     """Refuse a sweep that shares no cell with the results that the directory holds: only its name is that of the old one."""
     records = Ledger(run.ledger).read()
-    cells = expand(spec)
-    declared = {config.trial_id for cell in cells for config in cell.configs}
+    cells = (*expand(spec), *searched_cells(spec))
+    declared = {trial_id for cell in cells if isinstance(cell, Cell) for trial_id in cell.trials.trial_ids}
     if not records or any(record.trial_id in declared for record in records):
         return
     cell_ids = {cell.cell_id for cell in cells}

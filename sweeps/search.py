@@ -145,6 +145,7 @@ class _CellSearch:
         if not in_flight:
             self._study.reconcile(told)
             self._state = self._look(points)
+            self._study.publish(self._state, self._spec.criterion.level)
             self._asked = False
 
     def close(self) -> None:
@@ -195,4 +196,5 @@ def study_name(sweep: str, cell: SearchedCell) -> str:
     """The name of a cell's study: of one sweep and cell, so that sweeps share a storage and no study."""
     task = cell.family.sample.task
     words = f"{sweep} {cell.family.sample.model.kind} T={task.T} q={task.q} d={task.d}"
-    return f"{re.sub(r'[^\w=.-]+', '-', words)[:MAX_NAME]}-{cell.cell_id}"
+    slug = re.sub(r"[^\w=.-]+", "-", words)[:MAX_NAME]
+    return f"{slug}-{cell.cell_id}"

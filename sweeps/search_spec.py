@@ -19,10 +19,13 @@ class WidthRange(Record):
     @model_validator(mode="after")
     def _ends_in_order(self) -> Self:
         if self.low < 1:
-            raise FieldError(("low",), f"a width is a whole number of units and at least 1; got low={self.low}: use low: 1 or more")
+            raise FieldError(
+                ("low",), f"a width is a whole number of units and at least 1; got low={self.low}: use low: 1 or more"
+            )
         if self.high <= self.low:
             raise FieldError(
-                ("high",), f"high must exceed low; got low={self.low}, high={self.high}: raise high, or declare a grid of widths"
+                ("high",),
+                f"high must exceed low; got low={self.low}, high={self.high}: raise high, or declare a grid of widths",
             )
         return self
 
@@ -45,6 +48,7 @@ class SearchSettings(Record):
     def _one_batch_fits(self) -> Self:
         if self.cap < self.batch:
             raise FieldError(
-                ("cap",), f"cap must be at least batch, the points of one round; got cap={self.cap}, batch={self.batch}: raise cap"
+                ("cap",),
+                f"cap must be at least batch, the points of one round; got cap={self.cap}, batch={self.batch}: raise cap",
             )
         return self

@@ -10,8 +10,9 @@ from typing import Literal
 import numpy as np
 
 from sweeps.points import CellPoints
-from sweeps.posterior import ThresholdPosterior, verdict_of
+from sweeps.posterior import ThresholdPosterior
 from sweeps.spec import Criterion, SearchSettings
+from sweeps.stopping import stop_reason
 
 Reason = Literal["precise", "cap", "above_range", "below_range", "diverged", "failed", ""]
 
@@ -38,10 +39,10 @@ def state_of(points: CellPoints, criterion: Criterion, settings: SearchSettings)
         # A round over the whole range without one loss: no width is to blame, and more rounds would bring no number.
         return SearchState(num >= settings.batch, "diverged" if num >= settings.batch else "", num, None)
     posterior = posterior_of(points, criterion)
-    verdict = verdict_of(posterior, level=criterion.level, tolerance=settings.tolerance, cap=settings.cap)
-    if verdict.finished:
-        return SearchState(True, verdict.reason, num, posterior)
-    return SearchState(num >= settings.cap, "cap" if num >= settings.cap else "", num, posterior)
+    reason: Reason = stop_reason(posterior, level=criterion.level, tolerance=settings.tolerance, cap=settings.cap)
+    if not reason and num >= settings.cap:
+        reason = "cap"  # failed points are no evidence, and cost as much
+    return SearchState(reason != "", reason, num, posterior)
 
 
 def posterior_of(points: CellPoints, criterion: Criterion) -> ThresholdPosterior:

@@ -120,7 +120,9 @@ def _with_least_width(group: TrialGroup, assignment: dict[str, Any], path: Path)
             field, value = "model.width", low
         case {"kind": "transformer", "positions": {"kind": "one_hot"}}:
             where = standing(group, assignment, ("model", "positions"), "")
-            raise PlacedError((*path, *where), "one_hot codes have d_e = T, so there is no width to search: use random_sign codes")
+            raise PlacedError(
+                (*path, *where), "one_hot codes have d_e = T, so there is no width to search: use random_sign codes"
+            )
         case {"kind": "transformer", "positions": {}}:
             field, value = "model.positions.d_e", low - _tokens_d(data, low, path)
         case _:

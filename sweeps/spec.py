@@ -103,14 +103,17 @@ class TrialGroup(Record):
     def _searched_or_seeded(self) -> Self:
         if self.search is not None and self.seeds is not None:
             raise FieldError(
-                ("seeds",), f"a search takes a fresh seed for every point; got seeds={self.seeds} beside search: leave seeds out"
+                ("seeds",),
+                f"a search takes a fresh seed for every point; got seeds={self.seeds} beside search: leave seeds out",
             )
         if self.search is None and self.seeds is None:
             raise FieldError(("seeds",), "seeds: null goes with a search only: give a number of seeds, or a list")
         for where, axes in (("grid", self.grid), ("zip", self.zip)):
             for name in WIDTH_FIELDS:
                 if self.search is not None and name in axes:
-                    raise FieldError((where, name), f"{name} is the width, and search says which are tried: remove one of the two")
+                    raise FieldError(
+                        (where, name), f"{name} is the width, and search says which are tried: remove one of the two"
+                    )
         return self
 
     @model_validator(mode="after")

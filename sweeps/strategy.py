@@ -40,10 +40,12 @@ class Strategy(ABC):
 
 
 class Grid(Strategy):
-    """Every trial of some cells, all at once."""
+    """Every trial of some cells, and `more`, all at once."""
 
-    def __init__(self, cells: Iterable[Cell]) -> None:
+    def __init__(self, cells: Iterable[Cell], *, more: Trials | None = None) -> None:
         self._waiting = Trials.joined([cell.trials for cell in {cell.cell_id: cell for cell in cells}.values()])
+        if more is not None:
+            self._waiting = Trials.joined([self._waiting, more])
 
     def ask(self) -> Trials:
         trials, self._waiting = self._waiting, Trials.of(())

@@ -56,9 +56,7 @@ def thresholds_of(spec: SweepSpec, results: Results) -> tuple[WidthThreshold, ..
     if spec.drawings:
         return ()
     rechecks = Rechecks(results.rechecks) if len(results.rechecks) else NO_RECHECKS
-    return width_thresholds(
-        results.records, spec.criterion, searched=results.searched, settings=spec.search, rechecks=rechecks
-    )
+    return width_thresholds(results.records, spec.criterion, searched=results.searched, settings=spec.search, rechecks=rechecks)
 
 
 def width_thresholds(

@@ -11,7 +11,8 @@ from optuna.trial import TrialState
 from sweeps.journal import Curve
 from sweeps.outcomes import STATUSES, none_of_nan
 from sweeps.points import CellPoints
-from sweeps.spec import Criterion, SamplerName
+from sweeps.search_spec import SamplerName
+from sweeps.spec import Criterion
 
 CURVE_POINTS = 8
 """Intermediate values of a point: enough to see its course, each one write to the storage."""
