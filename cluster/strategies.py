@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cluster.options import RunOptions
+from sweeps.files import write_atomically
 from sweeps.journal import Curve, read_curves
 from sweeps.outcomes import FAILED
 from sweeps.plan import Cell
 from sweeps.recheck_trials import recheck_trials
 from sweeps.results import Results, read_results
 from sweeps.run_directory import RunDirectory
-from sweeps.files import write_atomically
 from sweeps.spec import SweepSpec
 from sweeps.strategy import Grid, Sequel, Strategy, Together
 from sweeps.trials import Trials

@@ -1,8 +1,9 @@
 """The Optuna study of one cell: asked for points, told what they came to, and kept in step with the ledger.
 
-The ledger is the truth and the study a view of it: a point that the ledger holds and the study lacks is added, and a study that claims
-what the ledger does not hold is made again. Points that were asked for and have not ended stay as running trials with their width
-and seed, so that a killed search goes on with the very points that it had asked for; one that is stopped in order has them wait.
+The ledger is the truth and the study a view of it: a point that the ledger holds and the study lacks is added, and a study
+that claims what the ledger does not hold is made again. Points that were asked for and have not ended stay as running trials
+with their width and seed, so that a killed search goes on with the very points that it had asked for; one that is stopped in
+order has them wait.
 """
 
 import math
@@ -52,7 +53,7 @@ class CellStudy:
         self._study = self._created()
 
     def resume(self, told: Sequence[ToldPoint], seeds: Iterator[int]) -> tuple[OpenPoint, ...]:
-        """Bring the study into step with the complete points of the ledger; returns the points that were asked for and go on."""
+        """Bring the study into step with the complete points of the ledger; returns the points asked for that go on."""
         ended = {(one.width, one.seed): one for one in told}
         found: dict[Key, OpenPoint] = {}
         for frozen in self._trials(TrialState.RUNNING):
@@ -90,7 +91,7 @@ class CellStudy:
         self._study.tell(point.trial, told.value, state=told.state)
 
     def reconcile(self, told: Sequence[ToldPoint], going_on: tuple[OpenPoint, ...] = ()) -> tuple[OpenPoint, ...]:
-        """Add what the study lacks of these points; make it again where it says anything else. Returns the points that go on."""
+        """Add what the study lacks of these points; make it again where it says else. Returns the points that go on."""
         held = {key for frozen in self._trials(TrialState.COMPLETE, TrialState.FAIL) if (key := _told_key(frozen)) is not None}
         is_wrong = bool(held - {one.key for one in told})
         if is_wrong:

@@ -1,8 +1,8 @@
 """Where the mean loss over seeds falls to the target: the criterion `statistic: mean`.
 
-A seed that diverged, or did worse than the zero predictor, counts as the zero predictor's relative loss, 1: a mean must not hang on how
-far a trial went astray. A grid has a mean at every width. A search has about one seed a width: there the mean is taken to fall
-with the width (isotonic regression, Barlow et al. 1972, by pooling adjacent violators).
+A seed that diverged, or did worse than the zero predictor, counts as the zero predictor's relative loss, 1: a mean must not
+hang on how far a trial went astray. A grid has a mean at every width. A search has about one seed a width: there the mean is
+taken to fall with the width (isotonic regression, Barlow et al. 1972, by pooling adjacent violators).
 """
 
 import math
@@ -14,7 +14,8 @@ NUM_REPLICATES = 500
 
 
 def mean_crossing(log_widths: np.ndarray, log_losses: np.ndarray, *, log_target: float) -> tuple[np.ndarray, np.ndarray]:
-    """The least width at which the mean loss is at most the target, log mean loss linear in log width, and whether it rises again.
+    """The least width at which the mean loss is at most the target, log mean loss linear in log width, and whether it rises
+    again.
 
     Args:
         log_widths: [width], increasing.

@@ -1,8 +1,8 @@
 """The points of a searched cell: what each (width, seed) came to at every learning rate, and the rate that it is judged by.
 
 A point is evidence once all of its rates have ended. Its rate is that of its neighbourhood: the one with the least median log
-loss over the points of about its width, never the best of the one seed, which would be biased. A point that diverged at that rate is
-evidence of failing; one whose trial failed there (a lost worker) is no evidence.
+loss over the points of about its width, never the best of the one seed, which would be biased. A point that diverged at that
+rate is evidence of failing; one whose trial failed there (a lost worker) is no evidence.
 """
 
 import math
@@ -30,8 +30,8 @@ NEAR = math.log(1.25)
 class CellPoints:
     """The points of one cell by width and seed, as far as they have ended.
 
-    `log_losses` [point, rate]: inf where the trial diverged, nan where it failed. `trials` [point, rate] are places in `outcomes`, -1
-    where the trial has not ended.
+    `log_losses` [point, rate]: inf where the trial diverged, nan where it failed. `trials` [point, rate] are places in
+    `outcomes`, -1 where the trial has not ended.
     """
 
     cell: SearchedCell

@@ -14,7 +14,9 @@ from sweeps.trials import Trials
 
 STEPS_FACTOR = 2
 SHARE_BELOW = 0.1
-"""How far below m* the re-check looks: the precision that a threshold is asked for by default, so that rounding is no finding."""
+"""How far below m* the re-check looks: the precision that a threshold is asked for by default, so that rounding is no
+finding.
+"""
 
 NUM_SEEDS = 8
 

@@ -29,9 +29,9 @@ from sweeps.trials import Trials, cell_of
 class Results:
     """Records of declared trials. `declared` names all trials that the sweep declares, ended or not.
 
-    Of a searched cell, whose trials are not declared beforehand, that is every trial that the ledger holds within its range and at its
-    rates, whoever asked for it. `rechecks` are trials of cells with twice the steps (module `recheck`). `ledger_notes` says what the
-    ledger had to leave out when it was read, `num_others` counts the records of other trials.
+    Of a searched cell, whose trials are not declared beforehand, that is every trial that the ledger holds within its range
+    and at its rates, whoever asked for it. `rechecks` are trials of cells with twice the steps (module `recheck`).
+    `ledger_notes` says what the ledger had to leave out when it was read, `num_others` counts the records of other trials.
     """
 
     records: Outcomes
@@ -100,7 +100,7 @@ def _collected(lines: Iterable[Mapping[str, Any]], cells: Sequence[Cell], search
             others.add(values["trial_id"])
             samples.setdefault(_family_of(values["config"]), values["config"])
     taken = declared.take(np.fromiter(row_of, dtype=np.int64, count=len(row_of)))
-    known = {cell.cell_id for cell in (*cells, *searched)}
+    known = {cell.cell_id for cell in cells} | {cell.cell_id for cell in searched}
     named = (cell_of(TrialConfig.model_validate(dict(config))) for config in samples.values())
     records, points = rows.outcomes(taken, list(row_of.values())), found.outcomes()
     return Results(

@@ -6,8 +6,9 @@ from optuna.samplers import BaseSampler, GPSampler, GridSampler, RandomSampler, 
 from optuna.trial import Trial
 
 from sweeps.sampler import WIDTH, ThresholdSampler
+from sweeps.search_spec import SearchSettings
 from sweeps.searched import SearchedCell
-from sweeps.spec import Criterion, SearchSettings
+from sweeps.spec import Criterion
 
 ROUND = "round"
 """A second parameter of grid searches: how often a width has come before. Optuna's grid takes each combination once."""
@@ -19,8 +20,8 @@ SPARE_ROUNDS = 100
 def sampler_for(settings: SearchSettings, criterion: Criterion, cell: SearchedCell, *, num_points: int) -> BaseSampler:
     """The sampler for the next round of a cell that has so many points.
 
-    It is made anew for every round and seeded by the cell and the number of its points, so that a search that was killed goes on as it
-    would have without.
+    It is made anew for every round and seeded by the cell and the number of its points, so that a search that was killed goes
+    on as it would have without.
     """
     seed = (int(cell.cell_id, 16) + num_points) % 2**32
     match settings.sampler:

@@ -1,7 +1,8 @@
 """The strategy of a threshold search: rounds of points for every searched cell, through one Optuna study a cell.
 
-A round of a cell is asked for when none of its points is in flight, so that the points of a search depend on its sweep alone and not
-on the number of workers or the order in which packs end. Cells search side by side: their points share packs and keep workers fed.
+A round of a cell is asked for when none of its points is in flight, so that the points of a search depend on its sweep alone
+and not on the number of workers or the order in which packs end. Cells search side by side: their points share packs and keep
+workers fed.
 """
 
 import re

@@ -34,8 +34,8 @@ class SearchSettings(Record):
     """How thresholds are searched.
 
     `sampler` chooses widths: `threshold` is ours, the others are Optuna's. Points are asked for in rounds of `batch`, until the
-    interval is within a share `tolerance` of the threshold (or one unit) on either side, or a cell has `cap` points. `storage` is an
-    Optuna storage URL or `grpc://HOST:PORT`; without one the studies lie in the run directory.
+    interval is within a share `tolerance` of the threshold (or one unit) on either side, or a cell has `cap` points.
+    `storage` is an Optuna storage URL or `grpc://HOST:PORT`; without one the studies lie in the run directory.
     """
 
     sampler: SamplerName = "threshold"

@@ -11,7 +11,8 @@ import numpy as np
 
 from sweeps.points import CellPoints
 from sweeps.posterior import ThresholdPosterior
-from sweeps.spec import Criterion, SearchSettings
+from sweeps.search_spec import SearchSettings
+from sweeps.spec import Criterion
 from sweeps.stopping import stop_reason
 
 Reason = Literal["precise", "cap", "above_range", "below_range", "diverged", "failed", ""]
@@ -19,8 +20,9 @@ Reason = Literal["precise", "cap", "above_range", "below_range", "diverged", "fa
 
 @dataclass(frozen=True)
 class SearchState:
-    """`reason` says why a search has finished: its interval is as narrow as asked (`precise`), its budget of points is spent (`cap`),
-    the threshold lies beyond its range, or every point diverged or failed. `posterior` is None where no point is evidence.
+    """`reason` says why a search has finished: its interval is as narrow as asked (`precise`), its budget of points is spent
+    (`cap`), the threshold lies beyond its range, or every point diverged or failed. `posterior` is None where no point is
+    evidence.
     """
 
     finished: bool

@@ -15,7 +15,8 @@ from sweeps.errors import Path, PlacedError, first_problem, shown
 from sweeps.expansion import SEED_BITS, assignments, data_of, num_combinations, standing
 from sweeps.fields import with_field
 from sweeps.plan import distinct_labels, expand
-from sweeps.spec import SweepSpec, TrialGroup, WidthRange
+from sweeps.search_spec import WidthRange
+from sweeps.spec import SweepSpec, TrialGroup
 from sweeps.trials import Trials, cell_of
 
 MAX_CELLS = 10_000

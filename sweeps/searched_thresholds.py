@@ -1,8 +1,8 @@
 """The width threshold of a cell whose widths were searched: the posterior over log m* of its points (module `posterior`).
 
-Every point that ended counts, whoever asked for it, at the rate of its neighbourhood: diverged ones as lapses, failed ones not at
-all. Whether a fraction of seeds above the threshold fails (lapses), or widths far above it do (evidence that is not monotone), is told
-and not hidden.
+Every point that ended counts, whoever asked for it, at the rate of its neighbourhood: diverged ones as lapses, failed ones
+not at all. Whether a fraction of seeds above the threshold fails (lapses), or widths far above it do (evidence that is not
+monotone), is told and not hidden.
 """
 
 import math
@@ -13,9 +13,10 @@ import numpy as np
 from sweeps.mean_crossing import isotonic_crossings
 from sweeps.outcomes import Outcomes
 from sweeps.points import CellPoints
+from sweeps.search_spec import SearchSettings
 from sweeps.search_state import SearchState, state_of
 from sweeps.searched import SearchedCell
-from sweeps.spec import Criterion, SearchSettings
+from sweeps.spec import Criterion
 from sweeps.width_threshold import Points, WidthThreshold, status_of, width_of
 
 NUM_DRAWS = 2000

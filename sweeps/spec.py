@@ -47,7 +47,7 @@ class Criterion(Record):
         if self.statistic == "mean" and self.success_rate != 0.5:
             raise FieldError(
                 ("success_rate",),
-                f"success_rate is that of statistic: median; got success_rate={self.success_rate}, statistic=mean: leave it out",
+                f"a mean has no success rate; got success_rate={self.success_rate}, statistic=mean: leave success_rate out",
             )
         return self
 

@@ -11,8 +11,8 @@ Reason = Literal["precise", "cap", "above_range", "below_range", ""]
 def stop_reason(posterior: ThresholdPosterior, *, level: float, tolerance: float, cap: int) -> Reason:
     """Why a search may end; empty where it goes on.
 
-    `above_range` and `below_range`: the threshold lies there as surely as the interval's `level` asks. `precise`: the interval's ends
-    lie within `tolerance` of its middle, or one unit of width apart. `cap`: that many points are told.
+    `above_range` and `below_range`: the threshold lies there as surely as the interval's `level` asks. `precise`: the
+    interval's ends lie within `tolerance` of its middle, or one unit of width apart. `cap`: that many points are told.
     """
     beyond = (1 + level) / 2
     if posterior.probability_above >= beyond:

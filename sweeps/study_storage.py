@@ -52,8 +52,8 @@ def storage_errors(place: str) -> Iterator[None]:
             raise
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"the Optuna storage {place!r} cannot be used ({type(error).__name__}: {line}): every result is in the ledger; give "
-            "another search.storage, or none to keep the studies in the run directory, and run again"
+            f"the Optuna storage {place!r} cannot be used ({type(error).__name__}: {line}): every result is in the ledger; "
+            "give another search.storage, or none to keep the studies in the run directory, and run again"
         ) from error
 
 

@@ -15,8 +15,8 @@ Interval. Seeds are drawn with replacement, jointly for all widths where the gri
 are chosen anew in each of `NUM_REPLICATES` replicates; percentiles are widened for the number of seeds (module `intervals`).
 An end that lies beyond the widths tried is marked as censored and given no number.
 
-A cell whose widths were searched has a posterior in place of both (module `searched_thresholds`). With `statistic: mean` the threshold is
-where the mean loss crosses the target, another quantity (module `mean_crossing`).
+A cell whose widths were searched has a posterior in place of both (module `searched_thresholds`). With `statistic: mean` the
+threshold is where the mean loss crosses the target, another quantity (module `mean_crossing`).
 """
 
 import math
@@ -35,9 +35,10 @@ from sweeps.plan import distinct_labels
 from sweeps.recheck import NO_RECHECKS, Rechecks
 from sweeps.resampling import replicated_crossings
 from sweeps.results import Results
+from sweeps.search_spec import SearchSettings
 from sweeps.searched import SearchedCell
 from sweeps.searched_thresholds import searched_threshold
-from sweeps.spec import Criterion, SearchSettings, SweepSpec
+from sweeps.spec import Criterion, SweepSpec
 from sweeps.trials import cell_of
 from sweeps.width_threshold import Point, Points, WidthThreshold, status_of, width_of
 

@@ -46,8 +46,8 @@ class ToldPoint:
 def tell_points(points: CellPoints, criterion: Criterion, sampler: SamplerName) -> tuple[ToldPoint, ...]:
     """What to tell of each complete point, in the order of `points`.
 
-    The value is the relative loss at the point's rate. Optuna's TPE and GP look for the least value, so for them it is the distance of
-    the log loss from the log target: they then look for the threshold and not for the widest net.
+    The value is the relative loss at the point's rate. Optuna's TPE and GP look for the least value, so for them it is the
+    distance of the log loss from the log target: they then look for the threshold and not for the widest net.
     """
     outcomes, log_target = points.outcomes, math.log(criterion.target_loss)
     told = []
