@@ -108,6 +108,9 @@ def run(
     inline: Annotated[bool, typer.Option("--inline", help="One pack after another in this process, with no Ray.")] = False,
     workers: Workers = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Train failed trials again.")] = False,
+    recheck: Annotated[
+        bool, typer.Option("--recheck", help="Train a tenth below each threshold with twice the steps: were steps the limit?")
+    ] = False,
     keep_weights: Annotated[
         bool, typer.Option("--keep-weights", help="Keep the trained arrays, RUN/weights/TRIAL.npz.")
     ] = False,
@@ -135,6 +138,7 @@ def run(
         inline=inline,
         workers=workers,
         retry_failed=retry_failed,
+        recheck=recheck,
         keep_weights=keep_weights,
         wandb=wandb.value if wandb else None,
         device=device.value,

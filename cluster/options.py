@@ -24,6 +24,7 @@ class RunOptions:
     inline: bool = False
     workers: int | None = None
     retry_failed: bool = False
+    recheck: bool = False
     keep_weights: bool = False
     wandb: WandbMode | None = None
     device: Device = "auto"

@@ -84,7 +84,7 @@ class Progress:
     def line(self) -> str:
         """The run's state in one line."""
         queue, now = self._queue, time.monotonic()
-        parts = [f"{queue.done + queue.skipped}/{queue.total} trials"]
+        parts = [f"{queue.done + queue.skipped}/{queue.total} trials", *filter(None, [queue.progress])]
         parts += [f"{count} {word}" for word, count in (("diverged", queue.diverged), ("failed", queue.failed)) if count]
         done = sum(
             (_share(pack, self._fraction(pack) - self._base[pack.pack_id]) for pack in self._running.values()), self._done

@@ -6,7 +6,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from cluster.options import RunOptions, run_path
 from cluster.progress import Progress
 from cluster.runner import Runner, Work
 from cluster.stop import Stopped, StopSignals, stop_signals
+from cluster.strategies import strategy_of
 from cluster.terminal import say
 from cluster.verdict import STOPPED, exit_code
 from cluster.worker import adopt_outcomes
@@ -27,10 +28,9 @@ from sweeps.drawings import keeps_weights
 from sweeps.ledger import Ledger
 from sweeps.outcomes import FINISHED, Outcomes
 from sweeps.queue import PackQueue
-from sweeps.results import read_results
+from sweeps.results import Results, read_results
 from sweeps.run_directory import Lock, RunDirectory, create_or_open
 from sweeps.sessions import elapsed_minutes, session
-from sweeps.strategy import Grid
 
 if TYPE_CHECKING:
     from dashboards.findings import Findings
@@ -97,33 +97,65 @@ def _train_rest(
         say(log, note)
     if num_foreign := len(results.foreign_cells):
         say(log, _foreign(run, num_foreign))
-    queue = PackQueue(Grid(cells), ledger, retry_failed=options.retry_failed, held=results.records)
-    if queue.finished:
-        say(log, f"nothing to train: all {queue.total} trials of {spec.name} are in {run.ledger}")
-        _forget_states(run)
-        return
+    with closing(strategy_of(run, spec, cells, results, options)) as strategy:
+        held = Outcomes.joined([results.records, results.rechecks])
+        queue = PackQueue(strategy, ledger, retry_failed=options.retry_failed, held=held)
+        if queue.finished:
+            say(log, _nothing_left(run, spec, queue, results))
+            _forget_states(run)
+        else:
+            _train(run, spec, queue, results, options, stop=stop, log=log, last=last)
+
+
+def _train(
+    run: RunDirectory,
+    spec: SweepSpec,
+    queue: PackQueue,
+    results: Results,
+    options: RunOptions,
+    *,
+    stop: StopSignals,
+    log: Console,
+    last: ExitStack,
+) -> None:
+    """Train what waits, as far as the time budget allows."""
     may_start = _budget(run, spec)
     if not may_start():
-        say(log, _spent(run, spec, queue.total - queue.skipped))
+        say(log, _spent(run, spec, queue))
         return
-    say(
-        log,
-        f"{spec.name}: {len(cells)} cells, {queue.total} trials, {queue.skipped} of them in the ledger already -> {run.path}",
-    )
+    say(log, _opening(run, spec, queue, results))
     with _runner(run, options, stop) as runner:
         last.callback(runner.wait_for_end)
         if runner.told:
             say(log, runner.told)
-        queue = PackQueue(
-            Grid(cells), ledger, room=runner.room, slots=runner.slots, retry_failed=options.retry_failed, held=results.records
-        )
+        queue.fit(room=runner.room, slots=runner.slots)
         with Progress(queue, run.curves, log, num_workers=runner.slots) as progress, _page_prepared(queue):
             runner.train(Work(queue, run, options, progress, stop, spec.budget.retries, may_start))
         say(log, progress.summary())
     if queue.finished:
         _forget_states(run)
     else:
-        say(log, _spent(run, spec, queue.total - queue.skipped - queue.done))
+        say(log, _spent(run, spec, queue))
+
+
+def _opening(run: RunDirectory, spec: SweepSpec, queue: PackQueue, results: Results) -> str:
+    """What there is to do."""
+    num_points = results.num_of_points
+    num_cells, num_searched = len(expand(spec)), len(results.searched)
+    parts = []
+    if num_cells:
+        num_trials, num_held = len(results.declared) - num_points, len(results.records) - num_points
+        parts.append(f"{num_cells} cells, {num_trials} trials, {num_held} of them in the ledger already")
+    if num_searched:
+        parts.append(f"{num_searched} cells to search, {num_points} trials of theirs in the ledger already")
+    return f"{spec.name}: {'; '.join(parts)} -> {run.path}"
+
+
+def _nothing_left(run: RunDirectory, spec: SweepSpec, queue: PackQueue, results: Results) -> str:
+    if not results.searched:
+        return f"nothing to train: all {queue.total} trials of {spec.name} are in {run.ledger}"
+    num = len(results.searched)
+    return f"nothing to train: {spec.name} is complete, {num} cells searched with {len(results.records)} trials in {run.ledger}"
 
 
 def _runner(run: RunDirectory, options: RunOptions, stop: StopSignals) -> Runner:
@@ -140,10 +172,12 @@ def _budget(run: RunDirectory, spec: SweepSpec) -> Callable[[], bool]:
     return lambda: minutes is None or spent + (time.monotonic() - began) / 60 < minutes
 
 
-def _spent(run: RunDirectory, spec: SweepSpec, num_left: int) -> str:
+def _spent(run: RunDirectory, spec: SweepSpec, queue: PackQueue) -> str:
     more = 2 * max(spec.budget.minutes or 0, elapsed_minutes(run))
+    left = queue.total - queue.skipped - queue.done
+    searching = f" ({queue.progress})" if queue.progress else ""
     return (
-        f"the time budget of {spec.budget.minutes:g} minutes is spent and {num_left} trials are untrained: raise it "
+        f"the time budget of {spec.budget.minutes:g} minutes is spent and {left} trials are untrained{searching}: raise it "
         f"(--set budget.minutes={more:.2g}) and run again"
     )
 
@@ -236,10 +270,10 @@ def _conclude(
 ) -> int:
     from cluster.results import show_findings
     from dashboards.findings import findings_of
-    from sweeps.thresholds import width_thresholds
+    from sweeps.thresholds import thresholds_of
 
     results = read_results(run, spec, cells)
-    thresholds = () if spec.drawings else width_thresholds(results.records, spec.criterion)
+    thresholds = thresholds_of(spec, results)
     findings = findings_of(run, spec, results, thresholds)
     show_findings(out, findings)
     if results.note_on_others:
@@ -247,7 +281,7 @@ def _conclude(
     if options.keep_weights and (num_without := _num_without_weights(run, results.records)):
         say(log, _not_kept(run, num_without))
     write_page(run, findings, out=out, log=log)
-    return exit_code(len(results.declared), results.records, thresholds)
+    return exit_code(results, thresholds)
 
 
 def _num_without_weights(run: RunDirectory, records: Outcomes) -> int:

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 
-from sweeps.ledger import LedgerRecord
-from sweeps.outcomes import Outcomes
+from sweeps.results import Results
 from sweeps.thresholds import WidthThreshold
 
 ALL_ENDED = 0
 """Every trial ended as a result; diverged trials and censored thresholds are results."""
 
 SOME_FAILED = 1
-"""A trial failed, or was not trained because the time budget was spent."""
+"""A trial failed, or was not trained (a search was not finished) because the time budget was spent."""
 
 BAD_INPUT = 2
 """Bad input, or an environment that cannot run it."""
@@ -22,9 +21,11 @@ STOPPED = 130
 """Stopped by a signal."""
 
 
-def exit_code(num_trials: int, records: Sequence[LedgerRecord], thresholds: Sequence[WidthThreshold]) -> int:
-    """The exit code of a sweep of `num_trials` trials with these records and thresholds."""
-    if len(records) < num_trials or Outcomes.of(records).num_ended("failed"):
+def exit_code(results: Results, thresholds: Sequence[WidthThreshold]) -> int:
+    """The exit code of a sweep with these results and thresholds."""
+    num_failed = results.records.num_ended("failed") + results.rechecks.num_ended("failed")
+    num_finished = sum(threshold.search is not None and threshold.search.finished for threshold in thresholds)
+    if len(results.records) < len(results.declared) or num_failed or num_finished < len(results.searched):
         return SOME_FAILED
     if thresholds and all(threshold.status == "failed" for threshold in thresholds):
         return NO_THRESHOLD

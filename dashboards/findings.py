@@ -17,7 +17,7 @@ from sweeps.results import Results, read_results
 from sweeps.run_directory import RunDirectory, open_run
 from sweeps.sessions import Session, read_sessions
 from sweeps.spec import SweepSpec
-from sweeps.thresholds import WidthThreshold, width_thresholds
+from sweeps.thresholds import WidthThreshold, thresholds_of
 from sweeps.verdicts import Verdict, verdicts
 
 
@@ -90,8 +90,7 @@ def read_findings(run_path: Path | str) -> Findings:
     run = open_run(run_path)
     spec = run.read_spec()
     results = read_results(run, spec)
-    thresholds = () if spec.drawings else width_thresholds(results.records, spec.criterion)
-    return findings_of(run, spec, results, thresholds)
+    return findings_of(run, spec, results, thresholds_of(spec, results))
 
 
 def findings_of(run: RunDirectory, spec: SweepSpec, results: Results, thresholds: tuple[WidthThreshold, ...]) -> Findings:

@@ -25,7 +25,20 @@ from sweeps.fields import with_field
 from sweeps.spec import SweepSpec, TrialGroup
 from sweeps.trials import cell_of
 
-__all__ = ["Block", "all_configs", "blocks_of", "cell_of", "configs_of", "derived_seed", "num_trials", "seeds_of"]
+__all__ = [
+    "Block",
+    "all_configs",
+    "assignments",
+    "blocks_of",
+    "cell_of",
+    "configs_of",
+    "data_of",
+    "derived_seed",
+    "num_combinations",
+    "num_trials",
+    "seeds_of",
+    "standing",
+]
 
 FREE_AXES = ("model.width", "model.positions.d_e", "optimizer.lr")
 """Axes whose values are valid or not whatever the rest of a trial is, unless its codes are one-hot."""
@@ -71,13 +84,13 @@ def configs_of(group: TrialGroup, path: Path) -> Iterator[TrialConfig]:
 
 def _checked(group: TrialGroup, path: Path) -> Iterator[TrialConfig]:
     """Every combination of axis values as a config that has no seed yet."""
-    for assignment in _assignments(group):
-        data = _data(group, assignment)
+    for assignment in assignments(group):
+        data = data_of(group, assignment)
         try:
             yield TrialConfig.model_validate(data)
         except ValidationError as error:
             where, problem = first_problem(error, TrialConfig, data)
-            raise PlacedError((*path, *_standing(group, assignment, where, problem)), problem) from None
+            raise PlacedError((*path, *standing(group, assignment, where, problem)), problem) from None
 
 
 def seeds_of(group: TrialGroup, config: TrialConfig) -> tuple[int, ...]:
@@ -88,7 +101,7 @@ def seeds_of(group: TrialGroup, config: TrialConfig) -> tuple[int, ...]:
 def _seeds(group: TrialGroup, cell_id: str) -> tuple[int, ...]:
     if isinstance(group.seeds, tuple):
         return group.seeds
-    return tuple(derived_seed(cell_id, index) for index in range(group.seeds))
+    return tuple(derived_seed(cell_id, index) for index in range(group.seeds or 0))
 
 
 def all_configs(spec: SweepSpec) -> Iterator[tuple[TrialGroup, TrialConfig]]:
@@ -98,7 +111,7 @@ def all_configs(spec: SweepSpec) -> Iterator[tuple[TrialGroup, TrialConfig]]:
         PlacedError: as `configs_of`, or a sweep too large to be meant.
     """
     _check_size(spec)
-    for place, group in enumerate(spec.trials):
+    for place, group in _grids(spec):
         for config in configs_of(group, ("trials", place)):
             yield group, config
 
@@ -111,7 +124,7 @@ def blocks_of(spec: SweepSpec) -> Iterator[Block]:
     """
     _check_size(spec)
     start = 0
-    for place, group in enumerate(spec.trials):
+    for place, group in _grids(spec):
         path: Path = ("trials", place)
         try:
             yield from list(_blocks(group, start))
@@ -122,8 +135,13 @@ def blocks_of(spec: SweepSpec) -> Iterator[Block]:
         start += num_trials(group)
 
 
+def _grids(spec: SweepSpec) -> Iterator[tuple[int, TrialGroup]]:
+    """The groups that declare their trials beforehand, each with its place; those of the others are searched."""
+    return ((place, group) for place, group in enumerate(spec.trials) if group.search is None)
+
+
 def _check_size(spec: SweepSpec) -> None:
-    total = sum(num_trials(group) for group in spec.trials)
+    total = sum(num_trials(group) for _, group in _grids(spec))
     if total > MAX_TRIALS:
         raise PlacedError(
             ("trials",), f"this sweep has {total} trials; at most {MAX_TRIALS} are allowed: use fewer values or seeds"
@@ -131,7 +149,7 @@ def _check_size(spec: SweepSpec) -> None:
 
 
 def _blocks(group: TrialGroup, start: int) -> Iterator[Block]:
-    num_seeds = len(group.seeds) if isinstance(group.seeds, tuple) else group.seeds
+    num_seeds = _num_seeds(group)
     for axes in _crossed(group):
         free = {name: values for name, values in axes.items() if name in FREE_AXES}
         other = {name: values for name, values in axes.items() if name not in free}
@@ -140,7 +158,7 @@ def _blocks(group: TrialGroup, start: int) -> Iterator[Block]:
         offsets = sum((strides[name] * index for name, index in columns.index.items()), np.zeros(columns.size, dtype=np.int64))
         for indices in product(*(range(len(values)) for values in other.values())):
             chosen = {name: values[index] for (name, values), index in zip(other.items(), indices, strict=True)}
-            config = TrialConfig.model_validate(_data(group, chosen | {name: values[0] for name, values in free.items()}))
+            config = TrialConfig.model_validate(data_of(group, chosen | {name: values[0] for name, values in free.items()}))
             if "model.positions.d_e" in free and _is_one_hot(config):
                 raise _NotFreeError
             family = TrialFamily(config)
@@ -184,7 +202,7 @@ def _free_columns(group: TrialGroup, free: Mapping[str, tuple[Any, ...]], other:
     first = {name: values[0] for name, values in free.items()}
     checked: dict[str, np.ndarray] = {}
     for name, values in free.items():
-        configs = [TrialConfig.model_validate(_data(group, other | first | {name: value})) for value in values]
+        configs = [TrialConfig.model_validate(data_of(group, other | first | {name: value})) for value in values]
         if name == "optimizer.lr":
             checked[name] = np.array([config.optimizer.lr for config in configs], dtype=np.float64)
         else:
@@ -215,20 +233,28 @@ def _is_one_hot(config: TrialConfig) -> bool:
 
 
 def num_trials(group: TrialGroup) -> int:
-    """How many trials a group declares."""
+    """How many trials a group declares beforehand."""
+    return num_combinations(group) * _num_seeds(group)
+
+
+def num_combinations(group: TrialGroup) -> int:
+    """How many combinations of axis values a group has."""
     crossed = math.prod(len(values_of(axis)) for axis in group.grid.values())
-    cases = sum(math.prod(len(values) for values in case.values()) for case in _cases(group))
-    return crossed * cases * (len(group.seeds) if isinstance(group.seeds, tuple) else group.seeds)
+    return crossed * sum(math.prod(len(values) for values in case.values()) for case in _cases(group))
 
 
-def _assignments(group: TrialGroup) -> Iterator[dict[str, Any]]:
+def _num_seeds(group: TrialGroup) -> int:
+    return len(group.seeds) if isinstance(group.seeds, tuple) else group.seeds or 0
+
+
+def assignments(group: TrialGroup) -> Iterator[dict[str, Any]]:
     """Every combination of axis values: dotted field to value."""
     for axes in _crossed(group):
         for values in product(*axes.values()):
             yield dict(zip(axes, values, strict=True))
 
 
-def _data(group: TrialGroup, assignment: Mapping[str, Any]) -> Mapping[str, Any]:
+def data_of(group: TrialGroup, assignment: Mapping[str, Any]) -> Mapping[str, Any]:
     """The base with axis values set: a branch (`model.positions`) before the leaves under it."""
     ordered = sorted(assignment.items(), key=lambda item: item[0].count("."))
     return reduce(lambda base, item: with_field(base, *item), ordered, group.base)
@@ -248,7 +274,7 @@ def _cases(group: TrialGroup) -> list[dict[str, tuple[Any, ...]]]:
     return [{name: values_of(v) if is_axis(v) else (v,) for name, v in zip(group.zip, row, strict=True)} for row in rows]
 
 
-def _standing(group: TrialGroup, assignment: dict[str, Any], where: Path, problem: str) -> Path:
+def standing(group: TrialGroup, assignment: dict[str, Any], where: Path, problem: str) -> Path:
     """Where in the group the field `where` of a config got its value: on an axis, or in the base.
 
     A relation between fields (`q <= T`) stands at an axis that it names, if it names one.

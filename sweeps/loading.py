@@ -14,6 +14,7 @@ from sweeps.document import Document, parse
 from sweeps.errors import PlacedError, first_problem, listed, suggestion
 from sweeps.expansion import blocks_of
 from sweeps.fields import known_fields
+from sweeps.searched import searched_cells
 from sweeps.settings import apply_settings
 from sweeps.spec import SweepSpec
 
@@ -65,6 +66,7 @@ def check_sweep(document: Document) -> SweepSpec:
         spec = SweepSpec.model_validate(document.data)
         for _ in blocks_of(spec):
             pass
+        searched_cells(spec)
     except ValidationError as error:
         raise document.error(*first_problem(error, SweepSpec, document.data)) from None
     except PlacedError as error:

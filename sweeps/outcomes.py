@@ -54,6 +54,12 @@ class Outcomes(Sequence[LedgerRecord]):
             rows.add(vars(record))
         return rows.outcomes(Trials.of(record.trial_config for record in newest.values()))
 
+    @classmethod
+    def joined(cls, parts: Sequence["Outcomes"]) -> "Outcomes":
+        """Outcomes of different trials, one after another; at least one part."""
+        columns = {name: np.concatenate([part._columns[name] for part in parts]) for name in parts[0]._columns}
+        return cls(Trials.joined([part.trials for part in parts]), columns)
+
     def take(self, places: np.ndarray) -> "Outcomes":
         """Some of the outcomes: places, or a mask."""
         return Outcomes(self.trials.take(places), {name: column[places] for name, column in self._columns.items()})

@@ -65,9 +65,20 @@ class PackQueue:
         self._held = frozenset(outcomes.trial_ids)
         self._waiting: deque[Pack] = deque()
         self._running: dict[str, Pack] = {}
+        self._asked = Trials.of(())
         self.total = self.skipped = self.done = self.failed = self.diverged = 0
         strategy.tell(outcomes)
         self._refill()
+
+    def fit(self, *, room: Room, slots: int) -> None:
+        """Pack what waits anew, for workers that are known now; no pack has been handed out yet."""
+        self._room, self._slots = room, slots
+        self._waiting = deque(self._packed(self._asked))
+
+    @property
+    def progress(self) -> str:
+        """How far the strategy is, in words; empty where the counts of trials say so."""
+        return self._strategy.progress
 
     @property
     def waiting(self) -> tuple[Pack, ...]:
@@ -129,7 +140,7 @@ class PackQueue:
     def _refill(self) -> None:
         """Ask until there is something to train or the strategy waits; what the ledger holds answers itself."""
         while not self._waiting and (asked := self._strategy.ask()):
-            trials = Trials.of(asked)
+            trials = self._asked = Trials.of(asked)
             self.total += len(trials)
             self.skipped += len(self._held.intersection(trials.trial_ids))
             self._waiting.extend(self._packed(trials))

@@ -6,17 +6,21 @@ figures and exit codes rest on the declared ones alone; the others are counted a
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from stsq_core.family import TrialFamily
 from stsq_core.trial import TrialConfig
 from sweeps.collector import no_collection
 from sweeps.ledger import Ledger
 from sweeps.outcomes import Outcomes, Rows
 from sweeps.plan import Cell, expand
+from sweeps.recheck_trials import twice_the_steps
 from sweeps.run_directory import RunDirectory
+from sweeps.searched import SearchedCell, searched_cells
 from sweeps.spec import SweepSpec
 from sweeps.trials import Trials, cell_of
 
@@ -25,8 +29,9 @@ from sweeps.trials import Trials, cell_of
 class Results:
     """Records of declared trials. `declared` names all trials that the sweep declares, ended or not.
 
-    `ledger_notes` says what the ledger had to leave out when it was read, `num_others` counts the records of other trials;
-    those of `others` holds one a cell at least.
+    Of a searched cell, whose trials are not declared beforehand, that is every trial that the ledger holds within its range
+    and at its rates, whoever asked for it. `rechecks` are trials of cells with twice the steps (module `recheck`).
+    `ledger_notes` says what the ledger had to leave out when it was read, `num_others` counts the records of other trials.
     """
 
     records: Outcomes
@@ -34,6 +39,15 @@ class Results:
     num_others: int
     ledger_notes: tuple[str, ...] = ()
     foreign_cells: frozenset[str] = frozenset()
+    searched: tuple[SearchedCell, ...] = ()
+    rechecks: Outcomes = field(default_factory=lambda: Outcomes.of(()))
+
+    @property
+    def num_of_points(self) -> int:
+        """Records of searched cells."""
+        families = {cell.family.key for cell in self.searched}
+        own = [place for place, family in enumerate(self.records.trials.families) if family.key in families]
+        return int(np.count_nonzero(np.isin(self.records.trials.family, own)))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -56,19 +70,21 @@ def read_results(run: RunDirectory, spec: SweepSpec | None = None, cells: Sequen
     Raises:
         UserError: the ledger or the sweep cannot be read.
     """
-    if cells is None:
-        cells = expand(run.read_spec() if spec is None else spec)
+    spec = run.read_spec() if spec is None else spec
+    cells = expand(spec) if cells is None else cells
     ledger = Ledger(run.ledger)
     with no_collection():  # a million rows that stay
-        results = _collected(ledger.lines(), cells)
+        results = _collected(ledger.lines(), cells, searched_cells(spec))
     return replace(results, ledger_notes=tuple(ledger.notes))
 
 
-def _collected(lines: Iterable[Mapping[str, Any]], cells: Sequence[Cell]) -> Results:
-    """The newest line of each declared trial, in the order in which trials first ended."""
+def _collected(lines: Iterable[Mapping[str, Any]], cells: Sequence[Cell], searched: tuple[SearchedCell, ...]) -> Results:
+    """The newest line of each trial of the sweep, in the order in which trials first ended, declared ones first."""
     declared = Trials.joined([cell.trials for cell in cells])
     places = {trial_id: place for place, trial_id in enumerate(declared.trial_ids)}
     rows, row_of = Rows(), dict[int, int]()
+    families = _Families(cells, searched)
+    found, again = _Found(), _Found()
     others: set[str] = set()
     samples: dict[str, Mapping[str, Any]] = {}
     for values in lines:
@@ -76,18 +92,83 @@ def _collected(lines: Iterable[Mapping[str, Any]], cells: Sequence[Cell]) -> Res
         if place is not None:
             row_of[place] = len(rows)
             rows.add(values)
+        elif (family := families.searched_by(values["config"])) is not None:
+            found.add(family, values)
+        elif (family := families.doubled(values["config"])) is not None:
+            again.add(family, values)
         elif values["trial_id"] not in others:
             others.add(values["trial_id"])
             samples.setdefault(_family_of(values["config"]), values["config"])
     taken = declared.take(np.fromiter(row_of, dtype=np.int64, count=len(row_of)))
-    known = {cell.cell_id for cell in cells}
+    known = {cell.cell_id for cell in cells} | {cell.cell_id for cell in searched}
     named = (cell_of(TrialConfig.model_validate(dict(config))) for config in samples.values())
+    records, points = rows.outcomes(taken, list(row_of.values())), found.outcomes()
     return Results(
-        rows.outcomes(taken, list(row_of.values())),
-        frozenset(places),
+        Outcomes.joined([records, points]),
+        frozenset(places).union(points.trial_ids),
         len(others),
         foreign_cells=frozenset(named) - known,
+        searched=searched,
+        rechecks=again.outcomes(),
     )
+
+
+class _Families:
+    """Says to which searched cell, or cell with twice the steps, an undeclared line of a ledger belongs."""
+
+    def __init__(self, cells: Sequence[Cell], searched: Sequence[SearchedCell]) -> None:
+        self._cells = cells
+        self._searched = {_family_of(cell.family.sample.model_dump(mode="json")): cell for cell in searched}
+
+    @cached_property
+    def _doubled(self) -> dict[str, TrialFamily]:
+        families = [*(cell.trials.families[0] for cell in self._cells), *(cell.family for cell in self._searched.values())]
+        twice = [TrialFamily(twice_the_steps(family.sample)) for family in families]
+        return {_family_of(family.sample.model_dump(mode="json")): family for family in twice}
+
+    def searched_by(self, config: Mapping[str, Any]) -> TrialFamily | None:
+        """The family of the searched cell that a trial is a point of."""
+        cell = self._searched.get(_family_of(config)) if self._searched else None
+        if cell is None or config["optimizer"]["lr"] not in cell.rates or not cell.low <= width_in(config) <= cell.high:
+            return None
+        return cell.family
+
+    def doubled(self, config: Mapping[str, Any]) -> TrialFamily | None:
+        """The family of a cell with twice the steps that a trial belongs to."""
+        return self._doubled.get(_family_of(config))
+
+
+class _Found:
+    """Lines of trials that are not declared beforehand, the newest of each."""
+
+    def __init__(self) -> None:
+        self._rows = Rows()
+        self._row_of: dict[str, int] = {}
+        self._families: list[TrialFamily] = []
+        self._trials: dict[str, tuple[int, int, float, int]] = {}
+
+    def add(self, family: TrialFamily, values: Mapping[str, Any]) -> None:
+        if family not in self._families:
+            self._families.append(family)
+        config = values["config"]
+        own = self._families.index(family), width_in(config), float(config["optimizer"]["lr"]), int(config["seed"])
+        self._trials[values["trial_id"]] = own
+        self._row_of[values["trial_id"]] = len(self._rows)
+        self._rows.add(values)
+
+    def outcomes(self) -> Outcomes:
+        """The lines as outcomes, in the order in which trials first ended."""
+        if not self._trials:
+            return Outcomes.of(())
+        family, widths, rates, seeds = zip(*self._trials.values(), strict=True)
+        columns = np.array(family), np.array(widths), np.array(rates), np.array(seeds)
+        return self._rows.outcomes(Trials(self._families, *columns), list(self._row_of.values()))
+
+
+def width_in(config: Mapping[str, Any]) -> int:
+    """The width m that a ledger's config tells."""
+    model = config["model"]
+    return int(config["task"]["d"] + model["positions"]["d_e"] if "positions" in model else model["width"])
 
 
 def _family_of(config: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from sweeps.files import disk_errors, write_atomically
 from sweeps.ledger import Ledger
 from sweeps.loading import check_sweep
 from sweeps.plan import describe, expand
+from sweeps.searched import searched_cells
 from sweeps.spec import SweepSpec
 
 
@@ -49,6 +50,16 @@ class RunDirectory:
     def weights(self) -> Path:
         """Trained arrays kept on request: TRIAL_ID.npz."""
         return self.path / "weights"
+
+    @property
+    def studies(self) -> Path:
+        """The Optuna studies of searches, one a cell, where the sweep names no other storage."""
+        return self.path / "study.journal"
+
+    @property
+    def identity(self) -> Path:
+        """A random name of this directory, by which studies in a shared storage know whose they are."""
+        return self.path / "study.id"
 
     @property
     def ray(self) -> Path:
@@ -142,17 +153,18 @@ def _write_spec(run: RunDirectory, spec: SweepSpec, text: str) -> None:
 def _check_related(run: RunDirectory, spec: SweepSpec) -> None:
     """Refuse a sweep that shares no cell with the results that the directory holds: only its name is that of the old one."""
     records = Ledger(run.ledger).read()
-    cells = expand(spec)
-    declared = {config.trial_id for cell in cells for config in cell.configs}
+    grids = expand(spec)
+    declared = {trial_id for cell in grids for trial_id in cell.trials.trial_ids}
     if not records or any(record.trial_id in declared for record in records):
         return
-    cell_ids = {cell.cell_id for cell in cells}
-    if any(cell_of(record.trial_config) in cell_ids for record in records):
+    labels = {cell.cell_id: cell.label for cell in grids} | {cell.cell_id: cell.label for cell in searched_cells(spec)}
+    if any(cell_of(record.trial_config) in labels for record in records):
         return
+    label = next(iter(labels.values()))
     held = f"{len(records)} result{'s' if len(records) > 1 else ''}"
     raise UserError(
         f"{str(run.path)!r} holds {held} of another sweep that is named {spec.name!r} too: its cells, such as "
-        f"{describe(records[0].trial_config)!r}, are none of those asked for now, such as {cells[0].label!r}: give another "
+        f"{describe(records[0].trial_config)!r}, are none of those asked for now, such as {label!r}: give another "
         "directory with --out, or another name to the sweep"
     )
 

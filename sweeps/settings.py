@@ -15,6 +15,7 @@ from sweeps.axes import is_axis
 from sweeps.document import Document, parse
 from sweeps.errors import Path, allowed_names, listed, suggestion
 from sweeps.fields import allowed_beside, known_leaves, unknown_field, with_field, without_field
+from sweeps.search_spec import SearchSettings, WidthRange
 from sweeps.spec import Budget, Criterion, WandbSettings
 
 SPEC_FIELDS = (
@@ -23,8 +24,13 @@ SPEC_FIELDS = (
     "hypothesis",
     *(f"criterion.{name}" for name in Criterion.model_fields),
     *(f"budget.{name}" for name in Budget.model_fields),
+    *(f"search.{name}" for name in SearchSettings.model_fields),
     *(f"wandb.{name}" for name in WandbSettings.model_fields),
 )
+
+RANGE_FIELDS = tuple(f"search.{name}" for name in WidthRange.model_fields)
+GROUP_FIELDS = ("seeds", *RANGE_FIELDS)
+"""What a setting may change of a group beside the fields of its trials."""
 
 _SHAPE = re.compile(r"^(?:(?P<group>[^:=]*):)?(?P<field>[^=:]+)=(?P<values>.*)$", re.DOTALL)
 
@@ -76,10 +82,10 @@ def apply_settings(document: Document, texts: Iterable[str]) -> Document:
 def _applied(document: Document, setting: Setting) -> Document:
     if setting.field in SPEC_FIELDS and setting.group is None:
         return _with_spec_field(document, setting)
-    reason = None if setting.field == "seeds" else unknown_field(setting.field)
+    reason = None if setting.field in GROUP_FIELDS else unknown_field(setting.field)
     if reason:
-        near = suggestion(setting.field, [*SPEC_FIELDS, *known_leaves(), "seeds"])
-        also = f", and of the sweep seeds, {listed(SPEC_FIELDS)}"
+        near = suggestion(setting.field, [*SPEC_FIELDS, *known_leaves(), *GROUP_FIELDS])
+        also = f", and of the sweep {listed(GROUP_FIELDS)}, {listed(SPEC_FIELDS)}"
         raise UserError(f"{setting.origin}: there is no field {setting.field!r}{near}; {allowed_beside(setting.field)}{also}")
     return _with_group_field(document, setting)
 
@@ -115,8 +121,10 @@ def _with_group_field(document: Document, setting: Setting) -> Document:
 
 def _has_field(group: Mapping[str, Any], field: str) -> bool:
     """Whether the kinds that a group's base names leave room for the field."""
+    if field in GROUP_FIELDS:
+        return (field == "seeds") == (group.get("search") is None)
     *branch, leaf = field.split(".")
-    return field == "seeds" or leaf in allowed_names(TrialConfig, group.get("base"), tuple(branch))
+    return leaf in allowed_names(TrialConfig, group.get("base"), tuple(branch))
 
 
 def _changed_group(group: Mapping[str, Any], setting: Setting) -> tuple[dict[str, Any], Path]:
@@ -124,6 +132,9 @@ def _changed_group(group: Mapping[str, Any], setting: Setting) -> tuple[dict[str
     one = setting.values[0] if len(setting.values) == 1 else None
     if setting.field == "seeds":
         return {**group, "seeds": list(setting.values) if one is None else one}, ("seeds",)
+    if setting.field in RANGE_FIELDS:
+        value = list(setting.values) if one is None else one
+        return with_field(group, setting.field, value), tuple(setting.field.split("."))
     if (narrowed := _selected_cases(group, setting)) is not None:
         return narrowed, ("zip", setting.field)
     group = _without(group, setting.field)

@@ -14,6 +14,7 @@ from sweeps.claims import Claim
 from sweeps.drawings import Drawing
 from sweeps.errors import FieldError, Path
 from sweeps.fields import unknown_field
+from sweeps.search_spec import SearchSettings, WidthRange
 from sweeps.texts import Slug, Words
 
 MAX_SEED = 2**63
@@ -24,17 +25,31 @@ Seeds = Annotated[int, Field(ge=0, le=100_000)] | Annotated[tuple[Seed, ...], Be
 
 _AXIS: TypeAdapter[Any] = TypeAdapter(Axis)
 
+WIDTH_FIELDS = ("model.width", "model.positions.d_e")
+"""The fields that set a trial's width m."""
+
 
 class Criterion(Record):
     """When a trial is solved, and where its cell's threshold lies.
 
     A trial is solved when its final `relative_loss <= target_loss`. The width threshold is where a fraction `success_rate` of
-    the seeds is solved; its interval has the given `level`.
+    the seeds is solved; its interval has the given `level`. With `statistic: mean` it is where the mean loss over seeds, a
+    diverged one counted as 1, falls to the target: another quantity, which a few seeds that learn nothing can move far.
     """
 
     target_loss: Annotated[float, Field(gt=0, lt=1)] = 0.1
     success_rate: Annotated[float, Field(gt=0, lt=1)] = 0.5
     level: Annotated[float, Field(gt=0, lt=1)] = 0.9
+    statistic: Literal["median", "mean"] = "median"
+
+    @model_validator(mode="after")
+    def _a_mean_has_no_success_rate(self) -> Self:
+        if self.statistic == "mean" and self.success_rate != 0.5:
+            raise FieldError(
+                ("success_rate",),
+                f"a mean has no success rate; got success_rate={self.success_rate}, statistic=mean: leave success_rate out",
+            )
+        return self
 
 
 class Budget(Record):
@@ -66,14 +81,40 @@ class TrialGroup(Record):
 
     `grid` axes are crossed. `zip` axes advance together, case by case; an entry of a zipped axis that is itself an axis is
     crossed within its case. `seeds` is a number (seeds derived for each cell, so that no two cells share one and a larger
-    number extends a smaller) or a list.
+    number extends a smaller) or a list. With `search` the widths stand on no axis: they are searched, each with a fresh seed.
     """
 
     name: Slug
     base: dict[str, Any] = Field(default_factory=dict)
     grid: dict[str, Axis] = Field(default_factory=dict)
     zip: dict[str, ZipAxis] = Field(default_factory=dict)
-    seeds: Seeds = 3
+    seeds: Seeds | None = 3
+    search: WidthRange | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_search_takes_fresh_seeds(cls, data: Any) -> Any:
+        """Without `seeds`, a group that is searched has none."""
+        if isinstance(data, dict) and data.get("search") is not None and "seeds" not in data:
+            return {**data, "seeds": None}
+        return data
+
+    @model_validator(mode="after")
+    def _searched_or_seeded(self) -> Self:
+        if self.search is not None and self.seeds is not None:
+            raise FieldError(
+                ("seeds",),
+                f"a search takes a fresh seed for every point; got seeds={self.seeds} beside search: leave seeds out",
+            )
+        if self.search is None and self.seeds is None:
+            raise FieldError(("seeds",), "seeds: null goes with a search only: give a number of seeds, or a list")
+        for where, axes in (("grid", self.grid), ("zip", self.zip)):
+            for name in WIDTH_FIELDS:
+                if self.search is not None and name in axes:
+                    raise FieldError(
+                        (where, name), f"{name} is the width, and search says which are tried: remove one of the two"
+                    )
+        return self
 
     @model_validator(mode="after")
     def _fields_exist(self) -> Self:
@@ -129,6 +170,7 @@ class SweepSpec(Record):
     trials: Annotated[tuple[TrialGroup, ...], BeforeValidator(_some_trials)]
     criterion: Criterion = Criterion()
     budget: Budget = Budget()
+    search: SearchSettings = SearchSettings()
     wandb: WandbSettings = WandbSettings()
     claims: Annotated[tuple[Claim, ...], BeforeValidator(as_tuple)] = ()
     drawings: Annotated[tuple[Drawing, ...], BeforeValidator(as_tuple)] = ()

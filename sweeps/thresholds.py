@@ -14,24 +14,35 @@ added to it.
 Interval. Seeds are drawn with replacement, jointly for all widths where the grid shares them, else within each width; rates
 are chosen anew in each of `NUM_REPLICATES` replicates; percentiles are widened for the number of seeds (module `intervals`).
 An end that lies beyond the widths tried is marked as censored and given no number.
+
+A cell whose widths were searched has a posterior in place of both (module `searched_thresholds`). With `statistic: mean` the
+threshold is where the mean loss crosses the target, another quantity (module `mean_crossing`).
 """
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, overload
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stsq_core.trial import TrialConfig
 from sweeps.crossings import chosen_rates, least_crossing
 from sweeps.intervals import attainable_level, interval_of
-from sweeps.ledger import LedgerRecord, Status
-from sweeps.outcomes import FAILED, FINISHED, STATUSES, Outcomes, none_of_nan
+from sweeps.ledger import LedgerRecord
+from sweeps.mean_crossing import mean_crossing
+from sweeps.outcomes import FAILED, FINISHED, Outcomes
 from sweeps.plan import distinct_labels
+from sweeps.recheck import NO_RECHECKS, Rechecks
 from sweeps.resampling import replicated_crossings
-from sweeps.spec import Criterion
+from sweeps.results import Results
+from sweeps.search_spec import SearchSettings
+from sweeps.searched import SearchedCell
+from sweeps.searched_thresholds import searched_threshold
+from sweeps.spec import Criterion, SweepSpec
 from sweeps.trials import cell_of
+from sweeps.width_threshold import Point, Points, WidthThreshold, status_of, width_of
+
+__all__ = ["Point", "Points", "WidthThreshold", "thresholds_of", "width_thresholds"]
 
 NUM_REPLICATES = 2000
 LEAST_LOSS = 1e-12
@@ -41,118 +52,49 @@ CHUNK_NUMBERS = 400_000
 """Numbers resampled at a time, so that a large cell fills neither memory nor caches."""
 
 
-@dataclass(frozen=True)
-class Point:
-    """One trial of a cell; `chosen` where its learning rate is the one that its width was judged by."""
-
-    trial_id: str
-    width: int
-    seed: int
-    lr: float
-    status: Status
-    relative_loss: float | None
-    relative_loss_stderr: float | None
-    chosen: bool
+def thresholds_of(spec: SweepSpec, results: Results) -> tuple[WidthThreshold, ...]:
+    """The thresholds of a run; none of a sweep that is shown by drawings."""
+    if spec.drawings:
+        return ()
+    rechecks = Rechecks(results.rechecks) if len(results.rechecks) else NO_RECHECKS
+    return width_thresholds(results.records, spec.criterion, searched=results.searched, settings=spec.search, rechecks=rechecks)
 
 
-class Points(Sequence[Point]):
-    """The trials of a cell by width, rate and seed; a point is made when it is asked for. `chosen` is a mask."""
-
-    def __init__(self, outcomes: Outcomes, chosen: np.ndarray) -> None:
-        self.outcomes = outcomes
-        self.chosen = chosen
-
-    @property
-    def widths(self) -> np.ndarray:
-        return self.outcomes.trials.widths
-
-    def take(self, places: np.ndarray) -> "Points":
-        """Some of the points: places, or a mask."""
-        return Points(self.outcomes.take(places), self.chosen[places])
-
-    def __len__(self) -> int:
-        return len(self.chosen)
-
-    @overload
-    def __getitem__(self, place: int) -> Point: ...
-    @overload
-    def __getitem__(self, place: slice) -> "Points": ...
-    def __getitem__(self, place: int | slice) -> "Point | Points":
-        if isinstance(place, slice):
-            return self.take(np.arange(len(self))[place])
-        outcomes, trials = self.outcomes, self.outcomes.trials
-        return Point(
-            trial_id=outcomes.trial_ids[place],
-            width=trials.widths[place].item(),
-            seed=trials.seeds[place].item(),
-            lr=trials.rates[place].item(),
-            status=STATUSES[outcomes.status[place]],
-            relative_loss=none_of_nan(outcomes.relative_loss[place].item()),
-            relative_loss_stderr=none_of_nan(outcomes.relative_loss_stderr[place].item()),
-            chosen=bool(self.chosen[place]),
-        )
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(self.outcomes)
-
-
-@dataclass(frozen=True)
-class WidthThreshold:
-    """The width threshold of one cell.
-
-    `found`: `m_star` is the threshold and `M` the whole number of units. `above_range` (`below_range`): it lies above (below)
-    every width tried. `failed`: no trial gave a number. `low` and `high` bound it at the `level`: None where the end is
-    censored (`low_censored`: it lies below the least width; `high_censored`: above the largest) or where one seed cannot give
-    an interval. `replicates` are bootstrap replicates of log m*, -inf below and inf above the range.
-    """
-
-    cell_id: str
-    label: str
-    config_sample: TrialConfig
-    status: Literal["found", "above_range", "below_range", "failed"]
-    m_star: float | None
-    M: int | None
-    low: float | None
-    high: float | None
-    low_censored: bool
-    high_censored: bool
-    level: float
-    target_loss: float
-    success_rate: float
-    widths: tuple[int, ...]
-    num_seeds: int
-    num_trials: int
-    num_diverged: int
-    num_failed: int
-    crosses_more_than_once: bool
-    points: Points = field(repr=False)
-    note: str
-    replicates: np.ndarray = field(repr=False, compare=False)
-
-    @property
-    def kind(self) -> str:
-        """The architecture: `transformer` or `fcn`."""
-        return self.config_sample.model.kind
-
-
-def width_thresholds(records: Iterable[LedgerRecord], criterion: Criterion) -> tuple[WidthThreshold, ...]:
+def width_thresholds(
+    records: Iterable[LedgerRecord],
+    criterion: Criterion,
+    *,
+    searched: Sequence[SearchedCell] = (),
+    settings: SearchSettings = SearchSettings(),  # noqa: B008  (frozen)
+    rechecks: Rechecks = NO_RECHECKS,
+) -> tuple[WidthThreshold, ...]:
     """The threshold of every cell that has records, transformers first, then by q, d and T.
 
-    The same records and criterion give the same numbers, intervals included: each cell's bootstrap is seeded by its name.
+    The same records and criterion give the same numbers, intervals included: each cell's draws are seeded by its name.
     """
     outcomes = Outcomes.of(records)
     trials = outcomes.trials
     order = np.argsort(trials.family, kind="stable")
     members = np.split(order, np.flatnonzero(np.diff(trials.family[order])) + 1) if len(order) else []
     samples = [trials[int(own[0])] for own in members]
-    found = [
-        _threshold(cell_of(sample), label, sample, outcomes.take(own), criterion)
-        for own, sample, label in zip(members, samples, distinct_labels(samples), strict=True)
-    ]
+    cells = {cell.cell_id: cell for cell in searched}
+    found = []
+    for own, sample, label in zip(members, samples, distinct_labels(samples), strict=True):
+        cell_id, taken = cell_of(sample), outcomes.take(own)
+        if cell_id in cells:
+            threshold = searched_threshold(cells[cell_id], label, taken, criterion, settings)
+        else:
+            threshold = _threshold(cell_id, label, sample, taken, criterion)
+        found.append(_rechecked(threshold, criterion, rechecks))
     return tuple(sorted(found, key=_order))
+
+
+def _rechecked(threshold: WidthThreshold, criterion: Criterion, rechecks: Rechecks) -> WidthThreshold:
+    rates = tuple(np.unique(threshold.points.outcomes.trials.rates).tolist())
+    recheck = rechecks.of(threshold.cell_id, threshold.config_sample, rates, threshold.m_star, criterion)
+    if recheck is None:
+        return threshold
+    return replace(threshold, recheck=recheck, note="; ".join(filter(None, [threshold.note, recheck.words])))
 
 
 def _order(threshold: WidthThreshold) -> tuple[object, ...]:
@@ -199,8 +141,8 @@ _NOTHING = _Estimate(math.nan, False, np.array([]), {})
 def _threshold(cell_id: str, label: str, sample: TrialConfig, outcomes: Outcomes, criterion: Criterion) -> WidthThreshold:
     losses = _losses_of(outcomes)
     estimate = _estimate(losses, criterion, cell_id) if losses else _NOTHING
-    status = _status(estimate.crossing)
-    m_star = _width(estimate.crossing) if status == "found" else None
+    status = status_of(estimate.crossing)
+    m_star = width_of(estimate.crossing) if status == "found" else None
     low, high = _ends(estimate, losses, criterion)
     return WidthThreshold(
         cell_id=cell_id,
@@ -225,15 +167,8 @@ def _threshold(cell_id: str, label: str, sample: TrialConfig, outcomes: Outcomes
         points=_points(outcomes, estimate.chosen),
         note="; ".join(_notes(outcomes, losses, estimate, criterion)),
         replicates=estimate.replicates,
+        statistic=criterion.statistic,
     )
-
-
-def _status(crossing: float) -> Literal["found", "above_range", "below_range", "failed"]:
-    if math.isnan(crossing):
-        return "failed"
-    if math.isinf(crossing):
-        return "above_range" if crossing > 0 else "below_range"
-    return "found"
 
 
 def _losses_of(outcomes: Outcomes) -> _Losses | None:
@@ -265,12 +200,13 @@ def _bootstrap(losses: _Losses, criterion: Criterion, cell_id: str) -> np.ndarra
     """Replicates of log m* [NUM_REPLICATES] over draws of the seeds with replacement."""
     stream = np.random.default_rng(int(cell_id, 16))
     num_widths, num_seeds = len(losses.widths), losses.num_seeds
-    chunk = max(1, CHUNK_NUMBERS // (num_seeds if losses.shared else losses.log_losses.size))
+    fast = losses.shared and criterion.statistic == "median"
+    chunk = max(1, CHUNK_NUMBERS // (num_seeds if fast else losses.log_losses.size))
     replicates = []
     for start in range(0, NUM_REPLICATES, chunk):
         size = (1 if losses.shared else num_widths, min(chunk, NUM_REPLICATES - start), num_seeds)
         draws = stream.integers(num_seeds, size=size)
-        replicates.append(_resampled(losses, draws[0], criterion) if losses.shared else _cross(losses, draws, criterion)[0])
+        replicates.append(_resampled(losses, draws[0], criterion) if fast else _cross(losses, draws, criterion)[0])
     return np.concatenate(replicates)
 
 
@@ -288,13 +224,11 @@ def _cross(losses: _Losses, draws: np.ndarray, criterion: Criterion) -> tuple[np
     """Log m* and the flag for each draw of seeds; `draws` is [width or 1, replicate, seed]."""
     drawn = np.take_along_axis(losses.log_losses[:, :, None, :], draws[:, None], axis=-1)  # [width, rate, replicate, seed]
     drawn = np.moveaxis(drawn, 2, 0)  # [replicate, width, rate, seed]
-    rates = chosen_rates(drawn)[:, :, None, None]
-    return least_crossing(
-        np.log(losses.widths),
-        np.take_along_axis(drawn, rates, axis=2)[:, :, 0, :],
-        log_target=math.log(criterion.target_loss),
-        success_rate=criterion.success_rate,
-    )
+    own = np.take_along_axis(drawn, chosen_rates(drawn)[:, :, None, None], axis=2)[:, :, 0, :]
+    log_widths, log_target = np.log(losses.widths), math.log(criterion.target_loss)
+    if criterion.statistic == "mean":
+        return mean_crossing(log_widths, own, log_target=log_target)
+    return least_crossing(log_widths, own, log_target=log_target, success_rate=criterion.success_rate)
 
 
 def _ends(estimate: _Estimate, losses: _Losses | None, criterion: Criterion) -> tuple[float | None, float | None]:
@@ -305,12 +239,7 @@ def _ends(estimate: _Estimate, losses: _Losses | None, criterion: Criterion) -> 
     # Of an interval wholly beyond the range, the inner end is the last width that was tried.
     low = min(low, estimate.crossing, math.log(losses.widths[-1]))
     high = max(high, estimate.crossing, math.log(losses.widths[0]))
-    return _width(low), _width(high)
-
-
-def _width(log_width: float) -> float:
-    """A width from its logarithm, without the last digits in which 20 would become 20.000000000000004 and be rounded up."""
-    return round(math.exp(log_width), 9)
+    return width_of(low), width_of(high)
 
 
 def _points(outcomes: Outcomes, chosen: dict[int, float]) -> Points:

@@ -8,6 +8,8 @@ import pytest
 from cluster.verdict import exit_code
 from stsq_core import TrialConfig, TrialResult
 from sweeps.ledger import LedgerRecord, record_of_failure, record_of_result
+from sweeps.outcomes import Outcomes
+from sweeps.results import Results
 from sweeps.spec import Criterion
 from sweeps.thresholds import WidthThreshold, width_thresholds
 
@@ -28,15 +30,24 @@ def thresholds(*records: LedgerRecord) -> tuple[WidthThreshold, ...]:
     return width_thresholds(records, Criterion())
 
 
+def results(*records: LedgerRecord, num_declared: int = 1) -> Results:
+    return Results(Outcomes.of(records), frozenset(f"trial {number}" for number in range(num_declared)), num_others=0)
+
+
 @pytest.mark.parametrize(
     ("records", "num_trials", "code"),
     [((FINISHED,), 1, 0), ((FINISHED,), 2, 1), ((FAILED,), 1, 1), ((DIVERGED,), 1, 3)],
 )
 def test_the_exit_code_of_a_sweep(records: tuple[LedgerRecord, ...], num_trials: int, code: int) -> None:
-    assert exit_code(num_trials, records, thresholds(*records)) == code
+    assert exit_code(results(*records, num_declared=num_trials), thresholds(*records)) == code
 
 
 def test_one_cell_with_a_number_is_enough() -> None:
     (censored,) = thresholds(FINISHED)
     (none,) = thresholds(DIVERGED)
-    assert exit_code(1, [DIVERGED], [none, replace(censored, replicates=np.array([]))]) == 0
+    assert exit_code(results(DIVERGED), [none, replace(censored, replicates=np.array([]))]) == 0
+
+
+def test_a_failed_recheck_is_a_failed_trial() -> None:
+    told = replace(results(FINISHED), rechecks=Outcomes.of([FAILED]))
+    assert exit_code(told, thresholds(FINISHED)) == 1

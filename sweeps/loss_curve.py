@@ -1,0 +1,149 @@
+"""How likely the losses of a cell are, for every threshold, slope, noise and lapse rate on a grid.
+
+The curve. With `x = log m` and `y = log relative loss`, the median over the seeds that did not lapse falls by `a` a unit of x
+below the crossing `x0` of the log target and by `b` above it. It is capped at the zero predictor's loss, log 1 = 0, and
+followed down to `REACH` below the target only: losses further down count as that deep.
+
+The scatter. A seed's log loss is Gaussian about the curve with variance `noise^2 + (MISFIT D)^2`, where D is the curve's
+distance from the target there: a broken line is a good picture of a curve near its kink only, and without this term many
+distant points would be sure of a wrong threshold. With probability `lapse` a seed lapses instead: its log loss is spread
+evenly over what is left unsolved, rarely over the rest. A diverged seed is a lapse for sure.
+
+The grid. Each axis is a row of equal cells; the extent of a cell is part of the variance. So a coarse grid blurs the
+posterior and never makes it sure of the wrong cell, and a finer one may be laid over what the coarse one left.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+REACH = 2.5
+"""Depth below the log target to which the curve is followed."""
+MISFIT = 0.25
+SOLVED_LAPSES = 0.05
+"""The part of the lapses that is spread over solved losses: an allowance for tails that are heavier than Gaussian."""
+LAPSE_RATES = np.array([0.005, 0.03, 0.08, 0.2, 0.5])
+LAPSE_PRIOR = np.array([0.25, 0.35, 0.27, 0.12, 0.01])
+"""At the last rate half of the seeds lapse whatever the width: where all seeds diverge, no width is the threshold."""
+TYPICAL_SLOPE, SLOPE_SPREAD, KINK_SPREAD = 4.0, 1.3, 0.7
+"""Prior of the slopes: log a is normal about log 4, and log b normal about log a."""
+TYPICAL_NOISE, NOISE_SPREAD = 0.2, 0.8
+"""Prior of the noise: log-normal."""
+CHUNK = 48
+"""Points multiplied before a logarithm is taken: 48 factors of at least 1e-5 do not underflow."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """`num` equal cells from `low` to `high`."""
+
+    low: float
+    high: float
+    num: int
+
+    @property
+    def step(self) -> float:
+        return (self.high - self.low) / self.num
+
+    @property
+    def centres(self) -> np.ndarray:
+        return self.low + self.step * (np.arange(self.num) + 0.5)
+
+    def around(self, masses: np.ndarray, *, tail: float, num: int) -> "Axis":
+        """The cells that hold all but `tail` of the mass at each end, and one more on each side, as `num` cells."""
+        reached = np.cumsum(masses) / masses.sum()
+        first = int(np.searchsorted(reached, tail))
+        last = int(np.searchsorted(reached, 1 - tail))
+        low = self.low + self.step * max(first - 1, 0)
+        high = self.low + self.step * min(last + 2, self.num)
+        return Axis(low, high, num)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Axes of the log crossing, the log slopes to its left and right, and the log noise."""
+
+    crossing: Axis
+    left: Axis
+    right: Axis
+    noise: Axis
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Log widths and log losses [n] of the points that ended with a number, how many lapsed for sure, and the log target."""
+
+    log_widths: np.ndarray
+    log_losses: np.ndarray
+    num_diverged: int
+    log_target: float
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Posterior weights on a grid: [crossing, left, noise, lapse] with the right slope summed over, and with the left one."""
+
+    grid: Grid
+    by_left: np.ndarray
+    by_right: np.ndarray
+
+
+def weigh(evidence: Evidence, grid: Grid) -> Weights:
+    """Posterior weights, up to one factor."""
+    left, right = _log_likelihoods(evidence, grid)  # [crossing, slope, noise, lapse]
+    tops = left.max(axis=1, keepdims=True), right.max(axis=1, keepdims=True)
+    left, right = np.exp(left - tops[0]), np.exp(right - tops[1])
+    common = tops[0] + tops[1] + _log_prior(grid) + evidence.num_diverged * np.log(LAPSE_RATES)
+    common = np.exp(common - common.max())
+    pairs = _slope_prior(grid)
+    by_left = left * np.einsum("ab,xbsl->xasl", pairs, right, optimize=True) * common
+    by_right = right * np.einsum("ab,xasl->xbsl", pairs, left, optimize=True) * common
+    return Weights(grid, by_left, by_right)
+
+
+def _log_prior(grid: Grid) -> np.ndarray:
+    """[1, 1, noise, lapse]; even over log m."""
+    noise = -0.5 * ((grid.noise.centres - np.log(TYPICAL_NOISE)) / NOISE_SPREAD) ** 2
+    both: np.ndarray = (noise[:, None] + np.log(LAPSE_PRIOR))[None, None]
+    return both
+
+
+def _slope_prior(grid: Grid) -> np.ndarray:
+    """[left, right]"""
+    left, right = grid.left.centres[:, None], grid.right.centres[None, :]
+    prior: np.ndarray = np.exp(
+        -0.5 * ((left - np.log(TYPICAL_SLOPE)) / SLOPE_SPREAD) ** 2 - 0.5 * ((right - left) / KINK_SPREAD) ** 2
+    )
+    return prior
+
+
+def _log_likelihoods(evidence: Evidence, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+    """Of the points left of each crossing, and of those right of it: [crossing, slope, noise, lapse] each."""
+    shape = (grid.crossing.num, grid.left.num, grid.noise.num, len(LAPSE_RATES))
+    left, right = np.zeros(shape), np.zeros(shape)
+    for start in range(0, len(evidence.log_widths), CHUNK):
+        some = slice(start, start + CHUNK)
+        before = grid.crossing.centres - evidence.log_widths[some, None]  # [n, crossing]
+        kept, lapsed = _densities(evidence, evidence.log_losses[some], before, grid)
+        is_left = (before > 0)[:, :, None, None]
+        for place, rate in enumerate(LAPSE_RATES):
+            likelihood = (1 - rate) * kept + rate * lapsed
+            left[..., place] += np.log(np.prod(likelihood, axis=0, where=is_left))
+            right[..., place] += np.log(np.prod(likelihood, axis=0, where=~is_left))
+    return left, right
+
+
+def _densities(evidence: Evidence, losses: np.ndarray, before: np.ndarray, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+    """Of each log loss, had its seed not lapsed [n, crossing, slope, noise], and had it [n, 1, 1, 1]."""
+    height = -evidence.log_target
+    slopes = np.exp(np.where((before > 0)[..., None], grid.left.centres, grid.right.centres))
+    steps = np.where(before > 0, grid.left.step, grid.right.step)[..., None]
+    distances = np.clip(slopes * before[..., None], -REACH, height)
+    blur = np.minimum(slopes * grid.crossing.step, height) ** 2 / 12
+    variances = distances**2 * (MISFIT**2 + steps**2 / 12) + blur
+    variances = variances[..., None] + np.exp(2 * grid.noise.centres)
+    above = np.clip(losses - evidence.log_target, -REACH, height)
+    residuals = (above[:, None, None] - distances)[..., None]
+    kept = np.exp(-0.5 * residuals**2 / variances) / np.sqrt(2 * np.pi * variances)
+    lapsed = np.where(above > 0, (1 - SOLVED_LAPSES) / height, SOLVED_LAPSES / REACH)
+    return kept, lapsed[:, None, None, None]
