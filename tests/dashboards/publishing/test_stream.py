@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dashboards.publisher import publish, sync
-from dashboards.wandb_projection import flatten
-from dashboards.wandb_stream import restart_service
+from dashboards.publishing.projection import flatten
+from dashboards.publishing.publisher import publish, sync
+from dashboards.publishing.stream import restart_service
 from sweeps.journal import read_curves, read_metrics
 from sweeps.ledger import Ledger
 from sweeps.run_directory import RunDirectory

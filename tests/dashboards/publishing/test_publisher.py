@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dashboards.publisher import publish, sync
-from dashboards.publisher_process import PublisherProcess
-from dashboards.wandb_projection import flatten
-from dashboards.wandb_reader import OfflineRun, read_run
-from dashboards.wandb_stream import restart_service
+from dashboards.publishing.process import PublisherProcess
+from dashboards.publishing.projection import flatten
+from dashboards.publishing.publisher import publish, sync
+from dashboards.publishing.reader import OfflineRun, read_run
+from dashboards.publishing.stream import restart_service
 from stsq_core import UserError
 from sweeps.journal import read_curves, read_metrics
 from sweeps.ledger import Ledger, LedgerRecord
@@ -128,7 +128,9 @@ def test_publishing_again_does_nothing(make_run: MakeRun) -> None:
 
 def test_a_killed_publisher_leaves_one_complete_file_a_trial_after_the_next(make_run: MakeRun) -> None:
     run = make_run(trials=[{**SMALL, "seeds": 150}])
-    process = subprocess.Popen([sys.executable, "-m", "dashboards.publisher", str(run.path)], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dashboards.publishing.publisher", str(run.path)], stderr=subprocess.DEVNULL
+    )
     _wait(lambda: len(list(run.wandb.glob("offline-run-*"))) >= 260)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -182,7 +184,7 @@ def test_a_key_but_no_server_goes_offline_within_seconds(make_run: MakeRun, monk
 def test_a_server_that_breaks_after_the_connection_costs_no_trial(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run(trials=[{**SMALL, "grid": {"model.width": [4, 8]}, "seeds": 1}])
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-    monkeypatch.setattr("dashboards.wandb_stream.INIT_TIMEOUT_S", 2.0)
+    monkeypatch.setattr("dashboards.publishing.stream.INIT_TIMEOUT_S", 2.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         report = publish(run.path)
