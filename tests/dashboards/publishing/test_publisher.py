@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dashboards.publishing.process import PublisherProcess
-from dashboards.publishing.projection import flatten
+from dashboards.publishing.published import directory_id
 from dashboards.publishing.publisher import publish, sync
 from dashboards.publishing.reader import OfflineRun, read_run
 from dashboards.publishing.stream import restart_service
@@ -22,6 +22,7 @@ from stsq_core import UserError
 from sweeps.journal import read_curves, read_metrics
 from sweeps.ledger import Ledger, LedgerRecord
 from sweeps.run_directory import RunDirectory
+from sweeps.trials import cell_of
 
 MakeRun = Callable[..., RunDirectory]
 
@@ -73,8 +74,10 @@ def assert_equal(run: RunDirectory, record: LedgerRecord, shown: OfflineRun) -> 
         np.testing.assert_array_equal([row[name] for row in rows], values)
     others = {"step", "relative_loss", "_step", "_runtime", "_timestamp"}
     assert {name for row in shown.history for name in row} - others == own.keys()
-    expected = flatten(record.config) | {"trial_id": record.trial_id, "m": record.trial_config.width}
-    assert shown.config == expected
+    place = {"cell_id": cell_of(record.trial_config), "run_directory": directory_id(run.wandb)}
+    expected = {**record.config, "trial_id": record.trial_id, "m": record.trial_config.width, **place}
+    assert shown.config == expected | {"cell": shown.config["cell"]}
+    assert shown.group.partition("~")[0] in shown.config["cell"]
     assert shown.name.startswith(f"{record.config['model']['kind']} T={record.config['task']['T']} ")
     assert shown.job_type == record.config["model"]["kind"]
     assert shown.exit_code == (1 if record.status == "failed" else 0)
