@@ -18,3 +18,22 @@ def sync(run: Run) -> None:
 
     done = publish(open_run(run).path)
     print(f"W&B {done.mode}: {done.num_published} trials published, {done.num_up_to_date} were up to date")
+
+
+@wandb_app.command()
+def setup(
+    run: Run,
+    json_folder: Annotated[
+        Path | None, typer.Option("--json", metavar="DIR", help="Write the documents to a folder; needs no account.")
+    ] = None,
+) -> None:
+    """Make the W&B workspace and report of a run, or replace them: thresholds with both laws, loss against width, curves."""
+    from dashboards.boards.saving import save_boards, write_documents
+
+    if json_folder is not None:
+        for path in write_documents(run, json_folder):
+            print(path)
+        return
+    saved = save_boards(run)
+    print(f"workspace: {saved.workspace_url}")
+    print(f"report: {saved.report_url}")
