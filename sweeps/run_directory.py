@@ -41,8 +41,8 @@ class RunDirectory:
         return self.path / "curves"
 
     @property
-    def study(self) -> Path:
-        """The Optuna studies of its searches, as an Optuna journal file."""
+    def studies(self) -> Path:
+        """The Optuna studies of searches, one a cell, where the sweep names no other storage."""
         return self.path / "study.journal"
 
     @property

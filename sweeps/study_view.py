@@ -32,9 +32,9 @@ class Overlay:
 
 def open_studies(run: RunDirectory) -> BaseStorage | None:
     """The storage that the searches of a run keep their studies in; None where the run has searched nothing."""
-    if not run.study.is_file():
+    if not run.studies.is_file():
         return None  # asked first, because Optuna's backend makes the file that it does not find
-    return JournalStorage(JournalFileBackend(str(run.study)))
+    return JournalStorage(JournalFileBackend(str(run.studies)))
 
 
 def attributes_set_by(write: Callable[[Study], None], *, metric: str) -> dict[str, Any]:

@@ -144,4 +144,4 @@ def _listen(port: int, app: Wsgi) -> WSGIServer:
 
 def _stamp(run: RunDirectory) -> object:
     """Changes when the run has got new results, a new study or another form of its sweep."""
-    return tuple(path.stat().st_size if path.exists() else 0 for path in (run.ledger, run.study, run.spec))
+    return tuple(path.stat().st_size if path.exists() else 0 for path in (run.ledger, run.studies, run.spec))

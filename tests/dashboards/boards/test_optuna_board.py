@@ -46,7 +46,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def searched(make_run: MakeRun, fully_connected: dict[str, Any]) -> RunDirectory:
     """A run whose directory holds a journal of studies: one of a cell with a point that is still training, one of no cell."""
     run = make_run(trials=[{**fully_connected, "seeds": 2}])
-    backend = optuna.storages.journal.JournalFileBackend(str(run.study))
+    backend = optuna.storages.journal.JournalFileBackend(str(run.studies))
     storage = optuna.storages.JournalStorage(backend)
     cell = expand(run.read_spec())[1]
     study = optuna.create_study(storage=storage, study_name=f"quickstart/{cell.cell_id}", direction="minimize")
