@@ -21,7 +21,7 @@ def test_a_sweep_gets_its_documents_before_anything_has_run(here: Here, write_sw
     done = here("wandb", "setup", write_sweep(), "--json", "documents")
     assert (done.code, done.err) == (0, "")
     names = [Path(line).name for line in done.out.splitlines()]
-    assert names == ["workspace.json", "report.json", "loss-against-width.vl.json", "statuses.vl.json"]
+    assert names == ["workspace.json", "report.json", "statuses.vl.json"]
     assert json.loads(Path("documents/workspace.json").read_text())["section"]["runSets"]
     assert Path("runs/small/spec.yaml").is_file()
 

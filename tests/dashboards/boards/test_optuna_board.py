@@ -105,7 +105,7 @@ def test_the_studies_of_a_search_are_shown_with_their_points_and_nothing_is_writ
 
 
 def test_a_search_that_goes_on_is_followed(searched: RunDirectory) -> None:
-    backend = optuna.storages.journal.JournalFileBackend(str(searched.study))
+    backend = optuna.storages.journal.JournalFileBackend(str(searched.studies))
     with OptunaBoard(searched.path) as board:
         assert len(told(board, "/api/studies")["study_summaries"]) == 2
         cell = expand(searched.read_spec())[0]
