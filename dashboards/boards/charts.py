@@ -6,13 +6,14 @@ they are: there `${field:x}` stands for a column of W&B's query.
 
 import hashlib
 import json
+import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dashboards.cells import CellView
-from dashboards.panels import Line, Mark, Panel, Series, decades
+from dashboards.panels import Line, Mark, Panel, Series, round_numbers
 from dashboards.publishing.keys import CELL, STATUS
 from dashboards.style import FAINT, INK, MARKERS, MUTED, SHORT_NAMES, TARGET, series_shade
 
@@ -24,6 +25,7 @@ RUNS = {"name": "wandb"}
 
 FONT = "Source Sans Pro, system-ui, sans-serif"
 MAX_SMALL_PANELS = 24
+MAX_TICKS = 6
 SUBTITLE_LETTERS = 62
 """What fits on a line over a panel of the threshold chart."""
 
@@ -98,8 +100,9 @@ def status_chart() -> Chart:
 
 def _loss_panel(cell: CellView) -> Spec:
     colour, threshold = series_shade(cell.kind, 0).light, cell.threshold
-    x = _log_axis("m", "width m", cell.width_range, cell.width_ticks)
-    y = _log_axis("loss", "relative loss", cell.loss_range, decades(*cell.loss_range))
+    tried = tuple(dict.fromkeys(cell.median_widths))
+    x = _log_axis("m", "width m", cell.width_range, tried if len(tried) <= MAX_TICKS else cell.width_ticks)
+    y = _log_axis("loss", "relative loss", cell.loss_range, _few(round_numbers(*cell.loss_range)))
     point = {"x": x, "y": y, "tooltip": [{"field": "m"}, {"field": "loss"}]}
     dots, medians = _points(cell.dot_widths, cell.dot_losses), _points(cell.median_widths, cell.median_losses)
     layers = [
@@ -112,6 +115,10 @@ def _loss_panel(cell: CellView) -> Spec:
         layers.insert(0, _layer(interval, band, {"x": x, "x2": {"field": "to"}}))
     title = {"text": f"{SHORT_NAMES.get(cell.kind, cell.kind)}, {cell.name}", "fontSize": 11, "anchor": "start"}
     return {"title": title, "width": 230, "height": 150, "layer": layers}
+
+
+def _few(ticks: Sequence[float]) -> Sequence[float]:
+    return ticks[:: math.ceil(len(ticks) / MAX_TICKS)] if ticks else ticks
 
 
 def _layer(rows: Sequence[Mapping[str, Any]], mark: Spec, encoding: Spec) -> Spec:
