@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweeps.outcomes import FINISHED, STATUSES, Outcomes
+from stsq_core.trial import TrialConfig
+from sweeps.outcomes import DIVERGED, FAILED, FINISHED, Outcomes
 from sweeps.packs import make_packs, pack_of, trial_operations
 from sweeps.plan import Cell, expand
 from sweeps.results import read_results
@@ -28,13 +29,18 @@ class CellHeadway:
 
     cell_id: str
     label: str
-    kind: str
+    config_sample: TrialConfig
     num_trials: int
     num_finished: int
     num_diverged: int
     num_failed: int
     num_training: int
     seconds_left: float | None
+
+    @property
+    def kind(self) -> str:
+        """The architecture: `transformer` or `fcn`."""
+        return self.config_sample.model.kind
 
     @property
     def num_ended(self) -> int:
@@ -53,7 +59,7 @@ class WorkerHeadway:
 
     worker: str
     pack_id: str
-    labels: tuple[str, ...]
+    cell_ids: tuple[str, ...]
     num_trials: int
     step: int
     num_steps: int
@@ -126,18 +132,23 @@ def headway(
     lefts = np.zeros(len(cells))
     for places, end in ends:
         np.maximum.at(lefts, declared.cell[places], end)
-    counts = [declared.count(ended[records.status == code]) for code in range(len(STATUSES))]
-    counts.append(declared.count(*(pack.places for pack in packs)))
+    finished, diverged, failed = (declared.count(ended[records.status == code]) for code in (FINISHED, DIVERGED, FAILED))
+    training_now = declared.count(*(pack.places for pack in packs))
     told = [
         CellHeadway(
-            cell.cell_id,
-            cell.label,
-            cell.trials[0].model.kind,
-            len(cell.trials),
-            *own,
-            _known(left, rate, len(cell.trials) > sum(own[:3])),
+            cell_id=cell.cell_id,
+            label=cell.label,
+            config_sample=cell.trials[0],
+            num_trials=len(cell.trials),
+            num_finished=int(finished[place]),
+            num_diverged=int(diverged[place]),
+            num_failed=int(failed[place]),
+            num_training=int(training_now[place]),
+            seconds_left=_known(
+                float(lefts[place]), rate, len(cell.trials) > finished[place] + diverged[place] + failed[place]
+            ),
         )
-        for cell, left, *own in zip(cells, lefts.tolist(), *(count.tolist() for count in counts), strict=True)
+        for place, cell in enumerate(cells)
     ]
     workers = [_worker(pack, declared, cells, rate, now) for pack in packs]
     return Headway(
@@ -230,7 +241,7 @@ def _worker(pack: _PackInTraining, declared: _Declared, cells: Sequence[Cell], r
     return WorkerHeadway(
         worker=pack.told.worker,
         pack_id=pack.told.pack_id,
-        labels=tuple(cells[place].label for place in own),
+        cell_ids=tuple(cells[place].cell_id for place in own),
         num_trials=len(pack.places),
         step=pack.told.step,
         num_steps=pack.num_steps,
@@ -239,6 +250,6 @@ def _worker(pack: _PackInTraining, declared: _Declared, cells: Sequence[Cell], r
     )
 
 
-def _known(seconds: float, rate: float | None, anything_left: bool) -> float | None:
+def _known(seconds: float, rate: float | None, anything_left: object) -> float | None:
     """Seconds left; None where there is something left and no rate to tell by."""
     return None if anything_left and rate is None else seconds
