@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dashboards.page import write_report
-    from dashboards.publisher import publish, sync
-    from dashboards.publisher_process import PublisherProcess
+    from dashboards.publishing.process import PublisherProcess
+    from dashboards.publishing.publisher import publish, sync
 
 __all__ = ["PublisherProcess", "publish", "sync", "write_report"]
 
 _HOMES = {
-    "PublisherProcess": "dashboards.publisher_process",
-    "publish": "dashboards.publisher",
-    "sync": "dashboards.publisher",
+    "PublisherProcess": "dashboards.publishing.process",
+    "publish": "dashboards.publishing.publisher",
+    "sync": "dashboards.publishing.publisher",
     "write_report": "dashboards.page",
 }
 

@@ -291,7 +291,7 @@ def test_a_place_for_wandb_that_cannot_be_written_ends_no_run(here: Here, tmp_pa
 BUSY_PUBLISHER = """
 import subprocess, sys, time
 from cluster import cli, session
-from dashboards.publisher_process import PublisherProcess
+from dashboards.publishing.process import PublisherProcess
 
 def start(run_path, *, mode=None):
     code = "import sys, time; sys.stdin.read(); time.sleep(300)"

@@ -1,9 +1,9 @@
 """Replays the ledger and the journals of a run directory into W&B: one run a trial, idempotent, outside of the training's way.
 
-As a child process: `python -m dashboards.publisher RUN --follow`. It publishes while the sweep goes on and ends by itself: when
-its standard input reaches end of file (the driver closes the pipe to say "finished", and the kernel closes it when the driver
-dies), or when its parent process is gone, or on SIGTERM, it publishes what is left and exits. `dashboards.publisher_process`
-starts and ends it so. Without `--follow` it makes one pass.
+As a child process: `python -m dashboards.publishing.publisher RUN --follow`. It publishes while the sweep goes on and ends by
+itself: when its standard input reaches end of file (the driver closes the pipe to say "finished", and the kernel closes it when
+the driver dies), or when its parent process is gone, or on SIGTERM, it publishes what is left and exits. `process` starts
+and ends it so. Without `--follow` it makes one pass.
 
 Offline, a trial is written when it has ended, as one complete file. Online, it is streamed while it trains. What was published
 is noted in `RUN/wandb/published.jsonl`; publishing again writes only what is missing or has changed. The exit code is 0 when
@@ -19,12 +19,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dashboards.published import Publication, PublishedTrials, directory_id, sole_publisher
-from dashboards.publisher_process import watch_driver
-from dashboards.wandb_files import Target, write_offline
-from dashboards.wandb_mode import REQUESTS, Decision, Mode, Request, decide_mode
-from dashboards.wandb_projection import NO_CURVE, NO_METRICS, RunProjection, project_live, project_record
-from dashboards.wandb_stream import OnlineStream, restart_service, server_url
+from dashboards.publishing.files import Target, write_offline
+from dashboards.publishing.mode import REQUESTS, Decision, Mode, Request, decide_mode
+from dashboards.publishing.process import watch_driver
+from dashboards.publishing.projection import NO_CURVE, NO_METRICS, RunProjection, project_live, project_record
+from dashboards.publishing.published import Publication, PublishedTrials, directory_id, sole_publisher
+from dashboards.publishing.stream import OnlineStream, restart_service, server_url
 from stsq_core import TrialConfig, UserError
 from sweeps.journal import Curve, read_curves, read_metrics
 from sweeps.ledger import Ledger, LedgerRecord
@@ -254,7 +254,7 @@ def _sleep(seconds: float, stop: Callable[[], bool]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The child process; see the module's docstring."""
-    parser = argparse.ArgumentParser(prog="python -m dashboards.publisher", description="Publish a run directory to W&B.")
+    parser = argparse.ArgumentParser(prog="dashboards.publishing.publisher", description="Publish a run directory.")
     parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument("--follow", action="store_true", help="until standard input ends or the parent process is gone")
     parser.add_argument("--mode", choices=REQUESTS, default=None)

@@ -13,15 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dashboards.publisher import publish, sync
-from dashboards.publisher_process import PublisherProcess
-from dashboards.wandb_projection import flatten
-from dashboards.wandb_reader import OfflineRun, read_run
-from dashboards.wandb_stream import restart_service
+from dashboards.publishing.process import PublisherProcess
+from dashboards.publishing.published import directory_id
+from dashboards.publishing.publisher import publish, sync
+from dashboards.publishing.reader import OfflineRun, read_run
+from dashboards.publishing.stream import restart_service
 from stsq_core import UserError
 from sweeps.journal import read_curves, read_metrics
 from sweeps.ledger import Ledger, LedgerRecord
 from sweeps.run_directory import RunDirectory
+from sweeps.trials import cell_of
 
 MakeRun = Callable[..., RunDirectory]
 
@@ -73,8 +74,10 @@ def assert_equal(run: RunDirectory, record: LedgerRecord, shown: OfflineRun) -> 
         np.testing.assert_array_equal([row[name] for row in rows], values)
     others = {"step", "relative_loss", "_step", "_runtime", "_timestamp"}
     assert {name for row in shown.history for name in row} - others == own.keys()
-    expected = flatten(record.config) | {"trial_id": record.trial_id, "m": record.trial_config.width}
-    assert shown.config == expected
+    place = {"cell_id": cell_of(record.trial_config), "run_directory": directory_id(run.wandb)}
+    expected = {**record.config, "trial_id": record.trial_id, "m": record.trial_config.width, **place}
+    assert shown.config == expected | {"cell": shown.config["cell"]}
+    assert shown.group.partition("~")[0] in shown.config["cell"]
     assert shown.name.startswith(f"{record.config['model']['kind']} T={record.config['task']['T']} ")
     assert shown.job_type == record.config["model"]["kind"]
     assert shown.exit_code == (1 if record.status == "failed" else 0)
@@ -128,7 +131,9 @@ def test_publishing_again_does_nothing(make_run: MakeRun) -> None:
 
 def test_a_killed_publisher_leaves_one_complete_file_a_trial_after_the_next(make_run: MakeRun) -> None:
     run = make_run(trials=[{**SMALL, "seeds": 150}])
-    process = subprocess.Popen([sys.executable, "-m", "dashboards.publisher", str(run.path)], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dashboards.publishing.publisher", str(run.path)], stderr=subprocess.DEVNULL
+    )
     _wait(lambda: len(list(run.wandb.glob("offline-run-*"))) >= 260)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -182,7 +187,7 @@ def test_a_key_but_no_server_goes_offline_within_seconds(make_run: MakeRun, monk
 def test_a_server_that_breaks_after_the_connection_costs_no_trial(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run(trials=[{**SMALL, "grid": {"model.width": [4, 8]}, "seeds": 1}])
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-    monkeypatch.setattr("dashboards.wandb_stream.INIT_TIMEOUT_S", 2.0)
+    monkeypatch.setattr("dashboards.publishing.stream.INIT_TIMEOUT_S", 2.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         report = publish(run.path)

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import wandb
 
-from dashboards.wandb_files import Record, Target, delete_local, local_files, write_offline
-from dashboards.wandb_log import unpack
-from dashboards.wandb_projection import Outcome, Row, RunProjection
-from dashboards.wandb_reader import read_run
-from dashboards.wandb_stream import restart_service
+from dashboards.publishing.files import Record, Target, delete_local, local_files, write_offline
+from dashboards.publishing.log import unpack
+from dashboards.publishing.projection import Outcome, Row, RunProjection
+from dashboards.publishing.reader import read_run
+from dashboards.publishing.stream import restart_service
 
 CLOCK = ("_runtime", "_timestamp", "_wandb.runtime")
 """What tells when a row was logged, which no two writings share."""

@@ -36,7 +36,7 @@ class PublisherProcess:
             UserError: `RUN/wandb` cannot be written.
         """
         log_path = run_path / "wandb" / "publisher.log"
-        command = [sys.executable, "-m", "dashboards.publisher", str(run_path), "--follow"]
+        command = [sys.executable, "-m", "dashboards.publishing.publisher", str(run_path), "--follow"]
         with disk_errors(log_path.parent):
             log_path.parent.mkdir(parents=True, exist_ok=True)
             log = log_path.open("ab")

@@ -1,8 +1,7 @@
 """What one trial looks like in W&B: the run's name, group, config, rows and summary, as plain values.
 
 The run's id is made from the run directory's id and `trial_id`, so that a later publication continues the same run and never
-starts a second one. Config keys are the fields of `TrialConfig` joined by dots (`task.T`, `model.positions.d_e`): the papers'
-letters.
+starts a second one. Its config is that of the trial, in the papers' letters (see `keys`).
 """
 
 import hashlib
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dashboards.publishing.keys import run_config
 from stsq_core import TrialConfig
 from sweeps.journal import Curve
 from sweeps.ledger import LedgerRecord
@@ -107,7 +107,7 @@ def project_live(
         group=_short(cell),
         job_type=config.model.kind,
         tags=tags,
-        config=flatten(config.model_dump(mode="json")) | {"trial_id": trial_id, "m": config.width},
+        config=run_config(config, cell=cell, directory_id=directory_id),
         rows=tuple(_rows(curve, metrics)),
         outcome=None,
     )
@@ -124,19 +124,6 @@ def _rows(curve: Curve, metrics: Mapping[str, Curve]) -> Iterator[Row]:
 
 def _spelled(metrics: Mapping[str, float]) -> list[str]:
     return [f"{name} {value!r}" for name, value in sorted(metrics.items())]
-
-
-def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested fields as one level with dotted keys: `{"task": {"T": 8}}` becomes `{"task.T": 8}`."""
-    return dict(_flat_items(mapping, prefix))
-
-
-def _flat_items(mapping: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for key, value in mapping.items():
-        if isinstance(value, Mapping):
-            yield from _flat_items(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _short(label: str) -> str:

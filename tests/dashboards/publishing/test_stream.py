@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from dashboards.publisher import publish, sync
-from dashboards.wandb_projection import flatten
-from dashboards.wandb_stream import restart_service
+from dashboards.publishing.publisher import publish, sync
+from dashboards.publishing.stream import restart_service
 from sweeps.journal import read_curves, read_metrics
 from sweeps.ledger import Ledger
 from sweeps.run_directory import RunDirectory
@@ -206,7 +205,7 @@ def test_wandbs_own_sync_takes_the_files_that_its_client_did_not_write(
     for record in Ledger(run.ledger).read():
         held = next(one for one in server.runs.values() if one.name.endswith(record.trial_id))
         told = json.loads(held.fields["config"])
-        assert {key: value["value"] for key, value in told.items() if key != "_wandb"}.items() >= flatten(record.config).items()
+        assert {key: value["value"] for key, value in told.items() if key != "_wandb"}.items() >= record.config.items()
         assert held.fields["displayName"].startswith("fcn T=")
         assert held.fields["jobType"] == "fcn"
         assert held.fields["tags"] == ["synthetic"]

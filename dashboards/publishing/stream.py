@@ -15,8 +15,8 @@ from typing import Any
 
 import wandb
 
-from dashboards.wandb_files import Target, delete_local, local_files
-from dashboards.wandb_projection import Outcome, Row, RunProjection
+from dashboards.publishing.files import Target, delete_local, local_files
+from dashboards.publishing.projection import Outcome, Row, RunProjection
 
 LOG = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.published import Publication, PublishedTrials, directory_id, sole_publisher
+from dashboards.publishing.published import Publication, PublishedTrials, directory_id, sole_publisher
 from stsq_core import UserError
 
 
@@ -62,7 +62,7 @@ def test_a_second_publisher_is_refused_with_the_firsts_process(tmp_path: Path) -
 
 def test_the_lock_of_a_dead_publisher_is_no_obstacle(tmp_path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from dashboards.published import sole_publisher\n"
+        "import os, sys; from pathlib import Path; from dashboards.publishing.published import sole_publisher\n"
         "with sole_publisher(Path(sys.argv[1]), may_wait=lambda: False): os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", program, str(tmp_path)]).returncode == -9

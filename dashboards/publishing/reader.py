@@ -1,6 +1,6 @@
 """Reads a `.wandb` offline file back, so that what was published can be compared with the ledger number by number.
 
-`wandb_log` takes the file apart; each record is a protobuf `Record` of the wandb package. A file that was cut off is read up to
+`log` takes the file apart; each record is a protobuf `Record` of the wandb package. A file that was cut off is read up to
 the cut.
 
 Source: `wandb/proto/wandb_internal.proto` of the installed wandb.
@@ -14,7 +14,7 @@ from typing import Any
 
 from wandb.proto import wandb_internal_pb2
 
-from dashboards.wandb_log import unpack
+from dashboards.publishing.log import unpack
 
 
 @dataclass(frozen=True)

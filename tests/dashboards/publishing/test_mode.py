@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.wandb_mode import can_reach, decide_mode, has_key
+from dashboards.publishing.mode import can_reach, decide_mode, has_key
 from stsq_core import UserError
 
 SERVER = "https://wandb.example:8443"

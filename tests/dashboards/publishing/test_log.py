@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.wandb_log import BLOCK_BYTES, CHUNK_HEADER, FILE_HEADER, pack, unpack
+from dashboards.publishing.log import BLOCK_BYTES, CHUNK_HEADER, FILE_HEADER, pack, unpack
 
 SIZES = st.integers(0, 200) | st.integers(BLOCK_BYTES - 40, BLOCK_BYTES + 40) | st.integers(0, 3 * BLOCK_BYTES)
 

@@ -1,9 +1,9 @@
 """Writes each trial that has ended as the offline file that W&B's own client would write, without running that client.
 
 The client takes some 70 ms of CPU a run, this module one or two. The records are the wandb package's own protobuf classes, so
-their schema is that of the installed package; `wandb_log` frames them.
+their schema is that of the installed package; `log` frames them.
 
-Source: `wandb/proto/wandb_internal.proto`, and files of wandb 0.31: `tests/dashboards/test_wandb_files.py` compares the two.
+Source: `wandb/proto/wandb_internal.proto`, and files of wandb 0.31: `test_files.py` compares the two.
 """
 
 import json
@@ -17,8 +17,8 @@ from typing import Any
 
 from wandb.proto import wandb_internal_pb2
 
-from dashboards.wandb_log import pack
-from dashboards.wandb_projection import Outcome, RunProjection
+from dashboards.publishing.log import pack
+from dashboards.publishing.projection import Outcome, RunProjection
 from sweeps.files import disk_errors, write_atomically
 
 MIN_CONSUMER = "0.70.0"

@@ -1,0 +1,132 @@
+"""What the W&B boards of a run show, gathered once: its findings, its place in W&B, the fields that it sweeps, its charts.
+
+A panel can name only what the publisher writes: `Board.config` and `Board.summary` look every name up.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dashboards.boards.charts import Chart, loss_chart, status_chart, threshold_chart
+from dashboards.findings import Findings, read_findings
+from dashboards.panels import threshold_panels
+from dashboards.publishing import keys
+from dashboards.publishing.published import directory_id
+from sweeps.fields import flattened
+from sweeps.plan import WIDTH_SEED_RATE, Cell, expand
+from sweeps.run_directory import open_run
+
+SUMMARY = (keys.STATUS, keys.REASON, keys.RELATIVE_LOSS)
+ROWS = (keys.STEP, keys.RELATIVE_LOSS)
+LOG_FACTOR = 4.0
+"""Values that span this factor stand on a logarithmic axis."""
+
+
+@dataclass(frozen=True)
+class SweptField:
+    """A config key in which the trials of the sweep differ; `log` where it is best seen on a logarithmic axis."""
+
+    key: str
+    log: bool
+
+
+@dataclass(frozen=True)
+class Board:
+    """The contents of the boards of one run; `entity` is empty for the account's own."""
+
+    findings: Findings
+    cells: tuple[Cell, ...]
+    directory_id: str
+    project: str
+    entity: str
+
+    @cached_property
+    def config_keys(self) -> frozenset[str]:
+        """The config keys of the sweep's trials in W&B, nested ones with dots."""
+        configs = (keys.run_config(cell.trials[0], cell=cell.label, directory_id=self.directory_id) for cell in self.cells)
+        return frozenset(key for config in configs for key in flattened(config))
+
+    def config(self, key: str) -> str:
+        """A config key, checked.
+
+        Raises:
+            ValueError: no trial of this sweep has it.
+        """
+        if key not in self.config_keys:
+            raise ValueError(f"the publisher writes no config key {key!r}; it writes {', '.join(sorted(self.config_keys))}")
+        return key
+
+    def summary(self, key: str) -> str:
+        """A key of a run's summary, checked.
+
+        Raises:
+            ValueError: the publisher writes no such key.
+        """
+        if key not in SUMMARY:
+            raise ValueError(f"the publisher writes no summary key {key!r}; it writes {', '.join(SUMMARY)}")
+        return key
+
+    def row(self, key: str) -> str:
+        """A key of a run's history, checked.
+
+        Raises:
+            ValueError: the publisher writes no such key.
+        """
+        if key not in ROWS:
+            raise ValueError(f"the publisher writes no history key {key!r}; it writes {', '.join(ROWS)}")
+        return key
+
+    @cached_property
+    def swept(self) -> tuple[SweptField, ...]:
+        """The fields that the sweep file varies, with the architecture where there are several and m for the width; no seed."""
+        axes = {axis for group in self.findings.spec.trials for axis in (*group.grid, *group.zip)} | {"model.kind"}
+        own = [flattened(cell.trials[0].model_dump(mode="json")) for cell in self.cells]
+        names = dict.fromkeys(name for fields in own for name in fields if _within(name, axes) and name not in WIDTH_SEED_RATE)
+        columns: dict[str, Sequence[Any]] = {name: [fields[name] for fields in own if name in fields] for name in names}
+        columns[keys.WIDTH] = [width for cell in self.cells for width in cell.widths]
+        columns["optimizer.lr"] = [rate for cell in self.cells for rate in cell.rates]
+        varying = {name: values for name, values in columns.items() if len({repr(value) for value in values}) > 1}
+        return tuple(SweptField(self.config(name), _spans(values)) for name, values in varying.items())
+
+    @cached_property
+    def charts(self) -> dict[str, Chart]:
+        """The charts to register with W&B; the threshold chart only where the sweep has thresholds."""
+        level, target = self.findings.spec.criterion.level, self.findings.spec.criterion.target_loss
+        panels = threshold_panels(self.findings.regimes)
+        made = [*([threshold_chart(panels, level=level)] if panels else []), loss_chart(target), status_chart()]
+        for chart in made:
+            for key in chart.config:
+                self.config(key)
+            for key in chart.summary:
+                self.summary(key)
+        return {chart.kind: chart for chart in made}
+
+
+def read_board(run_path: Path | str) -> Board:
+    """The boards' contents of a run.
+
+    Raises:
+        UserError: it is no run, or its ledger or sweep cannot be read.
+    """
+    run = open_run(run_path)
+    findings = read_findings(run.path)
+    settings = findings.spec.wandb
+    return Board(
+        findings=findings,
+        cells=expand(findings.spec),
+        directory_id=directory_id(run.wandb),
+        project=settings.project or "stsq",
+        entity=settings.entity or "",
+    )
+
+
+def _within(name: str, axes: Iterable[str]) -> bool:
+    """Whether a dotted field is one of these axes, or lies in a branch that is one."""
+    return any(name == axis or name.startswith(f"{axis}.") for axis in axes)
+
+
+def _spans(values: Sequence[Any]) -> bool:
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    return len(numbers) == len(values) and min(numbers) > 0 and max(numbers) / min(numbers) >= LOG_FACTOR

@@ -1,0 +1,243 @@
+"""Vega-Lite charts of the W&B boards, for what W&B's own panels do not draw: intervals, laws with bands, a target line a cell.
+
+The threshold chart carries its numbers, those of the paper's figure; the others draw W&B's runs as they are. In those,
+`${field:x}` stands for a column of W&B's query and `${string:x}` for words that a panel gives.
+"""
+
+import hashlib
+import json
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dashboards.panels import Line, Mark, Panel, Series
+from dashboards.publishing.keys import CELL, RELATIVE_LOSS, STATUS, WIDTH
+from dashboards.style import FAINT, INK, MARKERS, MUTED, TARGET, series_shade
+
+Spec = dict[str, Any]
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+RUNS = {"name": "wandb"}
+"""The data that W&B puts in: a row a run."""
+
+FONT = "Source Sans Pro, system-ui, sans-serif"
+SUBTITLE_LETTERS = 62
+"""What fits on a line over a panel of the threshold chart."""
+
+STATUS_COLOURS = {"finished": "#009e73", "diverged": "#d55e00", "failed": "#b3456f"}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart to register with W&B: the columns it asks of each run's config and summary, and the words it is given."""
+
+    kind: str
+    title: str
+    spec: Spec
+    config: tuple[str, ...] = ()
+    summary: tuple[str, ...] = ()
+    strings: Mapping[str, str] | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in W&B: another chart has another name, so that a board never shows a chart that was changed under it."""
+        digest = hashlib.sha256(json.dumps(self.spec, sort_keys=True).encode()).hexdigest()[:10]
+        return f"stsq-{self.kind}-{digest}"
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The column of W&B's query that each `${field:x}` stands for: the field's own name."""
+        return {name: name for name in (*self.config, *self.summary)}
+
+    def filled(self, rows: Sequence[Mapping[str, Any]]) -> Spec:
+        """The chart as W&B draws it over these rows."""
+        text = json.dumps(self.spec)
+        for name, column in self.fields.items():
+            text = text.replace(f"${{field:{name}}}", column)
+        for name, words in (self.strings or {}).items():
+            text = text.replace(f"${{string:{name}}}", json.dumps(words)[1:-1])
+        filled: Spec = json.loads(text)
+        return filled | {"datasets": {"wandb": [dict(row) for row in rows]}}
+
+
+def threshold_chart(panels: Sequence[Panel], *, level: float) -> Chart:
+    """Width threshold against T, both architectures side by side, with intervals, censored cells, laws and their bands."""
+    title = f"Width thresholds with {level:.0%} intervals"
+    drawn = [_threshold_panel(panel, level=level) for panel in panels]
+    return Chart("thresholds", title, _whole(hconcat=drawn, resolve={"scale": {"color": "independent"}}))
+
+
+def loss_chart(target_loss: float) -> Chart:
+    """Loss against width, a small panel a cell: a dot a trial, the median of each width as a line, the target."""
+    m, loss, cell = (f"${{field:{name}}}" for name in (WIDTH, RELATIVE_LOSS, CELL))
+    x = {"field": m, "type": "quantitative", "scale": {"type": "log", "nice": False, "padding": 8}, "title": "width m"}
+    y = {"type": "quantitative", "scale": {"type": "log"}, "title": "relative loss"}
+    shades = {kind: series_shade(kind, 0).light for kind in MARKERS}
+    scale = {"domain": [*shades], "range": [*shades.values()]}
+    colour = {"field": "architecture", "type": "nominal", "scale": scale, "legend": None}
+    dots = {
+        "mark": {"type": "point", "filled": True, "size": 18, "opacity": 0.45},
+        "encoding": {
+            "x": x,
+            "color": colour,
+            "y": y | {"field": loss},
+            "tooltip": [{"field": "name", "title": "run"}, {"field": m, "title": "m"}, {"field": loss, "format": ".3g"}],
+        },
+    }
+    median = {
+        "mark": {"type": "line", "strokeWidth": 1.6},
+        "encoding": {"x": x, "color": colour, "y": y | {"field": loss, "aggregate": "median"}},
+    }
+    target = {
+        "mark": {"type": "rule", "color": TARGET.light, "strokeDash": [4, 3]},
+        "encoding": {"y": {"aggregate": "min", "field": "target", "type": "quantitative"}},
+    }
+    spec = _whole(
+        transform=[
+            {"filter": f"isValid(datum['{loss}']) && datum['{loss}'] > 0 && isValid(datum['{m}'])"},
+            {"calculate": "toNumber('${string:target}')", "as": "target"},
+            {"calculate": f"split(datum['{cell}'], ' ')[0]", "as": "architecture"},
+        ],
+        facet={"field": cell, "title": None, "header": {"labelFontSize": 10, "labelLimit": 290}},
+        columns=3,
+        resolve={"scale": {"x": "independent"}},
+        spec={"width": 250, "height": 160, "layer": [target, dots, median]},
+    )
+    return Chart(
+        "loss-against-width", "Loss against width by cell", spec, config=(WIDTH, CELL), summary=(RELATIVE_LOSS,),
+        strings={"target": f"{target_loss:g}"},
+    )  # fmt: skip
+
+
+def status_chart() -> Chart:
+    """How many trials of each cell ended in which way."""
+    cell, status = f"${{field:{CELL}}}", f"${{field:{STATUS}}}"
+    spec = _whole(
+        transform=[{"calculate": f"isValid(datum['{status}']) ? datum['{status}'] : 'training'", "as": "end"}],
+        width=420,
+        mark={"type": "bar", "height": {"band": 0.7}},
+        encoding={
+            "y": {"field": cell, "type": "nominal", "title": None, "axis": {"labelLimit": 320}},
+            "x": {"aggregate": "count", "title": "trials", "axis": {"tickMinStep": 1}},
+            "color": {
+                "field": "end",
+                "title": "status",
+                "scale": {
+                    "domain": [*STATUS_COLOURS, "training"],
+                    "range": [*STATUS_COLOURS.values(), FAINT.light],
+                },
+            },
+        },
+    )
+    return Chart("statuses", "How trials ended, by cell", spec, config=(CELL,), summary=(STATUS,))
+
+
+def _threshold_panel(panel: Panel, *, level: float) -> Spec:
+    layers = [layer for series in panel.series for layer in _series_layers(series, level=level)]
+    inks = {line.name.text: _ink(line, series.shade.light) for series in panel.series for line in series.lines}
+    return {
+        "title": {
+            "text": panel.title,
+            "subtitle": textwrap.wrap(panel.setting.replace("`", ""), SUBTITLE_LETTERS),
+            "anchor": "start",
+            "subtitleColor": MUTED.light,
+        },
+        "width": 360,
+        "height": 300,
+        "encoding": {
+            "x": {
+                "field": "x",
+                "type": "quantitative",
+                "title": panel.axis,
+                "axis": {"values": list(panel.x_ticks), "format": "~g"},
+                "scale": {"type": "log", "domain": list(panel.x_range), "nice": False},
+            },
+            "y": {
+                "type": "quantitative",
+                "title": "width threshold m*",
+                "axis": {"values": list(panel.y_ticks), "format": "~g"},
+                "scale": {"type": "log", "domain": list(panel.y_range), "nice": False},
+            },
+            "color": {
+                "type": "nominal",
+                "title": None,
+                "scale": {"domain": [*inks], "range": [*inks.values()]},
+                "legend": {"orient": "bottom-right", "symbolType": "stroke", "symbolStrokeWidth": 2.5} if inks else None,
+            },
+        },
+        "layer": layers,
+    }
+
+
+def _series_layers(series: Series, *, level: float) -> Iterable[Spec]:
+    colour, name = series.shade.light, f"{series.name}, {level:.0%} interval"
+    for line in series.lines:
+        yield from _line_layers(line, colour)
+    marks = [_mark_row(mark, name) for mark in series.marks]
+    bars = {
+        "data": {"values": marks},
+        "mark": {"type": "rule", "color": colour, "strokeWidth": 1.6},
+        "encoding": {"y": {"field": "low"}, "y2": {"field": "high"}},
+    }
+    points = {
+        "data": {"values": [mark for mark in marks if mark["m"] is not None]},
+        "mark": {"type": "point", "filled": True, "size": 70, "shape": MARKERS[series.kind][0], "color": colour, "opacity": 1},
+        "encoding": {"y": {"field": "m"}, "tooltip": {"field": "text"}},
+    }
+    yield from (bars, points)
+    for end, shape in (("high", "triangle-up"), ("low", "triangle-down")):
+        if open_ends := [mark for mark in marks if mark[f"{end}_open"]]:
+            yield {
+                "data": {"values": open_ends},
+                "mark": {"type": "point", "filled": True, "size": 90, "shape": shape, "color": colour, "opacity": 1},
+                "encoding": {"y": {"field": end}, "tooltip": {"field": "text"}},
+            }
+
+
+def _ink(line: Line, colour: str) -> str:
+    return {"law": colour, "floor": INK.light, "relu": MUTED.light}[line.role]
+
+
+def _line_layers(line: Line, colour: str) -> Iterable[Spec]:
+    dash = {"law": None, "floor": [6, 3], "relu": [2, 3]}[line.role]
+    low, high = (line.y, line.y) if line.low is None or line.high is None else (line.low, line.high)
+    rows = [
+        {"x": x, "y": y, "low": bottom, "high": top, "name": line.name.text}
+        for x, y, bottom, top in zip(*(_rounded(column) for column in (line.x, line.y, low, high)), strict=True)
+    ]
+    if line.low is not None:
+        yield {
+            "data": {"values": rows},
+            "mark": {"type": "area", "color": colour, "opacity": 0.16, "clip": True},
+            "encoding": {"y": {"field": "low"}, "y2": {"field": "high"}},
+        }
+    yield {
+        "data": {"values": rows},
+        "mark": {"type": "line", "clip": True, "strokeWidth": 1.6, **({"strokeDash": dash} if dash else {})},
+        "encoding": {"y": {"field": "y"}, "color": {"datum": line.name.text}, "tooltip": {"field": "name"}},
+    }
+
+
+def _mark_row(mark: Mark, name: str) -> dict[str, Any]:
+    return {
+        "series": name,
+        "x": mark.x,
+        "m": mark.m,
+        "low": mark.low,
+        "high": mark.high,
+        "low_open": mark.low_open,
+        "high_open": mark.high_open,
+        "text": mark.text.replace("<br>", ", "),
+    }
+
+
+def _rounded(column: Iterable[float]) -> list[float]:
+    return [float(f"{value:.6g}") for value in column]
+
+
+def _whole(**parts: Any) -> Spec:
+    """A chart with what all of them have in common."""
+    axis = {"gridColor": "#eceef0", "domainColor": FAINT.light, "tickColor": FAINT.light, "labelColor": INK.light}
+    look = {"font": FONT, "axis": axis | {"titleFontWeight": "normal"}, "view": {"stroke": None}, "legend": {"orient": "top"}}
+    return {"$schema": SCHEMA, "data": RUNS, "config": look, **parts}

@@ -1,0 +1,97 @@
+"""The Vega-Lite charts of the boards: valid, drawn by Vega itself, and saying what the figures say."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import vl_convert
+
+from dashboards.boards.charts import Chart, loss_chart, status_chart, threshold_chart
+from dashboards.findings import Findings
+from dashboards.panels import threshold_panels
+from sweeps.run_directory import RunDirectory
+
+MakeRun = Callable[..., RunDirectory]
+
+
+@pytest.fixture
+def rows() -> list[dict[str, Any]]:
+    """Runs as W&B's query gives them; one is still training and one diverged."""
+    ended = [
+        {"name": f"run {m}", "m": m, "cell": f"{kind} T=8", "relative_loss": 2.0 / m, "status": "finished"}
+        for kind in ("transformer", "fcn")
+        for m in (4, 8, 16)
+    ]
+    return [
+        *ended,
+        {"name": "diverged", "m": 4, "cell": "fcn T=8", "relative_loss": None, "status": "diverged"},
+        {"name": "training", "m": 4, "cell": "fcn T=8", "relative_loss": None, "status": None},
+    ]
+
+
+def drawn(chart: Chart, rows: list[dict[str, Any]]) -> str:
+    """The chart as Vega draws it."""
+    svg: str = vl_convert.vegalite_to_svg(chart.filled(rows))
+    return svg
+
+
+def values(spec: object) -> Iterator[dict[str, Any]]:
+    if isinstance(spec, dict):
+        if isinstance(spec.get("values"), list) and spec["values"] and isinstance(spec["values"][0], dict):
+            yield from spec["values"]
+        for value in spec.values():
+            yield from values(value)
+    elif isinstance(spec, list):
+        for value in spec:
+            yield from values(value)
+
+
+def test_the_threshold_chart_has_every_threshold_with_its_interval_and_both_laws(findings: Findings) -> None:
+    panels = threshold_panels(findings.regimes)
+    chart = threshold_chart(panels, level=0.9)
+    marks = [row for row in values(chart.spec) if "m" in row]
+    for threshold in findings.thresholds:
+        assert any((row["m"], row["low"], row["high"]) == (threshold.m_star, threshold.low, threshold.high) for row in marks)
+    text = drawn(chart, [])
+    for words in ("Transformer", "Fully connected net", "q ln T", "(T d)^", "exact floor", "width threshold m*"):
+        assert words in text
+
+
+def test_a_censored_threshold_is_an_arrow_and_no_point(make_run: MakeRun, attention: dict[str, Any]) -> None:
+    from dashboards.findings import read_findings
+
+    low = {"trials": [attention | {"zip": {"task.T": [16, 32], "model.positions.d_e": [[4, 6], [4, 6]]}}]}
+    panels = threshold_panels(read_findings(make_run(**low).path).regimes)
+    chart = threshold_chart(panels, level=0.9)
+    told = json.dumps(chart.spec)
+    assert "triangle-up" in told
+    assert not [row for row in values(chart.spec) if row.get("m") is not None]
+    assert "<svg" in drawn(chart, [])
+
+
+def test_the_loss_chart_draws_a_panel_a_cell_with_the_target(rows: list[dict[str, Any]]) -> None:
+    text = drawn(loss_chart(0.25), rows)
+    assert "transformer T=8" in text
+    assert "fcn T=8" in text
+    assert text.count("stroke-dasharray") >= 2
+    assert len([row for row in rows if row["relative_loss"]]) == 6
+
+
+def test_the_status_chart_counts_what_ended_and_what_trains(rows: list[dict[str, Any]]) -> None:
+    text = drawn(status_chart(), rows)
+    for words in ("finished", "diverged", "training"):
+        assert words in text
+
+
+@pytest.mark.parametrize("chart", [loss_chart(0.1), status_chart()], ids=["losses", "statuses"])
+def test_every_placeholder_is_a_column_that_is_asked_for(chart: Chart, rows: list[dict[str, Any]]) -> None:
+    assert "${" in json.dumps(chart.spec)
+    assert "${" not in json.dumps(chart.filled(rows))
+
+
+def test_a_chart_of_other_numbers_has_another_name(findings: Findings) -> None:
+    panels = threshold_panels(findings.regimes)
+    assert threshold_chart(panels, level=0.9).name == threshold_chart(panels, level=0.9).name
+    assert threshold_chart(panels, level=0.9).name != threshold_chart(panels[:1], level=0.9).name
+    assert loss_chart(0.1).name == loss_chart(0.2).name  # the target is a word of the panel, not of the chart
