@@ -1,6 +1,6 @@
 """What stands on the page of a run, in which order, and which figures lie beside it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dashboards.cells import cell_views
 from dashboards.claims_section import drawings_section, verdicts_section
@@ -13,7 +13,7 @@ from dashboards.pages.headway_section import headway_section
 from dashboards.pages.narrowing_section import narrowing_section
 from dashboards.pages.record_sections import failures_section, provenance_section, rerun_section
 from dashboards.panels import threshold_panels
-from dashboards.section import MAX_CELLS, Section
+from dashboards.section import Section
 from dashboards.table_section import table_section
 from sweeps.headway import Headway
 from sweeps.narrowing import Known
@@ -26,12 +26,15 @@ class Contents:
     sections: tuple[Section, ...]
     figures: dict[str, Draw]
 
+    def with_section(self, fresh: Section) -> "Contents":
+        """The same page with another form of one of its sections."""
+        return replace(self, sections=tuple(fresh if one.name == fresh.name else one for one in self.sections))
+
 
 def contents_of(findings: Findings, headway: Headway, *, given: str, known: Known) -> Contents:
     """The page of a run as `given` names it; `known` are thresholds of earlier states that were computed before."""
     shown, figures = _of_drawings(findings) if findings.spec.drawings else _of_thresholds(findings, given, known)
-    linked = frozenset(one.cell_id for one in findings.thresholds[:MAX_CELLS])
-    progress = headway_section(headway, linked=linked)
+    progress = headway_section(headway, linked=findings.linked_cells)
     sections = [
         None if headway.complete else progress,
         *shown,

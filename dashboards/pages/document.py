@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from string import Template
@@ -51,12 +51,12 @@ def static_html(document: Document) -> str:
     )
 
 
-def live_html(document: Document, *, root: str) -> str:
-    """The page as its server gives it, with styles and scripts of their own under `root`."""
+def live_html(document: Document, hashes: Mapping[str, str], *, root: str) -> str:
+    """The page as its server gives it: styles and scripts under `root`, and the hashes of its parts for its script."""
     scripts = ("plotly.js", "page.js", "live.js")
     return _filled(
         document,
-        policy=Html(""),
+        policy=json_script(list(hashes.items()), id="parts"),
         style=element("link", rel="stylesheet", href=f"{root}page.css"),
         scripts=joined(*(element("script", src=f"{root}{name}", defer="defer") for name in scripts)),
     )

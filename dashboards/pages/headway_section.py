@@ -25,7 +25,7 @@ MANY_CELLS = 12
 def headway_section(headway: Headway, *, linked: Collection[str] = ()) -> Section:
     """How far the run is; of a complete one the cells are folded away where there are many. `linked` cells have a panel."""
     names = dict(zip((cell.cell_id for cell in headway.cells), _names(headway), strict=True))
-    totals = {share: sum(_count(cell, share) for cell in headway.cells) for share in SHARES}
+    totals = _totals(headway)
     cells = _cells(headway, names, linked)
     return section(
         "progress",
@@ -41,6 +41,15 @@ def headway_section(headway: Headway, *, linked: Collection[str] = ()) -> Sectio
 def left_words(seconds: float | None) -> str:
     """A time left in words; empty where nothing tells it."""
     return "" if seconds is None else f"about {duration_words(seconds)}"
+
+
+def total_bar(headway: Headway) -> Html:
+    """How all trials of a run ended, in one bar."""
+    return _bar(_totals(headway))
+
+
+def _totals(headway: Headway) -> dict[str, int]:
+    return {share: sum(_count(cell, share) for cell in headway.cells) for share in SHARES}
 
 
 def _told(headway: Headway) -> list[object]:

@@ -1,7 +1,6 @@
 """The page's section on how thresholds narrowed down while trials ended."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
@@ -10,7 +9,6 @@ from dashboards.cells import cell_names
 from dashboards.findings import Findings
 from dashboards.interactive import Spec, base_layout, log_axis, spec_of, stroke
 from dashboards.markup import Html, element, prose
-from dashboards.panels import round_numbers
 from dashboards.section import MAX_CELLS, Section, key, lead, more, name_html, plot_place, section
 from dashboards.style import NAMES, series_shade, translucent
 from sweeps.narrowing import Known, State, narrowings
@@ -19,6 +17,9 @@ from sweeps.thresholds import WidthThreshold
 MAX_RETRACED = 2 * MAX_CELLS
 MARGIN = 1.1
 """Room around what is drawn, as a factor."""
+
+LEAST_HALF = 1.15
+"""Half of the least range of widths shown, as a factor, so that a tight interval looks tight."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +106,12 @@ def narrowing_plot(cell: Retraced) -> Spec:
         hovertemplate="%{x} trials: m* = %{y:.2f}<br>interval %{text}",
     )  # fmt: skip
     low, high = cell.reach
-    reach, span = (low / MARGIN, high * MARGIN), (counts[0] / MARGIN, counts[-1] * MARGIN)
+    middle, half = math.sqrt(low * high), max(math.sqrt(high / low) * MARGIN, LEAST_HALF)
+    reach, span = (middle / half, middle * half), (counts[0] / MARGIN, counts[-1] * MARGIN)
     figure.update_layout(
         base_layout(left=38, bottom=24),
-        xaxis=log_axis(span, _few(round_numbers(*span)), ""),
-        yaxis=log_axis(reach, _few(round_numbers(*reach)), ""),
+        xaxis=log_axis(span, (counts[0], counts[-1]), ""),
+        yaxis=log_axis(reach, _ticks(*reach), ""),
         showlegend=False,
     )
     return spec_of(figure)
@@ -123,6 +125,7 @@ def _interval(threshold: WidthThreshold) -> tuple[float, float]:
     return low, high
 
 
-def _few(ticks: Sequence[float]) -> Sequence[float]:
-    """At most four of the ticks."""
-    return ticks[:: math.ceil(len(ticks) / 4)] if ticks else ticks
+def _ticks(low: float, high: float) -> tuple[float, ...]:
+    """Three widths at even ratios, rounded to what the range resolves."""
+    digits = max(0, 1 - math.floor(math.log10(high - low)))
+    return tuple(round(width, digits) for width in (low * (high / low) ** share for share in (0.12, 0.5, 0.88)))
