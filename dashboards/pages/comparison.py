@@ -18,6 +18,7 @@ from sweeps.headway import Headway
 from sweeps.thresholds import WidthThreshold
 
 MAX_FIELDS = 60
+SESSION = {"Code": "git_revision", "Machine": "cpu", "Versions": "versions"}
 
 
 @dataclass(frozen=True)
@@ -130,9 +131,9 @@ def _settings_section(runs: Sequence[Compared]) -> Section | None:
         name for name in dict.fromkeys(name for spec in specs for name in spec) if len({repr(s.get(name)) for s in specs}) > 1
     ]
     rows = [{"field": element("code", name), **{str(i): _value(s.get(name)) for i, s in enumerate(specs)}} for name in names]
-    told = [("Code", [_session(run, "git_revision") for run in runs]), ("Machine", [_session(run, "cpu") for run in runs])]
+    told = [(name, [_session(run, field) for run in runs]) for name, field in SESSION.items()]
     rows = rows[:MAX_FIELDS] + [
-        {"field": name, **{str(i): v for i, v in enumerate(values)}} for name, values in told if any(values)
+        {"field": name, **{str(i): v for i, v in enumerate(values)}} for name, values in told if len(set(values)) > 1
     ]
     if not rows:
         return None
@@ -165,7 +166,8 @@ def _apart(own: Sequence[WidthThreshold | None]) -> str:
 
 
 def _session(run: Compared, name: str) -> str:
-    return str(getattr(run.findings.sessions[-1], name) or "") if run.findings.sessions else ""
+    told = getattr(run.findings.sessions[-1], name) if run.findings.sessions else ""
+    return ", ".join(f"{name} {version}" for name, version in told.items()) if isinstance(told, dict) else str(told or "")
 
 
 def _value(value: object) -> str:

@@ -1,6 +1,7 @@
 """`stsq open page`: the server and its renderer together, from the first word to Ctrl-C."""
 
 import contextlib
+import signal
 import socket
 import subprocess
 import sys
@@ -37,9 +38,20 @@ def open_page(runs: Sequence[str], *, host: str = LOOPBACK, port: int = 0, brows
             say(f"it listens on {host}: whoever reaches this machine can read it")
         if browser:
             webbrowser.open(url)
-        with contextlib.suppress(KeyboardInterrupt):
+        with _set_by_signals(over):
             over.wait()
     say("ended")
+
+
+@contextmanager
+def _set_by_signals(over: threading.Event) -> Iterator[None]:
+    """Ctrl-C and an order to end set the event, also where the shell made this process deaf to Ctrl-C."""
+    former = {one: signal.signal(one, lambda *_: over.set()) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for one, handler in former.items():
+            signal.signal(one, handler)
 
 
 @contextmanager
