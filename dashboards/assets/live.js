@@ -84,6 +84,7 @@
       const place = inMain.findIndex(([other]) => other === name);
       replace(name, html, place > 0 ? document.getElementById(inMain[place - 1][0]) : null);
       known.set(name, hash);
+      stsq.drawTheRest();
     }
     inMain.reduce((before, [name]) => {
       const part = document.getElementById(name);

@@ -3,12 +3,13 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import synthetic_runs
+from browsing import Browser, chromium
 from synthetic_runs import Outcome, sweep, transformers
 
 from dashboards import write_report
@@ -115,3 +116,22 @@ def wandb_command(tmp_path: Path) -> Callable[..., str]:
         return done.stdout
 
     return run
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One browser for all tests of a process."""
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def large_run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """About ten thousand trials in 32 cells; for reading only."""
+    return synthetic_runs.make_run(tmp_path_factory.mktemp("large") / "run", synthetic_runs.large_sweep())
+
+
+@pytest.fixture(scope="session")
+def large_page(large_run: RunDirectory) -> Path:
+    """The page of ten thousand trials; for reading only."""
+    return write_report(large_run.path)

@@ -20,6 +20,7 @@ MANY_CELLS = 32
 MANY_SEEDS = 39
 MANY_WIDTHS = 8
 NUM_POINTS = 12
+CODES = {"kind": "random_sign", "d_e": 8, "redraw": "per_step", "query": "dual"}
 
 Outcome = Callable[[TrialConfig], "TrialResult | str"]
 """A trial's result, or in words why it failed."""
