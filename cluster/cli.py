@@ -181,6 +181,24 @@ def show(
 
 
 @app.command()
+def status(
+    run: Run,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Show how far a run is, by worker and by cell, and how long it will take; `stsq open page` shows the same and more."""
+    from cluster.status import show_status, status_json
+    from cluster.terminal import out
+    from sweeps.headway import read_headway
+    from sweeps.run_directory import open_run
+
+    headway = read_headway(open_run(run))
+    if as_json:
+        sys.stdout.write(status_json(headway))
+    else:
+        show_status(out(), headway)
+
+
+@app.command()
 def report(run: Run) -> None:
     """Draw the figures and the page of a run again, and print the verdicts on its claims."""
     from cluster.results import show_verdicts

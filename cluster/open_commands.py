@@ -12,6 +12,21 @@ Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Where to li
 
 
 @open_app.command()
+def page(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="A run directory; several are compared side by side.")],
+    port: Port = 0,
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen on; others than this machine's own let others read.")
+    ] = "127.0.0.1",
+    browser: Annotated[bool, typer.Option("--browser", help="Open it in the browser.")] = False,
+) -> None:
+    """Serve the live page of a run, or of several side by side, until Ctrl-C; it needs no account and no network."""
+    from dashboards.serving.opening import open_page
+
+    open_page([str(run) for run in runs], host=host, port=port, browser=browser, say=lambda text: print(text, flush=True))
+
+
+@open_app.command()
 def optuna(run: Run, port: Port = 0) -> None:
     """Open the searches of a run in optuna-dashboard, on this machine only, until Ctrl-C."""
     from dashboards.boards.optuna_board import open_optuna

@@ -4,7 +4,6 @@ What running packs have done is read from the ends of their journals. Rates coun
 32); the time left is estimated from operations, because a model-step of a wide trial costs more than one of a narrow trial.
 """
 
-import json
 import threading
 import time
 from dataclasses import dataclass
@@ -17,10 +16,10 @@ from rich.text import Text
 
 from sweeps.packs import Pack
 from sweeps.queue import PackOutcome, PackQueue
+from sweeps.training import last_step
 
 PLAIN_EVERY_S = 5.0
 LIVE_EVERY_S = 0.5
-TAIL_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -120,22 +119,6 @@ class Progress:
                 self._live.update(Text(line, overflow="ellipsis", no_wrap=True), refresh=True)
             else:
                 self.note(line)
-
-
-def last_step(path: Path) -> int:
-    """The newest step in a journal; 0 where there is none yet."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
-            lines = file.read().split(b"\n")
-    except OSError:
-        return 0
-    for line in reversed(lines[:-1]):
-        try:
-            return int(json.loads(line).get("step", 0))
-        except (ValueError, AttributeError):
-            continue
-    return 0
 
 
 def _share(pack: Pack, fraction: float) -> Amount:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dashboards.columns import axes_of
+from dashboards.columns import OfCell, axes_of
 from dashboards.panels import round_numbers
 from stsq_core import theory
 from sweeps.journal import Curve
@@ -89,7 +89,7 @@ def cell_views(thresholds: Sequence[WidthThreshold], curves: Mapping[str, Curve]
     )
 
 
-def cell_names(thresholds: Sequence[WidthThreshold]) -> tuple[str, ...]:
+def cell_names(thresholds: Sequence[OfCell]) -> tuple[str, ...]:
     """A short name for each cell: T, with whatever else varies between cells of its architecture: `T = 16, query = sum`.
 
     The whole label where that does not tell cells apart.

@@ -7,7 +7,7 @@ Axes are named as a sweep file names them, by the shortest end of the dotted fie
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from stsq_core.trial import TrialConfig
 from sweeps.fields import flattened, known_leaves
@@ -16,6 +16,17 @@ from sweeps.plan import WIDTH_SEED_RATE
 from sweeps.thresholds import WidthThreshold
 
 COLUMNS_OF_THEIR_OWN = frozenset({*WIDTH_SEED_RATE, "model.kind", "task.T", "task.q", "task.d"})
+
+
+class OfCell(Protocol):
+    """Whatever belongs to one cell: its threshold, or how far it is."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def config_sample(self) -> TrialConfig: ...
 
 
 @dataclass(frozen=True)
@@ -45,8 +56,8 @@ class Axes:
         return tuple(f"{field_name(field)}={value_words(own[field])}" for field in fields if field in own)
 
 
-def axes_of(thresholds: Iterable[WidthThreshold]) -> Axes:
-    """The axes of the cells that these thresholds belong to."""
+def axes_of(thresholds: Iterable[OfCell]) -> Axes:
+    """The axes of the cells that these thresholds, or whatever else there is of cells, belong to."""
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for threshold in thresholds:
         by_kind.setdefault(threshold.kind, []).append(_flat(threshold.config_sample))

@@ -49,6 +49,11 @@ class Findings:
         """Declared trials that have not ended."""
         return len(self.declared) - len(self.records)
 
+    @property
+    def linked_cells(self) -> frozenset[str]:
+        """The cells that have a panel of their own on the page."""
+        return frozenset(threshold.cell_id for threshold in self.thresholds[:MAX_CELLS])
+
     def num_ended(self, status: Status) -> int:
         """Trials that ended in one way."""
         return self.records.num_ended(status)

@@ -31,8 +31,8 @@ def threshold_plot(panel: Panel, *, level: float) -> Spec:
         _add_marks(figure, series, level=level)
     figure.update_layout(
         base_layout(left=50, bottom=42),
-        xaxis=_log_axis(panel.x_range, panel.x_ticks, f"<i>{panel.axis}</i>"),
-        yaxis=_log_axis(panel.y_range, panel.y_ticks, "width threshold <i>m</i>*"),
+        xaxis=log_axis(panel.x_range, panel.x_ticks, f"<i>{panel.axis}</i>"),
+        yaxis=log_axis(panel.y_range, panel.y_ticks, "width threshold <i>m</i>*"),
         legend={
             "x": 0.99,
             "y": 0.02,
@@ -77,7 +77,7 @@ def _losses_plot(cell: CellView, reach: tuple[float, float]) -> Spec:
     threshold = cell.threshold
     if threshold.status == "found" and threshold.low is not None and threshold.high is not None:
         figure.add_vrect(x0=threshold.low, x1=threshold.high, fillcolor=translucent(colour, 0.16), line_width=0, layer="below")
-    _set_small_axes(figure, _log_axis(cell.width_range, cell.width_ticks, ""), reach)
+    _set_small_axes(figure, log_axis(cell.width_range, cell.width_ticks, ""), reach)
     return spec_of(figure)
 
 
@@ -146,7 +146,7 @@ def _add_open_ends(figure: go.Figure, mark: Mark, series: Series) -> None:
 
 def _set_small_axes(figure: go.Figure, x_axis: Spec, y_range: tuple[float, float]) -> None:
     figure.update_layout(
-        base_layout(left=38, bottom=24), xaxis=x_axis, yaxis=_log_axis(y_range, decades(*y_range), ""), showlegend=False
+        base_layout(left=38, bottom=24), xaxis=x_axis, yaxis=log_axis(y_range, decades(*y_range), ""), showlegend=False
     )
 
 
@@ -180,7 +180,8 @@ def base_axis() -> Spec:
     }
 
 
-def _log_axis(ends: tuple[float, float], ticks: Sequence[float], title: str) -> Spec:
+def log_axis(ends: tuple[float, float], ticks: Sequence[float], title: str) -> Spec:
+    """A logarithmic axis with these ends and ticks."""
     return base_axis() | {
         "type": "log",
         "range": _log_range(ends),

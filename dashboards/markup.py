@@ -4,7 +4,7 @@ import html
 import json
 from collections.abc import Mapping, Sequence
 
-VOID = frozenset({"br", "img", "hr"})
+VOID = frozenset({"br", "img", "hr", "link", "meta"})
 
 
 class Html(str):

@@ -19,6 +19,8 @@ GUESTS = {
     "matplotlib": "dashboards",
     "optuna_dashboard": "dashboards",
     "pandas": "dashboards",
+    "starlette": "dashboards",
+    "uvicorn": "dashboards",
     "wandb_workspaces": "dashboards",
     "ray": "cluster",
     "typer": "cluster",

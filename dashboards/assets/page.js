@@ -1,34 +1,115 @@
 "use strict";
-// Draws the figures in view first and the others when there is time, in the colours of the reader's theme, and again when it changes.
-(() => {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
+// The page by itself: figures in the reader's theme, one cell at a time, and what can be saved.
+const stsq = (() => {
+  const root = document.documentElement;
+  root.classList.add("scripted");
+  const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
+
+  // Theme: the system's, unless the reader chose one.
+  const night = matchMedia("(prefers-color-scheme: dark)");
+  const kept = { get: () => { try { return localStorage.getItem("scheme"); } catch { return null; } },
+                 set: (name) => { try { localStorage.setItem("scheme", name); } catch { /* a browser that keeps nothing */ } } };
+  const schemes = ["auto", "light", "dark"];
+  const button = document.getElementById("scheme");
+  let scheme = schemes.includes(kept.get()) ? kept.get() : "auto";
+  const isDark = () => (scheme === "auto" ? night.matches : scheme === "dark");
+  const showScheme = () => {
+    if (scheme === "auto") delete root.dataset.scheme; else root.dataset.scheme = scheme;
+    button.textContent = `Theme: ${scheme}`;
+  };
+  const changeScheme = () => { showScheme(); all(".plot").filter((place) => place.dataset.drawn).forEach(draw); };
+  button.addEventListener("click", () => {
+    scheme = schemes[(schemes.indexOf(scheme) + 1) % schemes.length];
+    kept.set(scheme);
+    changeScheme();
+  });
+  night.addEventListener("change", changeScheme);
+  showScheme();
+
+  // Figures: those in view first, the others when there is time; one that is not shown waits until it is.
   const pairs = JSON.parse(document.getElementById("theme").textContent);
   const config = { displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: "reset" };
-  const places = [...document.querySelectorAll(".plot")];
-  const waiting = () => places.filter((place) => !place.dataset.drawn);
-
-  const inTheme = (text) => (dark.matches ? pairs.reduce((all, [light, night]) => all.replaceAll(light, night), text) : text);
-
-  const draw = (place) => {
+  const inTheme = (text) => (isDark() ? pairs.reduce((told, [light, dark]) => told.replaceAll(light, dark), text) : text);
+  const isShown = (place) => place.offsetParent !== null;
+  function draw(place) {
     place.dataset.drawn = "yes";
     const spec = JSON.parse(inTheme(place.nextElementSibling.textContent));
     Plotly.react(place, spec.data, spec.layout, config);
-  };
-
-  const drawTheRest = () => {
-    const [next] = waiting();
-    if (next) {
-      draw(next);
-      setTimeout(drawTheRest, 20);
-    }
-  };
-
+  }
+  const waiting = () => all(".plot").filter((place) => !place.dataset.drawn && isShown(place));
+  const idle = window.requestIdleCallback ?? ((run) => setTimeout(run, 30));
+  let drawing = false;
+  function drawTheRest() {
+    if (drawing) return;
+    drawing = true;
+    const next = () => {
+      const [place] = waiting();
+      if (place) { draw(place); idle(next, { timeout: 500 }); } else drawing = false;
+    };
+    idle(next, { timeout: 500 });
+  }
   const seen = new IntersectionObserver(
     (entries) => entries.filter(({ isIntersecting, target }) => isIntersecting && !target.dataset.drawn).forEach(({ target }) => draw(target)),
     { rootMargin: "300px" },
   );
-  places.forEach((place) => seen.observe(place));
-  addEventListener("load", () => setTimeout(drawTheRest, 200));
+  const watch = (inside) => all(".plot", inside).forEach((place) => seen.observe(place));
   addEventListener("beforeprint", () => waiting().forEach(draw));
-  dark.addEventListener("change", () => places.filter((place) => place.dataset.drawn).forEach(draw));
+
+  // One cell: chosen by the list, by the buttons, or by a link that ends in #cell=ID.
+  let chosen = "";
+  const panels = () => all(".cell-panel");
+  function choose(cell) {
+    const found = panels();
+    if (!found.length) return;
+    chosen = found.some((panel) => panel.dataset.cell === cell) ? cell : found[0].dataset.cell;
+    found.forEach((panel) => { panel.hidden = panel.dataset.cell !== chosen; });
+    const list = document.getElementById("cell-choice");
+    list.value = chosen;
+    document.getElementById("cell-previous").disabled = list.selectedIndex === 0;
+    document.getElementById("cell-next").disabled = list.selectedIndex === list.options.length - 1;
+    all(".plot", document.getElementById(`cell-${chosen}`)).filter((place) => !place.dataset.drawn).forEach((place) => seen.observe(place));
+  }
+  const linked = () => new URLSearchParams(location.hash.slice(1)).get("cell");
+  const goTo = (cell) => { history.replaceState(null, "", `#cell=${cell}`); choose(cell); };
+  const step = (by) => {
+    const list = document.getElementById("cell-choice");
+    const option = list.options[list.selectedIndex + by];
+    if (option) goTo(option.value);
+  };
+  function follow() {
+    if (!linked()) return;
+    choose(linked());
+    document.getElementById("cell")?.scrollIntoView();
+  }
+  addEventListener("hashchange", follow);
+  document.addEventListener("change", ({ target }) => { if (target.id === "cell-choice") goTo(target.value); });
+
+  // What can be saved: a figure as it is drawn, and a table.
+  const save = (name, url) => Object.assign(document.createElement("a"), { download: name, href: url }).click();
+  const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  function saveTable(panel, name) {
+    const rows = all("tr", panel.querySelector("table")).map((row) => [...row.cells].map((cell) => quoted(cell.textContent)).join(","));
+    const url = URL.createObjectURL(new Blob([`${rows.join("\n")}\n`], { type: "text/csv" }));
+    save(`${name}.csv`, url);
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  }
+  async function saveFigure(panel, name, format) {
+    const place = panel.querySelector(".plot");
+    const { width, height } = place.getBoundingClientRect();
+    save(`${name}.${format}`, await Plotly.toImage(place, { format, width, height, scale: format === "png" ? 3 : 1 }));
+  }
+  document.addEventListener("click", ({ target }) => {
+    if (target.id === "cell-previous") step(-1);
+    else if (target.id === "cell-next") step(1);
+    else if (target.dataset?.save) {
+      const panel = target.closest(".cell-panel");
+      if (target.dataset.save === "csv") saveTable(panel, target.dataset.name);
+      else saveFigure(panel, target.dataset.name, target.dataset.save);
+    }
+  });
+
+  choose(linked());
+  watch(document);
+  addEventListener("load", () => { follow(); setTimeout(drawTheRest, 200); });
+  return { all, draw, watch, drawTheRest, choose: () => choose(chosen) };
 })();

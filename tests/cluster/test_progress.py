@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 
 from cluster import progress as module
-from cluster.progress import Progress, last_step
+from cluster.progress import Progress
 from stsq_core import Measurement, TrialConfig, TrialResult
 from sweeps.journal import JournalWriter
 from sweeps.ledger import Ledger
-from sweeps.packs import Room, pack_of
+from sweeps.packs import Room
 from sweeps.queue import PackOutcome, PackQueue
 from sweeps.strategy import Strategy
 
@@ -70,14 +70,3 @@ def test_plain_lines_come_every_few_seconds(queue: PackQueue, tmp_path: Path, mo
     with Progress(queue, tmp_path, Console(file=said)):
         time.sleep(0.2)
     assert said.getvalue().count("0/4 trials") > 1
-
-
-def test_the_last_step_of_a_journal_survives_a_torn_line(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    assert last_step(path) == 0
-    with JournalWriter(path, pack_of([config(0)])) as journal:
-        assert last_step(path) == 0
-        journal.append(Measurement(7, (config(0).trial_id,), (0.5,)))
-    with path.open("a") as file:
-        file.write('{"step":9,"rel')
-    assert last_step(path) == 7

@@ -44,9 +44,10 @@ class Page(HTMLParser):
             self.text += data
 
 
-def figures(path: Path) -> list[dict[str, list[dict[str, object]]]]:
-    """The figures of a page as its script finds them."""
-    texts = re.findall(r'<script type="application/json">(.*?)</script>', path.read_text(encoding="utf-8"))
+def figures(path: Path, section: str) -> list[dict[str, list[dict[str, object]]]]:
+    """The figures of one section of a page, as the page's script finds them."""
+    html = path.read_text(encoding="utf-8").partition(f'<section id="{section}"')[2].partition("</section>")[0]
+    texts = re.findall(r'<script type="application/json">(.*?)</script>', html)
     return [json.loads(text) for text in texts]
 
 
@@ -90,16 +91,15 @@ def test_everything_the_page_links_to_is_there_and_nothing_is_elsewhere(whole_pa
 def test_the_figures_hold_the_numbers_of_the_ledger(whole_page: Path, findings: Findings) -> None:
     marks = [
         (x, m)
-        for figure in figures(whole_page)[:2]
+        for figure in figures(whole_page, "thresholds")
         for trace in figure["data"]
         if trace.get("error_y")
         for x, m in zip(trace["x"], trace["y"], strict=True)  # type: ignore[call-overload]
     ]
     expected = [(t.config_sample.task.T, t.m_star) for t in findings.thresholds]
     assert marks == [(x, pytest.approx(m, rel=1e-5)) for x, m in expected]
-    dots = sum(
-        len(trace["x"]) for figure in figures(whole_page)[2:10] for trace in figure["data"] if trace["mode"] == "markers"
-    )
+    losses = figures(whole_page, "losses")
+    dots = sum(len(trace["x"]) for figure in losses for trace in figure["data"] if trace["mode"] == "markers")
     assert dots == len(findings.records)
 
 
@@ -164,7 +164,9 @@ def test_censored_thresholds_are_told_as_inequalities(make_run: MakeRun, attenti
     assert "> 10" in text
     assert "≤ 64" in text
     assert "No width threshold was found" in text
-    symbols = [trace["marker"]["symbol"] for trace in figures(path)[0]["data"] if "symbol" in trace.get("marker", {})]  # type: ignore[index, attr-defined, operator]
+    symbols = [
+        trace["marker"]["symbol"] for trace in figures(path, "thresholds")[0]["data"] if "symbol" in trace.get("marker", {})
+    ]  # type: ignore[index, attr-defined, operator]
     assert {"triangle-up", "triangle-down"} <= set(symbols)
 
 

@@ -2,18 +2,11 @@
 
 import shlex
 
-import numpy as np
-
-from dashboards.cells import cell_names
 from dashboards.findings import Findings
-from dashboards.markup import Html, element, table
-from dashboards.section import MAX_CELLS, MAX_ROWS, Section, more, name_html, section, tag
+from dashboards.markup import element, table
+from dashboards.section import MAX_ROWS, Section, downloads, more, section, tag
 from dashboards.story import duration_words
-from dashboards.style import NAMES
 from dashboards.tables import failures_table
-from sweeps.thresholds import Points, WidthThreshold
-
-MAX_TRIALS_LISTED = 60
 
 
 def failures_section(findings: Findings, given: str) -> Section | None:
@@ -54,7 +47,7 @@ def failures_section(findings: Findings, given: str) -> Section | None:
 
 
 def rerun_section(findings: Findings, given: str) -> Section | None:
-    """The commands that make every number again, and the trials each threshold rests on."""
+    """The commands that make every number again; those of single trials stand beside their cells."""
     if not findings.records:
         return None
     run = shlex.quote(given)
@@ -67,10 +60,6 @@ def rerun_section(findings: Findings, given: str) -> Section | None:
         (f"stsq show {run}", "print what was found"),
         (f"stsq report {run}", "make this page again"),
     ]
-    names = cell_names(findings.thresholds)
-    listed = [
-        _rested_on(threshold, name, run) for threshold, name in list(zip(findings.thresholds, names, strict=True))[:MAX_CELLS]
-    ]
     return section(
         "rerun",
         "Run it again",
@@ -78,9 +67,6 @@ def rerun_section(findings: Findings, given: str) -> Section | None:
             "dl",
             *(part for command, words in commands for part in (element("dt", element("code", command)), element("dd", words))),
         ),
-        element("h3", "The trials each threshold rests on") if listed else None,
-        *listed,
-        more(len(names) - len(listed), "cells are in trials.csv"),
     )
 
 
@@ -118,38 +104,4 @@ def provenance_section(findings: Findings) -> Section:
         ("Sweep", element("code", str(findings.run.spec))),
     ]
     listed = [part for name, value in pairs for part in (element("dt", name), element("dd", value))]
-    return section("provenance", "Provenance", element("dl", *listed))
-
-
-def _rested_on(threshold: WidthThreshold, name: str, run: str) -> Html:
-    points = threshold.points
-    chosen = points.take(points.chosen) if points.chosen.any() else points
-    shown = chosen if len(chosen) <= MAX_TRIALS_LISTED else _one_a_width(chosen)
-    rows = [
-        {
-            "m": point.width,
-            "seed": point.seed,
-            "lr": f"{point.lr:g}",
-            "loss": "" if point.relative_loss is None else f"{point.relative_loss:.4g} ± {point.relative_loss_stderr or 0:.1g}",
-            "status": point.status,
-            "again": element("code", f"stsq trial {run} {point.trial_id}"),
-        }
-        for point in shown
-    ]
-    columns = {"m": "#`m`", "loss": "#Relative loss", "status": "Status", "lr": "#Rate", "seed": "#Seed", "again": "Command"}
-    note = f"{len(chosen)} trials" if len(shown) == len(chosen) else f"{len(chosen):,} trials, one of each width shown"
-    summary = element(
-        "summary",
-        element("span", NAMES.get(threshold.kind, threshold.kind), class_=threshold.kind),
-        ", ",
-        name_html(name),
-        " ",
-        element("small", note),
-    )
-    return element("details", summary, table(columns, rows))
-
-
-def _one_a_width(points: Points) -> Points:
-    """The last point of each width."""
-    ends = np.flatnonzero(np.append(np.diff(points.widths) != 0, True))
-    return points.take(ends[:MAX_TRIALS_LISTED])
+    return section("provenance", "Provenance", element("dl", *listed), downloads(["sweep.yaml", "trials.csv"]))

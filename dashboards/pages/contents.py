@@ -1,0 +1,72 @@
+"""What stands on the page of a run, in which order, and which figures lie beside it."""
+
+from dataclasses import dataclass, replace
+
+from dashboards.cells import cell_views
+from dashboards.claims_section import drawings_section, verdicts_section
+from dashboards.drawn import drawn
+from dashboards.figure_sections import curves_section, losses_section, thresholds_section
+from dashboards.findings import Findings
+from dashboards.pages.cell_section import cell_section
+from dashboards.pages.files import Draw, drawing_figures, figure_names, threshold_figures
+from dashboards.pages.headway_section import headway_section
+from dashboards.pages.narrowing_section import narrowing_section
+from dashboards.pages.record_sections import failures_section, provenance_section, rerun_section
+from dashboards.panels import threshold_panels
+from dashboards.section import Section
+from dashboards.table_section import table_section
+from sweeps.headway import Headway
+from sweeps.narrowing import Known
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The sections of a page, and what draws the figures that they offer for download."""
+
+    sections: tuple[Section, ...]
+    figures: dict[str, Draw]
+
+    def with_section(self, fresh: Section) -> "Contents":
+        """The same page with another form of one of its sections."""
+        return replace(self, sections=tuple(fresh if one.name == fresh.name else one for one in self.sections))
+
+
+def contents_of(findings: Findings, headway: Headway, *, given: str, known: Known) -> Contents:
+    """The page of a run as `given` names it; `known` are thresholds of earlier states that were computed before."""
+    shown, figures = _of_drawings(findings) if findings.spec.drawings else _of_thresholds(findings, given, known)
+    progress = headway_section(headway, linked=findings.linked_cells)
+    sections = [
+        None if headway.complete else progress,
+        *shown,
+        failures_section(findings, given),
+        progress if headway.complete else None,
+        rerun_section(findings, given),
+        provenance_section(findings),
+    ]
+    return Contents(tuple(one for one in sections if one is not None), figures)
+
+
+def _of_thresholds(findings: Findings, given: str, known: Known) -> tuple[list[Section | None], dict[str, Draw]]:
+    """Width thresholds, the losses behind them and the tables: what a sweep without drawings of its own is shown by."""
+    panels = threshold_panels(findings.regimes)
+    views = cell_views(findings.thresholds, findings.curves())
+    figures = threshold_figures(panels, views, level=findings.spec.criterion.level)
+    names = figure_names(figures)
+    sections = [
+        verdicts_section(findings),
+        thresholds_section(findings, panels, names),
+        table_section(findings),
+        cell_section(findings, views, given),
+        losses_section(views, names),
+        narrowing_section(findings, known=known),
+        curves_section(views),
+    ]
+    return sections, figures
+
+
+def _of_drawings(findings: Findings) -> tuple[list[Section | None], dict[str, Draw]]:
+    """The verdicts on its claims, and its drawings."""
+    level = findings.spec.criterion.level
+    plots = drawn(findings.spec.drawings, findings.observations, findings.run, level=level)
+    figures = drawing_figures(plots)
+    return [drawings_section(plots, figure_names(figures), level=level), verdicts_section(findings)], figures

@@ -1,0 +1,180 @@
+"""Run directories for the tests of the page, made through the sweeps' own API in milliseconds: no network is trained."""
+
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from stsq_core import Measurement, TrialConfig, TrialResult, theory
+from sweeps.journal import JournalWriter
+from sweeps.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result
+from sweeps.packs import Pack, make_packs
+from sweeps.plan import expand
+from sweeps.run_directory import Lock, RunDirectory, create_or_open
+from sweeps.sessions import session
+from sweeps.spec import SweepSpec
+
+MANY_CELLS = 32
+MANY_SEEDS = 39
+MANY_WIDTHS = 8
+NUM_POINTS = 12
+CODES = {"kind": "random_sign", "d_e": 8, "redraw": "per_step", "query": "dual"}
+
+Outcome = Callable[[TrialConfig], "TrialResult | str"]
+"""A trial's result, or in words why it failed."""
+
+
+def transformers(lengths: Iterable[int], *, widths: int = 6, seeds: int = 3, **base: Any) -> dict[str, Any]:
+    """A group of transformer trials at these lengths T, with widths about the threshold."""
+    lengths = list(lengths)
+    return {
+        "name": "attention",
+        "base": {
+            "task": {"kind": "stsq", "T": 16, "q": 3, "d": 4},
+            "model": {
+                "kind": "transformer",
+                "positions": {"kind": "random_sign", "d_e": 8, "redraw": "per_step", "query": "dual"},
+            },
+            "optimizer": {"kind": "adam", "lr": 0.03},
+            "training": {"objective": "population", "batch_size": 64, "steps": 600},
+            **base,
+        },
+        "zip": {
+            "task.T": lengths,
+            "model.positions.d_e": [{"geom": [round(a * 3 * math.log(T)) for a in (1.2, 5.0)], "num": widths} for T in lengths],
+        },
+        "seeds": seeds,
+    }
+
+
+def fully_connected(lengths: Iterable[int], *, widths: int = 6, seeds: int = 3) -> dict[str, Any]:
+    """A group of fully connected trials at these lengths T, with widths about the exact floor."""
+    lengths = list(lengths)
+    return {
+        "name": "fcn",
+        "base": {
+            "task": {"kind": "stsq", "T": 4, "q": 2, "d": 2},
+            "model": {"kind": "fcn", "width": 8},
+            "optimizer": {"kind": "adam", "lr": 0.01},
+            "training": {"objective": "minibatch", "batch_size": 128, "steps": 2000},
+        },
+        "zip": {"task.T": lengths, "model.width": [{"geom": [T, 4 * T], "num": widths} for T in lengths]},
+        "seeds": seeds,
+    }
+
+
+def sweep(**changes: Any) -> SweepSpec:
+    """Eight cells of both architectures, 144 trials; keywords change it."""
+    told: dict[str, Any] = {
+        "name": "quickstart",
+        "title": "How wide must a network be to select q of T tokens?",
+        "hypothesis": "A transformer's width threshold grows with q log T, a fully connected net's with T d.",
+        "trials": [transformers([16, 32, 64, 128]), fully_connected([4, 8, 12, 16])],
+        "wandb": {"tags": ["synthetic"]},
+    }
+    return SweepSpec.model_validate(told | changes)
+
+
+def large_sweep() -> SweepSpec:
+    """About ten thousand trials in 32 cells."""
+    half = MANY_CELLS // 2
+    return sweep(
+        name="large",
+        trials=[
+            transformers([16 + 8 * place for place in range(half)], widths=MANY_WIDTHS, seeds=MANY_SEEDS),
+            fully_connected([4 + place for place in range(half)], widths=MANY_WIDTHS, seeds=MANY_SEEDS),
+        ],
+    )
+
+
+def measured(config: TrialConfig) -> TrialResult:
+    """A result near what training gives: a steep fall at `d + 2.5 q ln T`, or a little above the exact floor."""
+    noise, task = random.Random(config.trial_id), config.task
+    if config.model.kind == "transformer":
+        threshold = task.d + 2.5 * task.q * math.log(task.T)
+        loss = math.exp(noise.gauss(0, 0.12)) / (1 + 9 * (config.width / threshold) ** 6)
+    else:
+        floor = theory.fcn_floor(config.width / 1.04, T=task.T, d=task.d, q=task.q)
+        loss = (floor + 0.004) * math.exp(abs(noise.gauss(0, 0.05)))
+    metrics = metrics_of(config, loss) if config.evaluation.has_metrics else {}
+    return TrialResult(config, "finished", loss, loss / 60, config.training.steps, 0.31, metrics=metrics)
+
+
+def metrics_of(config: TrialConfig, loss: float) -> dict[str, float]:
+    """The losses that an evaluation asks for, a little worse on every other subset size."""
+    told = {"loss": loss, "loss_stderr": loss / 60}
+    for place, q in enumerate(config.evaluation.q_test, start=1):
+        told |= {f"loss@q={q}": loss * (1 + place / 10), f"loss_stderr@q={q}": loss / 50}
+    return told
+
+
+def diverged(config: TrialConfig) -> TrialResult:
+    """The result of a trial whose loss stopped being finite."""
+    return TrialResult(config, "diverged", None, None, 50, 0.02)
+
+
+def packs_of(spec: SweepSpec) -> tuple[Pack, ...]:
+    """The packs of a sweep in the order in which they would run."""
+    return make_packs([config for cell in expand(spec) for config in cell.configs])
+
+
+def finish(run: RunDirectory, packs: Iterable[Pack], outcome: Outcome = measured) -> None:
+    """Write journals and ledger lines as if these packs had been trained."""
+    for pack in packs:
+        outcomes = [(config, outcome(config)) for config in pack.configs]
+        write_journal(run, pack, outcomes, num_points=NUM_POINTS)
+        Ledger(run.ledger).append(_records(outcomes, pack.pack_id))
+
+
+def make_run(path: Path, spec: SweepSpec, outcome: Outcome = measured, *, share: float = 1.0) -> RunDirectory:
+    """The run of a sweep of whose packs a `share` has been trained, by a session that is over."""
+    run = create_or_open(path, spec)
+    packs = packs_of(spec)
+    with session(run, ["stsq", "run", spec.name]):
+        finish(run, packs[: round(share * len(packs))], outcome)
+    return run
+
+
+@contextmanager
+def in_training(run: RunDirectory, pack: Pack, *, points: int = 5) -> Iterator[None]:
+    """The run as it is while somebody runs it, and a worker trains this pack."""
+    run.checkpoints.mkdir(exist_ok=True)
+    write_journal(run, pack, [(config, measured(config)) for config in pack.configs], num_points=points)
+    with Lock(run.lock), session(run, ["stsq", "run"]), Lock(run.checkpoints / f"{pack.pack_id}.claim"):
+        yield
+
+
+def write_journal(
+    run: RunDirectory, pack: Pack, outcomes: list[tuple[TrialConfig, TrialResult | str]], *, num_points: int
+) -> None:
+    """The first `num_points` of `NUM_POINTS` measurements of a pack that ends in these ways."""
+    steps = pack.configs[0].training.steps
+    with JournalWriter(run.curves / f"{pack.pack_id}.jsonl", pack) as journal:
+        journal.truncate()
+        for point in range(num_points):
+            losses = tuple(_training_loss(told, point / (NUM_POINTS - 1)) for _, told in outcomes)
+            metrics: dict[str, tuple[float, ...]] = {}
+            if pack.configs[0].evaluation.has_metrics and point % 3 == 0:
+                rows = [metrics_of(config, loss) for (config, _), loss in zip(outcomes, losses, strict=True)]
+                metrics = {name: tuple(row[name] for row in rows) for name in rows[0]}
+            journal(Measurement(1 + point * (steps - 1) // (NUM_POINTS - 1), pack.trial_ids, losses, metrics))
+
+
+def _records(outcomes: Iterable[tuple[TrialConfig, TrialResult | str]], pack_id: str) -> list[LedgerRecord]:
+    return [
+        record_of_failure(config, told, pack_id=pack_id, device="cpu")
+        if isinstance(told, str)
+        else record_of_result(told, pack_id=pack_id, device="cpu")
+        for config, told in outcomes
+    ]
+
+
+def _training_loss(told: TrialResult | str, progress: float) -> float:
+    match told:
+        case TrialResult(relative_loss=float(end)):
+            return end ** (progress**0.7) * (1 + 0.05 * math.sin(40 * progress))
+        case TrialResult():
+            return math.nan if progress > 0.5 else 3.0
+    return 1.0
