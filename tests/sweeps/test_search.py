@@ -1,4 +1,6 @@
-"""The search as a strategy, driven by a simulated trainer: what it asks for, what it tells Optuna, and every way of stopping it."""
+"""The search as a strategy, driven by a simulated trainer: what it asks for, what it tells Optuna, and every way of stopping
+it.
+"""
 
 import math
 from collections import Counter
