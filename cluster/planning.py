@@ -3,7 +3,7 @@
 Time is operations over a rate. The rate is measured where the run directory has a ledger, else it is the one assumed here.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,8 @@ from sweeps.outcomes import FINISHED, Outcomes
 from sweeps.packs import GPU_PACKS, trial_operations
 from sweeps.results import read_results
 from sweeps.run_directory import RunDirectory
+from sweeps.search_plan import SearchPlan, plan_searches
+from sweeps.searched import searched_cells
 
 ASSUMED_RATE = 2.0e10
 """Operations a second of one core of 2020 or later, training packs (tests/benchmarks/engine.py)."""
@@ -32,6 +34,9 @@ GPU_RATE = 3.0e13
 
 GPU_LAUNCHES_S = 80e-6
 """Launching the kernels of one step of a pack of any size there."""
+
+FIRST_ROUND_PACKS = 8
+"""Widths far apart stand on different rungs of the padding ladder and so in different packs."""
 
 SHOWN_CELLS = 200
 
@@ -52,8 +57,9 @@ def show_catalog(console: Console) -> None:
     rows = []
     for name in catalog_names():
         spec = load_sweep(name)
-        plan = make_plan(spec)
-        rows.append((name, len(plan.cells), plan.num_trials, spec.heading))
+        plan, searched = make_plan(spec), searched_cells(spec)
+        trials = f"{plan.num_trials}" if not searched else "searched"
+        rows.append((name, len(plan.cells) + len(searched), trials, spec.heading))
     say_table(console, table(("sweep", "cells", "trials", "title"), rows, right=("cells", "trials")))
 
 
@@ -65,16 +71,21 @@ def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | 
     """
     spec = load_sweep(sweep, settings)
     run = RunDirectory(run_path(spec.name, out))
-    records = read_results(run, spec).records
+    results = read_results(run, spec)
+    records = results.records
     slots = workers or num_cores()
     done = frozenset(records.trial_ids)
     plan = make_plan(spec, slots=slots, done=done)
     say(console, f"{spec.name}: {spec.heading}")
     say(console, f"hypothesis: {spec.hypothesis.strip()}")
-    say_table(console, cell_table(plan, done))
+    searches = plan_searches(spec, results)
+    if plan.cells:
+        say_table(console, cell_table(plan, done))
+    if searches:
+        say_table(console, search_table(searches))
     if len(plan.cells) > SHOWN_CELLS:
         say(console, f"and {len(plan.cells) - SHOWN_CELLS} more cells")
-    for line in cost_lines(plan, measured_rate(records), slots=slots):
+    for line in cost_lines(plan, measured_rate(records), slots=slots, searches=searches):
         say(console, line)
     for line in warning_lines(plan):
         say(console, line)
@@ -97,29 +108,74 @@ def cell_table(plan: Plan, done: Collection[str]) -> Table:
     return table(("cell", "widths m", "rates", "seeds", "trials", "done"), rows, right=("seeds", "trials", "done"))
 
 
-def cost_lines(plan: Plan, rate: Rate, *, slots: int) -> list[str]:
+def search_table(searches: Sequence[SearchPlan]) -> Table:
+    """A row a searched cell, of the first ones."""
+    rows = [
+        (
+            one.cell.label,
+            f"{one.cell.low} to {one.cell.high}",
+            _listed(one.cell.rates),
+            one.num_done,
+            one.num_expected,
+            one.num_most,
+        )
+        for one in searches[:SHOWN_CELLS]
+    ]
+    names = ("cell to search", "widths m", "rates", "points", "more expected", "at most")
+    return table(names, rows, right=names[3:])
+
+
+def cost_lines(plan: Plan, rate: Rate, *, slots: int, searches: Sequence[SearchPlan] = ()) -> list[str]:
     """The cost of what is left, in words."""
     left = plan.num_trials - plan.num_done
-    lines = [
-        f"{len(plan.cells)} cells, {plan.num_trials} trials, {plan.num_done} done, {left} to train in {len(plan.packs)} packs"
-    ]
-    if not left:
+    lines = []
+    if plan.cells or not searches:
+        num_packs = len(plan.packs)
+        lines.append(
+            f"{len(plan.cells)} cells, {plan.num_trials} trials, {plan.num_done} done, {left} to train in {num_packs} packs"
+        )
+    expected = sum(one.num_expected for one in searches)
+    if searches:
+        most = sum(one.num_most for one in searches)
+        lines.append(
+            f"{len(searches)} cells to search: about {expected} points more, at most {most} (a point is a trial a rate)"
+        )
+    if not left and not expected:
         return lines
-    seconds = plan.seconds(rate.operations_per_s, slots=slots) + OVERHEAD_S
-    core_hours = plan.device_hours(rate.operations_per_s)
-    gpu_hours = gpu_seconds(plan) / 3600
-    return [
-        *lines,
-        f"{plan.num_steps:,} model-steps, {plan.operations:.3g} operations, at most {plan.memory_bytes / 2**20:.0f} MiB a pack",
-        f"about {_duration(seconds)} with {slots} workers on CPU, {core_hours:.2g} core-hours ({rate.source})",
-        f"about {gpu_hours:.2g} GPU-hours on GPUs (at {GPU_RATE:.2g} operations/s, as an H200 was measured)",
-    ]
+    operations = sum(one.expected_operations for one in searches)
+    model_steps = plan.num_steps + sum(one.model_steps for one in searches)
+    seconds = plan.seconds(rate.operations_per_s, slots=slots) + operations / slots / rate.operations_per_s + OVERHEAD_S
+    core_hours = plan.device_hours(rate.operations_per_s) + operations / rate.operations_per_s / 3600
+    lines.append(f"{model_steps:,} model-steps, {plan.operations + operations:.3g} operations{_memory_words(plan)}")
+    lines.append(f"about {_duration(seconds)} with {slots} workers on CPU, {core_hours:.2g} core-hours ({rate.source})")
+    if searches:
+        more = sum(one.most_operations - one.expected_operations for one in searches) / slots / rate.operations_per_s
+        lines.append(f"at most {_duration(seconds + more)}, should every search need all of its points at the largest width")
+    gpu_hours = gpu_seconds(plan, searches) / 3600
+    lines.append(f"about {gpu_hours:.2g} GPU-hours on GPUs (at {GPU_RATE:.2g} operations/s, as an H200 was measured)")
+    return lines
 
 
-def gpu_seconds(plan: Plan) -> float:
-    """What the packs would take on one GPU, where trials of one shape train in packs of `GPU_PACKS` at least."""
-    launches = sum(pack.num_steps * min(1.0, len(pack.trials) / GPU_PACKS[0]) for pack in plan.packs)
-    return plan.operations / GPU_RATE + launches * GPU_LAUNCHES_S
+def _memory_words(plan: Plan) -> str:
+    return f", at most {plan.memory_bytes / 2**20:.0f} MiB a pack" if plan.packs else ""
+
+
+def _rounds_steps(searches: Sequence[SearchPlan]) -> float:
+    """Pack-steps of searches on a GPU, where nearly every point of a first round has a pack of its own and later rounds have
+    one.
+    """
+    steps = 0.0
+    for one in searches:
+        first = min(FIRST_ROUND_PACKS, one.num_expected) if not one.num_done else 0
+        steps += (first + (one.num_expected - first) / FIRST_ROUND_PACKS) * one.cell.family.sample.training.steps
+    return steps
+
+
+def gpu_seconds(plan: Plan, searches: Sequence[SearchPlan] = ()) -> float:
+    """What it would take on one GPU, where trials of one shape train in packs of `GPU_PACKS` at least."""
+    launches = sum(pack.num_steps * min(1.0, len(pack.trials) / GPU_PACKS[0]) for pack in plan.packs) + _rounds_steps(searches)
+    operations = plan.operations + sum(one.expected_operations for one in searches)
+    return operations / GPU_RATE + launches * GPU_LAUNCHES_S
 
 
 def warning_lines(plan: Plan) -> list[str]:

@@ -157,7 +157,7 @@ def _failure_row(label: str, reason: str, members: Outcomes) -> Row:
 _COLUMNS = (
     "cell_id", "architecture", "label", "T", "q", "d", "status", "m_star", "M", "low", "high", "low_censored", "high_censored",
     "level", "target_loss", "success_rate", "bound", "law", "relative_residual", "narrowest", "widest", "num_widths",
-    "num_seeds", "num_trials", "num_diverged", "num_failed", "crosses_more_than_once", "note",
+    "num_seeds", "num_trials", "num_diverged", "num_failed", "crosses_more_than_once", "statistic", "search", "limit", "note",
 )  # fmt: skip
 
 
@@ -172,6 +172,8 @@ def _threshold_row(threshold: WidthThreshold) -> Row:
         "narrowest": min(threshold.widths),
         "widest": max(threshold.widths),
         "num_widths": len(threshold.widths),
+        "search": None if threshold.search is None else threshold.search.reason or "searching",
+        "limit": None if threshold.recheck is None else threshold.recheck.limit,
     }
     return row | {
         name: getattr(threshold, name) for name in _COLUMNS if name not in row and name not in ("law", "relative_residual")

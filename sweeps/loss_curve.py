@@ -17,13 +17,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-REACH = 2.5
+REACH = 1.2
 """Depth below the log target to which the curve is followed."""
-MISFIT = 0.25
+MISFIT = 0.35
+SHIFT = 0.035
 SOLVED_LAPSES = 0.05
 """The part of the lapses that is spread over solved losses: an allowance for tails that are heavier than Gaussian."""
-LAPSE_RATES = np.array([0.005, 0.03, 0.08, 0.2, 0.5])
-LAPSE_PRIOR = np.array([0.25, 0.35, 0.27, 0.12, 0.01])
+LAPSE_RATES = np.array([0.01, 0.04, 0.09, 0.15, 0.25, 0.5])
+LAPSE_PRIOR = np.array([0.24, 0.32, 0.23, 0.13, 0.07, 0.01])
 """At the last rate half of the seeds lapse whatever the width: where all seeds diverge, no width is the threshold."""
 TYPICAL_SLOPE, SLOPE_SPREAD, KINK_SPREAD = 4.0, 1.3, 0.7
 """Prior of the slopes: log a is normal about log 4, and log b normal about log a."""
@@ -138,12 +139,17 @@ def _densities(evidence: Evidence, losses: np.ndarray, before: np.ndarray, grid:
     height = -evidence.log_target
     slopes = np.exp(np.where((before > 0)[..., None], grid.left.centres, grid.right.centres))
     steps = np.where(before > 0, grid.left.step, grid.right.step)[..., None]
-    distances = np.clip(slopes * before[..., None], -REACH, height)
-    blur = np.minimum(slopes * grid.crossing.step, height) ** 2 / 12
-    variances = distances**2 * (MISFIT**2 + steps**2 / 12) + blur
-    variances = variances[..., None] + np.exp(2 * grid.noise.centres)
-    above = np.clip(losses - evidence.log_target, -REACH, height)
-    residuals = (above[:, None, None] - distances)[..., None]
-    kept = np.exp(-0.5 * residuals**2 / variances) / np.sqrt(2 * np.pi * variances)
-    lapsed = np.where(above > 0, (1 - SOLVED_LAPSES) / height, SOLVED_LAPSES / REACH)
+    distances = np.clip(slopes * before[..., None], -2 * REACH, height)
+    misfits = np.minimum(distances**2, REACH**2) * (MISFIT**2 + steps**2 / 12)
+    moves = np.minimum(slopes**2 * (grid.crossing.step**2 / 12 + SHIFT**2), height**2)
+    variances = (misfits + moves)[..., None] + np.exp(2 * grid.noise.centres)
+    above = np.clip(losses - evidence.log_target, -REACH, REACH)
+    residuals = (above[:, None, None] - distances)[..., None] / np.sqrt(variances)
+    kept = np.exp(-0.5 * residuals**2) / np.sqrt(2 * np.pi * variances)
+    deep, high = above == -REACH, above == REACH
+    kept[deep] = 1 / (1 + np.exp(-1.702 * residuals[deep]))
+    kept[high] = 1 / (1 + np.exp(1.702 * residuals[high]))
+    lapsed = np.where(above > 0, (1 - SOLVED_LAPSES) / height, SOLVED_LAPSES / REACH / 2)
+    lapsed[deep] = SOLVED_LAPSES / 2
+    lapsed[high] = (1 - SOLVED_LAPSES) * (1 - REACH / height)
     return kept, lapsed[:, None, None, None]

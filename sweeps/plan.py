@@ -148,6 +148,6 @@ def make_plan(spec: SweepSpec, *, room: Room = ANYWHERE, slots: int = 1, done: C
     """The plan of a sweep; trials whose ids are in `done` are counted and not run again."""
     cells = expand(spec)
     trials = Trials.joined([cell.trials for cell in cells])
-    waiting = trials.take(np.array([trial_id not in done for trial_id in trials.trial_ids])) if done else trials
+    waiting = trials.take(np.array([trial_id not in done for trial_id in trials.trial_ids], dtype=bool)) if done else trials
     packs = make_packs(waiting, room=room, slots=slots)
     return Plan(cells, packs, len(trials) - len(waiting))

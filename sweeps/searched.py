@@ -1,7 +1,6 @@
 """The cells of a sweep whose widths are searched: what a point of theirs is, checked before anything runs."""
 
 import hashlib
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -151,8 +150,3 @@ def _tokens_d(data: Mapping[str, Any], low: int, path: Path) -> int:
             f"use low: {d + 1} or more",
         )
     return d
-
-
-def middle_width(cell: SearchedCell) -> int:
-    """The middle of a cell's range in log width: what a point is expected to cost, before anything is known."""
-    return round(math.sqrt(cell.low * cell.high))

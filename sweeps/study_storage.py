@@ -5,12 +5,13 @@ Only the driver of a run writes there. The studies are a view of the ledger: wha
 
 import os
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import optuna
-from optuna.exceptions import StorageInternalError
+from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 
@@ -68,9 +69,9 @@ def _open_database(url: str) -> BaseStorage:
         try:
             return RDBStorage(url, engine_kwargs=options)
         except Exception as error:
-            if not left or "already exists" not in str(error):
+            if not left or not (isinstance(error, StorageInternalError) or _is_of_a_client(error)):
                 raise
-            time.sleep(0.2)
+            time.sleep(0.3)
     raise AssertionError("unreachable")
 
 
@@ -78,7 +79,9 @@ def _open_proxy(url: str) -> BaseStorage:
     host, _, port = url.removeprefix(GRPC).rstrip("/").partition(":")
     if not host or not port.isdigit():
         raise UserError(f"a gRPC storage is grpc://HOST:PORT; got {url!r}: name the host and port of the proxy's server")
-    proxy = GrpcStorageProxy(host=host, port=int(port))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)  # the user has asked for it by name
+        proxy = GrpcStorageProxy(host=host, port=int(port))
     proxy.wait_server_ready(timeout=30)
     return proxy
 

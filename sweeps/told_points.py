@@ -54,7 +54,7 @@ def tell_points(points: CellPoints, criterion: Criterion, sampler: SamplerName) 
     for place in np.flatnonzero(points.complete).tolist():
         loss, trial = float(points.judged[place]), int(points.trials[place, points.chosen[place]])
         is_finite, gap = math.isfinite(loss), loss - log_target
-        value = math.exp(loss) if sampler not in ("tpe", "gp") else abs(gap)
+        value = abs(gap) if sampler in ("tpe", "gp") else float(outcomes.relative_loss[trial])
         told.append(
             ToldPoint(
                 width=int(points.widths[place]),

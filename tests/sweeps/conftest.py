@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,12 @@ from stsq_core import TrialConfig, TrialResult
 from sweeps.ledger import LedgerRecord, record_of_failure, record_of_result
 from sweeps.run_directory import RunDirectory
 from sweeps.spec import SweepSpec
+
+if TYPE_CHECKING:
+    import optuna
+
+    from sweeps.search import Search
+    from sweeps.thresholds import WidthThreshold
 
 SWEEP = """\
 name: little
@@ -144,3 +150,109 @@ def cell_records(fcn: Callable[..., TrialConfig], record: Callable[..., LedgerRe
         return [record(fcn(width, seed=seed, **fields), loss(width, seed)) for width in widths for seed in seeds]
 
     return make
+
+
+HUNT = """\
+name: hunt
+hypothesis: The least width lies somewhere.
+criterion: {target_loss: 0.1}
+trials:
+  - name: fcn
+    base:
+      task: {kind: stsq, T: 8, q: 2, d: 2}
+      model: {kind: fcn}
+      optimizer: {kind: adam, lr: 0.01}
+      training: {objective: minibatch, steps: 100}
+    search: {low: 4, high: 256}
+"""
+
+Loss = Callable[[TrialConfig], float | None]
+
+
+class Hunt:
+    """A sweep with searches in a run directory, driven as `stsq run` drives it, by a trainer that is a function.
+
+    The function gives a trial's relative loss: nan or inf where it diverges, None where it fails.
+    """
+
+    def __init__(self, path: Path, spec: SweepSpec, record: Callable[..., LedgerRecord]) -> None:
+        from sweeps.run_directory import create_or_open
+
+        self.spec = spec
+        self.run = create_or_open(path, spec)
+        self.asked: list[TrialConfig] = []
+        self._record = record
+
+    def strategy(self, *, retry_failed: bool = False) -> "Search":
+        from sweeps.outcomes import FAILED
+        from sweeps.results import read_results
+        from sweeps.search import Search
+
+        results = read_results(self.run, self.spec)
+        again = results.records.take(results.records.status == FAILED) if retry_failed else None
+        told = results.records.take(results.records.status != FAILED) if retry_failed else results.records
+        search = Search(
+            self.spec, results.searched, journal=self.run.studies, owner=self.run.path.name, curves=lambda _: {}, again=again
+        )
+        search.tell(told)
+        return search
+
+    def go(self, loss: Loss, *, trials: int | None = None, search: "Search | None" = None) -> "Search":
+        """Train what a search asks for, one trial after another, until it has finished or so many trials have ended."""
+        from sweeps.ledger import Ledger
+        from sweeps.results import read_results
+
+        ledger, search = Ledger(self.run.ledger), search or self.strategy()
+        while asked := search.ask():
+            held = {record.trial_id for record in read_results(self.run, self.spec).records if record.status != "failed"}
+            for config in asked:
+                if config.trial_id in held:
+                    continue
+                if trials is not None and trials <= 0:
+                    return search
+                self.asked.append(config)
+                told = loss(config)
+                record = self._record(config, told if told is None or math.isfinite(told) else math.inf)
+                ledger.append([record])
+                search.tell([record])
+                trials = None if trials is None else trials - 1
+        return search
+
+    def studies(self, url: str | None = None) -> "list[optuna.Study]":
+        import optuna
+
+        from sweeps.study_storage import open_storage
+
+        storage = open_storage(url or self.spec.search.storage, self.run.studies)
+        return [optuna.load_study(study_name=name, storage=storage) for name in optuna.get_all_study_names(storage)]
+
+    def thresholds(self) -> "tuple[WidthThreshold, ...]":
+        from sweeps.results import read_results
+        from sweeps.thresholds import thresholds_of
+
+        return thresholds_of(self.spec, read_results(self.run, self.spec))
+
+
+@pytest.fixture
+def hunt(tmp_path: Path, record: Callable[..., LedgerRecord]) -> Callable[..., Hunt]:
+    """Makes a hunt: of the usual cell with settings, in a directory of its name."""
+    from sweeps.document import parse
+    from sweeps.loading import check_sweep
+    from sweeps.settings import apply_settings
+
+    def make(*settings: str, name: str = "hunt", text: str = HUNT) -> Hunt:
+        spec = check_sweep(apply_settings(parse(text, "hunt.yaml"), settings))
+        return Hunt(tmp_path / name, spec, record)
+
+    return make
+
+
+@pytest.fixture
+def simulated() -> Loss:
+    """A trainer whose threshold is 40: a steep curve with noise, nothing diverges."""
+    from sweeps.simulated_curves import Logistic
+    from sweeps.simulation import SimulatedCell
+
+    curve = Logistic.through(math.log(40), slope=5.0, log_target=math.log(0.1))
+    cell = SimulatedCell(curve, noise=0.2, shift=0.03, lapse_rate=0.0, divergence_rate=0.0, stream=0)
+    return lambda config: cell.relative_loss(config.width, config.seed)
