@@ -24,6 +24,7 @@ SPEC_FIELDS = (
     *(f"criterion.{name}" for name in Criterion.model_fields),
     *(f"budget.{name}" for name in Budget.model_fields),
     *(f"wandb.{name}" for name in WandbSettings.model_fields),
+    "laws.held_out",
 )
 
 _SHAPE = re.compile(r"^(?:(?P<group>[^:=]*):)?(?P<field>[^=:]+)=(?P<values>.*)$", re.DOTALL)

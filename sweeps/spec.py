@@ -14,6 +14,7 @@ from sweeps.claims import Claim
 from sweeps.drawings import Drawing
 from sweeps.errors import FieldError, Path
 from sweeps.fields import unknown_field
+from sweeps.law_settings import LawSettings
 from sweeps.texts import Slug, Words
 
 MAX_SEED = 2**63
@@ -129,6 +130,7 @@ class SweepSpec(Record):
     trials: Annotated[tuple[TrialGroup, ...], BeforeValidator(_some_trials)]
     criterion: Criterion = Criterion()
     budget: Budget = Budget()
+    laws: LawSettings = LawSettings()
     wandb: WandbSettings = WandbSettings()
     claims: Annotated[tuple[Claim, ...], BeforeValidator(as_tuple)] = ()
     drawings: Annotated[tuple[Drawing, ...], BeforeValidator(as_tuple)] = ()
