@@ -89,7 +89,13 @@ def _threshold_caption(findings: Findings, panels: Sequence[Panel]) -> Html:
     ]
     roles = {line.role for panel in panels for series in panel.series for line in series.lines}
     if "law" in roles:
-        told.append(" Solid lines are fitted laws, shaded their intervals over seeds and cells.")
+        told.append(
+            " Solid: the law that theory expects of the architecture, fitted; shaded: its interval over seeds and cells."
+        )
+    if "rival" in roles:
+        told.append(" Grey: the law that it expects of the other architecture, fitted to the same marks.")
+    if any(mark.held_out for panel in panels for series in panel.series for mark in series.marks):
+        told.append(" Hollow marks were held out of the fits.")
     if "floor" in roles:
         told.append(
             " Dashed: the width below which no net that sees `X` through its first layer can reach the target, exact."

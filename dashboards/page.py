@@ -13,12 +13,16 @@ from dashboards.figure_sections import curves_section, losses_section, threshold
 from dashboards.figures import losses_figure, save_figure, threshold_figure
 from dashboards.findings import Findings, read_findings
 from dashboards.interactive import plotly_script
+from dashboards.law_figures import laws_figure
+from dashboards.law_panels import exponents, residual_panels
+from dashboards.law_tables import laws_csv, laws_latex
+from dashboards.law_words import estimate_words, plain_formula
+from dashboards.laws_section import laws_section
 from dashboards.markup import Html, element, joined, json_script, prose
 from dashboards.panels import Panel, threshold_panels
 from dashboards.plot_figures import heat_figure, plot_figure
 from dashboards.plots import Plot
 from dashboards.record_sections import failures_section, provenance_section, rerun_section
-from dashboards.regimes import estimate_words, law_html
 from dashboards.section import Section
 from dashboards.story import claims_headline, headline, laws_behind, status_words
 from dashboards.style import NAMES, theme_pairs
@@ -31,8 +35,8 @@ from sweeps.laws import ScalingLaw
 def write_report(run_path: Path | str, findings: Findings | None = None) -> Path:
     """Make the report of a run directory, whole or partial, and return the path of its page; `findings` where they are at hand.
 
-    Beside `index.html` it writes `thresholds.png/.pdf/.csv/.tex/.json`, `losses.png/.pdf` and `trials.csv`; of a sweep with
-    drawings those, each as `.png/.pdf`, `verdicts.json` and `trials.csv`.
+    Beside `index.html` it writes `thresholds.png/.pdf/.csv/.tex/.json`, `laws.png/.pdf/.csv/.tex`, `losses.png/.pdf` and
+    `trials.csv`; of a sweep with drawings those, each as `.png/.pdf`, `verdicts.json` and `trials.csv`.
 
     Raises:
         UserError: it is no run, its ledger cannot be read, or the report cannot be written.
@@ -55,6 +59,7 @@ def _sections_of_thresholds(findings: Findings, folder: Path) -> list[Section | 
     return [
         verdicts_section(findings),
         thresholds_section(findings, panels, names),
+        laws_section(findings, residual_panels(findings.regimes), exponents(findings.comparisons), names),
         table_section(findings),
         losses_section(views, names),
         curves_section(views),
@@ -79,8 +84,10 @@ def _sections_of_drawings(findings: Findings, folder: Path) -> list[Section | No
 def _write_tables(findings: Findings, folder: Path) -> list[str]:
     tables = {
         "thresholds.csv": thresholds_csv(findings.thresholds, findings.laws),
-        "thresholds.tex": thresholds_latex(findings.thresholds, findings.laws),
-        "thresholds.json": thresholds_json(findings.thresholds, findings.laws),
+        "thresholds.tex": thresholds_latex(findings.thresholds, findings.comparisons),
+        "thresholds.json": thresholds_json(findings.thresholds, findings.comparisons),
+        "laws.csv": laws_csv(findings.comparisons, findings.thresholds),
+        "laws.tex": laws_latex(findings.comparisons, findings.thresholds),
         "trials.csv": trials_csv(findings.records),
     }
     for name, text in tables.items():
@@ -90,8 +97,10 @@ def _write_tables(findings: Findings, folder: Path) -> list[str]:
 
 def _write_figures(findings: Findings, panels: tuple[Panel, ...], views: tuple[CellView, ...], folder: Path) -> list[str]:
     """Draw the figures there is something to draw for; one left from an earlier report that no longer holds is removed."""
+    residuals, powers = residual_panels(findings.regimes), exponents(findings.comparisons)
     figures = {
         "thresholds": threshold_figure(panels, level=findings.spec.criterion.level) if panels else None,
+        "laws": laws_figure(residuals, powers) if residuals else None,
         "losses": losses_figure(views) if views else None,
     }
     names: list[str] = []
@@ -147,12 +156,10 @@ def _header(findings: Findings) -> Html:
 
 
 def _law_line(law: ScalingLaw) -> Html:
-    kind = "transformer" if law.name == "attention" else "fcn"
-    letter = "b" if law.name == "attention" else "gamma"
-    name = element("span", NAMES[kind], class_=kind)
-    return element(
-        "p", name, prose(": `m`* = "), Html(law_html(law)), prose(f" with {estimate_words(law, letter)}"), class_="laws"
-    )
+    name = element("span", NAMES.get(law.kind, law.kind), class_=law.kind)
+    letter = list(law.parameters)[-1]
+    told = prose(f" with {estimate_words(law, letter)}")
+    return element("p", name, prose(": `m`* = "), Html(plain_formula(law).html), told, class_="laws")
 
 
 def _footer(given: str) -> Html:

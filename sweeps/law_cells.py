@@ -48,7 +48,8 @@ class LawCells:
     @property
     def found(self) -> np.ndarray:
         """A mask of the cells whose threshold was found."""
-        return self.side == FOUND
+        mask: np.ndarray = self.side == FOUND
+        return mask
 
     @property
     def level(self) -> float:
@@ -73,7 +74,7 @@ def law_cells(thresholds: Iterable[WidthThreshold]) -> LawCells | None:
         side=side,
         y=np.where(side == FOUND, found, np.where(side == ABOVE, high, low)),
         sd=np.maximum([usual if sd is None else sd for sd in known], LEAST_SD),
-        noises=tuple(noises),
+        noises=tuple(np.zeros(0) if sd is None else noise for noise, sd in zip(noises, known, strict=True)),
         low=low,
         high=high,
     )

@@ -1,8 +1,8 @@
 """Which law the thresholds of a family of cells obey: all laws on the same cells, by AICc and by leaving out one cell.
 
 Every law is tried on every architecture, so that a difference between architectures is a result. A law within `CLOSE` of the
-least AICc cannot be told from the best, one beyond `FAR` is ruled out (Burnham and Anderson 2002, section 2.6, whose words these
-are about). Cells that a sweep holds out are left out of every fit, and predicted.
+least AICc cannot be told from the best, one beyond `FAR` is ruled out (after Burnham and Anderson 2002, section 2.6). Cells
+that a sweep holds out are left out of every fit, and predicted.
 """
 
 import math
@@ -25,8 +25,9 @@ Standing = Literal["best", "as good", "less likely", "ruled out", "too few cells
 class Prediction:
     """A held-out cell under a law: what a new cell was predicted to have, and what was measured.
 
-    The measured interval's ends are 0 or inf where they lie beyond the widths tried, nan where there is none. `error` is m* over
-    the prediction, less 1, None where m* is censored; `agrees` says whether the two intervals meet, None where one is missing.
+    The measured interval's ends are 0 or inf where they lie beyond the widths tried, nan where there is none. `error` is m*
+    over the prediction, less 1, None where m* is censored; `agrees` says whether the two intervals meet, None where one is
+    missing.
     """
 
     cell_id: str
@@ -99,22 +100,31 @@ class LawComparison:
 
     @property
     def verdict(self) -> str:
-        """What came of the comparison, in words."""
-        best, rivals = self.best, self.rivals()
-        uncompared = [law for law in self.laws if self.standing(law) == "too few cells"]
+        """What came of the comparison, in a sentence or two that claim no more than the cells can tell."""
+        best, num = self.best, self.num_cells
         if best is None:
-            return f"undecided: {_count(self.num_cells, 'cell')} are too few to compare laws by AICc"
-        if rivals:
-            told = f"undecided: {self.num_cells} cells do not tell {spread_words([law.formula for law in (best, *rivals)])} apart"
-        elif len(self.laws) - len(uncompared) > 1:
-            second = self.laws[1]
-            told = f"{best.formula}; the next best, {second.formula}, is behind by {self.delta(second):.1f} in AICc"
+            are = "cell is" if num == 1 else "cells are"
+            return f"Undecided: {num} {are} too few to tell laws apart by AICc."
+        alike = [law.formula for law in (best, *self.rivals())]
+        others = [law for law in self.laws[1:] if math.isfinite(law.aicc)]
+        if len(alike) > 1:
+            told = f"Undecided: {num} cells do not tell {spread_words(alike)} apart."
+        elif not others:
+            told = f"Undecided: {best.formula} is the only law that {num} cells can test."
         else:
-            told = f"undecided: {best.formula} is the only law that {self.num_cells} cells can test"
-        if uncompared:
-            needed = max(len(law.fit.law.letters) for law in uncompared) + 3
-            told += f"; {_count(len(uncompared), 'law')} of more numbers could be compared with {needed} cells"
-        return told
+            place = "ruled out" if self.standing(others[0]) == "ruled out" else "less likely"
+            told = (
+                f"The thresholds follow {best.formula}. The next best law, {others[0].formula}, is {place}: its AICc is"
+                f" {self.delta(others[0]):.1f} larger."
+            )
+        return " ".join(filter(None, [told, self._uncompared()]))
+
+    def _uncompared(self) -> str:
+        too_few = [law for law in self.laws if self.standing(law) == "too few cells"]
+        if not too_few:
+            return ""
+        needed = max(len(law.numbers) for law in too_few) + 3
+        return f"Laws with more numbers to fit need {needed} cells to be compared."
 
 
 def compare_laws(thresholds: Iterable[WidthThreshold], settings: LawSettings | None = None) -> tuple[LawComparison, ...]:
@@ -155,7 +165,3 @@ def _prediction(law: ScalingLaw, threshold: WidthThreshold) -> Prediction:
         low=math.nan if low is None else float(low),
         high=math.nan if high is None else float(high),
     )
-
-
-def _count(num: int, what: str) -> str:
-    return f"{num} {what}{'' if num == 1 else 's'}"

@@ -135,7 +135,8 @@ def _d(tasks: Tasks) -> np.ndarray:
 
 
 def _q_log_t(tasks: Tasks) -> np.ndarray:
-    return tasks.q * np.log(tasks.T)
+    product: np.ndarray = tasks.q * np.log(tasks.T)
+    return product
 
 
 def _fcn_bound(tasks: Tasks) -> np.ndarray:
@@ -152,9 +153,7 @@ ATTENTION_FREE = LinearLaw(
 ATTENTION_RATIO = LinearLaw(
     "attention_ratio", "m = d + b q ln(T/q)", ("b",), ("b",), _d, (lambda tasks: tasks.q * np.log(tasks.T / tasks.q),)
 )
-EXCESS_POWER = PowerLaw(
-    "excess_power", "m = d + c T^gamma", ("c", "gamma"), ("c", "gamma"), _d, lambda tasks: tasks.T, _one
-)
+EXCESS_POWER = PowerLaw("excess_power", "m = d + c T^gamma", ("c", "gamma"), ("c", "gamma"), _d, lambda tasks: tasks.T, _one)
 EXCESS_Q_POWER = PowerLaw(
     "excess_q_power", "m = d + c q T^gamma", ("c", "gamma"), ("c", "gamma"), _d, lambda tasks: tasks.T, lambda tasks: tasks.q
 )

@@ -1,10 +1,10 @@
 """One law fitted to one family of cells: parameters, the scatter of cells about the law, AICc, leave-one-cell-out errors.
 
 Model. `ln m*_i = ln law(task_i) + u_i + e_i`: `e_i` is the error of the measurement, with the standard deviation of the cell's
-own threshold, and `u_i ~ N(0, scatter^2)` is how much cells differ from the law beyond it. A law that misfits needs scatter, and
-so is never absurdly sure. How large the scatter may be is told by its distribution given the residuals (restricted likelihood,
-which makes up for the fitted parameters, times a half-Cauchy prior of scale `PRIOR_SCATTER`); parameters are fitted at its
-median. AICc is taken at the scatter of greatest likelihood, counted as a parameter.
+own threshold, and `u_i ~ N(0, scatter^2)` is how much cells differ from the law beyond it. A law that misfits needs scatter,
+and so is never absurdly sure. How large the scatter may be is told by its distribution given the residuals (restricted
+likelihood, which makes up for the fitted parameters, times a half-Cauchy prior of scale `PRIOR_SCATTER`); parameters are fitted
+at its median. AICc is taken at the scatter of greatest likelihood, counted as a parameter.
 
 Sources: Akaike 1974 and Hurvich and Tsai 1989, doi:10.1093/biomet/76.2.297 (AICc); Gelman 2006, doi:10.1214/06-BA117A (prior of
 a scale with few groups).
@@ -67,7 +67,8 @@ class LawFit:
     @property
     def sd(self) -> np.ndarray:
         """Standard deviation of each cell about the law, scatter and measurement together."""
-        return np.hypot(self.cells.sd, self.scatter)
+        together: np.ndarray = np.hypot(self.cells.sd, self.scatter)
+        return together
 
 
 def fit_law(law: Law, cells: LawCells) -> LawFit:
@@ -122,4 +123,5 @@ def _leave_one_out(law: Law, cells: LawCells, scatter: float, start: np.ndarray)
     errors = cells.y - law.logs(theta, cells.tasks)[0][fold, np.arange(num)]
     inside = np.where(cells.side == ABOVE, np.maximum(errors, 0), np.minimum(errors, 0))
     determined = np.array([law.is_identifiable(cells.tasks.take(cells.found & ~own)) for own in left_out])
-    return np.where(determined[fold], np.where(cells.side == FOUND, errors, inside), math.nan)
+    left: np.ndarray = np.where(determined[fold], np.where(cells.side == FOUND, errors, inside), math.nan)
+    return left

@@ -2,12 +2,11 @@
 
 A replicate is a sweep as it might have come out were the fitted law true: every cell deviates from the law by a draw of the
 scatter (cells anew), its measurement errs by a draw from its own threshold's replicates (seeds anew), and the law is fitted
-again. The scatter's size is drawn too, from its distribution given the cells, which gives the long tails that few cells deserve.
-Cells are not drawn with replacement: of four to eight cells that draws the same few again, counts the seeds' noise twice, and
-can leave a law undetermined (measured in docs/laws.md).
+again. The scatter's size is drawn too, from its distribution given the cells, which gives the long tails that few cells
+deserve. Cells are not drawn with replacement: of four to eight cells that draws the same few again, counts the seeds' noise
+twice, and can leave a law undetermined (measured in docs/laws.md).
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,7 +78,5 @@ def _sweeps_anew(fit: LawFit, scatters: np.ndarray, stream: np.random.Generator)
 
 def _noise(cells: LawCells, place: int, num: int, stream: np.random.Generator) -> np.ndarray:
     own = cells.noises[place]
-    if len(own) and not math.isnan(float(own[0])):
-        drawn: np.ndarray = stream.choice(own, size=num)
-        return drawn
-    return cells.sd[place] * stream.standard_normal(num)
+    drawn: np.ndarray = stream.choice(own, size=num) if len(own) else cells.sd[place] * stream.standard_normal(num)
+    return drawn

@@ -97,4 +97,6 @@ def _unmet(name: str, condition: Condition, cells: Sequence[TrialConfig]) -> str
     told = f"no cell of this sweep has {name} = {shown(condition[name])}"
     if _values(name, condition[name], cells):
         told = f"no cell of this sweep meets {shown(condition)} as a whole"
-    return f"{told}; {name} is {listed(value for value in present if value is not None)}: hold out one of those, or add the cell"
+    return (
+        f"{told}; {name} is {listed(value for value in present if value is not None)}: hold out one of those, or add the cell"
+    )

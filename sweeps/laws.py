@@ -133,7 +133,7 @@ class ScalingLaw:
     def tasks(self, *, T: float | np.ndarray, d: float | np.ndarray, q: float | np.ndarray) -> Tasks:
         """Task letters as columns for this law."""
         columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(letter, dtype=float)) for letter in (T, q, d)))
-        return Tasks(*columns, self.fit.cells.tasks.target_loss)
+        return Tasks(columns[0], columns[1], columns[2], self.fit.cells.tasks.target_loss)
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def fitted_law(law: Law, cells: LawCells | None) -> ScalingLaw | None:
         kind=found.kind,
         parameters=MappingProxyType(_estimates(fit, draws)),
         level=cells.level,
-        points=tuple(_point(fit, place) for place in np.flatnonzero(cells.found)),
+        points=tuple(_point(fit, place) for place in np.flatnonzero(cells.found).tolist()),
         num_censored=int(np.sum(cells.side != FOUND)),
         note="; ".join(_notes(law, cells)),
         fit=fit,

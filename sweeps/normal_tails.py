@@ -14,7 +14,8 @@ def log_probability(z: np.ndarray) -> np.ndarray:
     probability = np.array([math.erfc(-x / math.sqrt(2)) / 2 for x in near.ravel().tolist()]).reshape(z.shape)
     beyond = np.minimum(z, FAR)
     series = -(beyond**2) / 2 - np.log(-beyond * math.sqrt(2 * math.pi)) + np.log1p(-1 / beyond**2 + 3 / beyond**4)
-    return np.where(z < FAR, series, np.log(probability))
+    logs: np.ndarray = np.where(z < FAR, series, np.log(probability))
+    return logs
 
 
 def hazard(z: np.ndarray) -> np.ndarray:

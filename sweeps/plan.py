@@ -17,6 +17,7 @@ from sweeps.trials import Trials, cell_of
 
 __all__ = ["Cell", "Plan", "cell_of", "describe", "distinct_labels", "expand", "make_plan"]
 
+
 @dataclass(frozen=True)
 class Cell:
     """All trials of a sweep that differ only in width, seed and learning rate: they have one width threshold."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dashboards.findings import Findings, read_findings
 from dashboards.panels import Line, Panel, decades, round_numbers, settings_differ, threshold_panels
-from dashboards.regimes import law_band, setting_words
+from dashboards.regimes import setting_words
 from stsq_core import TrialConfig, theory
 from sweeps.run_directory import RunDirectory
 
