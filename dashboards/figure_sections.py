@@ -8,7 +8,7 @@ from dashboards.interactive import Spec, curves_plots, losses_plots, threshold_p
 from dashboards.markup import Html, element, prose
 from dashboards.panels import Panel, settings_differ
 from dashboards.section import MAX_CELLS, Section, downloads, key, lead, more, name_html, plot_place, section
-from dashboards.style import NAMES, WIDTHS
+from dashboards.style import MARKERS, NAMES, WIDTHS
 
 
 def thresholds_section(findings: Findings, panels: Sequence[Panel], names: Sequence[str]) -> Section | None:
@@ -22,6 +22,7 @@ def thresholds_section(findings: Findings, panels: Sequence[Panel], names: Seque
             element("h3", panel.title),
             element("p", prose(panel.setting), class_="setting"),
             plot_place(threshold_plot(panel, level=level), f"Width threshold against {panel.axis}: {panel.title}"),
+            element("p", *_panel_key(panel, level), class_="key"),
             class_="panel",
         )
         for panel in panels
@@ -78,6 +79,20 @@ def curves_section(views: Sequence[CellView]) -> Section | None:
         element("p", element("span", "narrow", ramp, "wide"), key("dashed", "target", colour="var(--target)"), class_="key"),
         *_multiples(views, curves_plots, _curve_words),
     )
+
+
+def _panel_key(panel: Panel, level: float) -> list[Html]:
+    """What the lines and marks of a panel are."""
+    looks = {"law": "", "rival": "dashed", "floor": "dashed", "relu": "dotted"}
+    colours = {"rival": "var(--muted)", "floor": "var(--ink)", "relu": "var(--muted)"}
+    keys: list[Html] = []
+    for series in panel.series:
+        colour, mark = f"light-dark({series.shade.light}, {series.shade.dark})", f"mark {MARKERS[series.kind][0]}"
+        keys.append(key(mark, f"{series.name}, {level:.0%} interval", colour=colour))
+        if any(one.held_out for one in series.marks):
+            keys.append(key(f"{mark} ring", "held out of the fits", colour=colour))
+        keys += [key(looks[line.role], Html(line.name.html), colour=colours.get(line.role, colour)) for line in series.lines]
+    return list(dict.fromkeys(keys))
 
 
 def _threshold_caption(findings: Findings, panels: Sequence[Panel]) -> Html:

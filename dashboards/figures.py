@@ -71,14 +71,17 @@ def save_figure(figure: Figure, folder: Path, name: str) -> tuple[Path, ...]:
 def threshold_figure(panels: Sequence[Panel], *, level: float) -> Figure:
     """Width threshold against T: marks with intervals, censored cells as arrows, laws with bands, the exact floor, 2Td."""
     with paper():
-        figure = Figure(figsize=(TWO_COLUMNS_IN if len(panels) > 1 else TWO_COLUMNS_IN * 0.6, 3.15), layout="constrained")
+        figure = Figure(figsize=(TWO_COLUMNS_IN if len(panels) > 1 else TWO_COLUMNS_IN * 0.6, 3.7), layout="constrained")
         for place, panel in enumerate(panels):
             axes = figure.add_subplot(1, len(panels), place + 1)
             _set_axes(axes, panel)
             for series in panel.series:
                 _draw_series(axes, series, level=level)
             if axes.get_legend_handles_labels()[0]:
-                axes.legend(loc="lower right", frameon=False, handlelength=1.9, borderaxespad=0.2, labelspacing=0.35)
+                axes.legend(
+                    loc="upper center", bbox_to_anchor=(0.47, -0.17), ncols=2, frameon=False, handlelength=1.9,
+                    borderaxespad=0.2, labelspacing=0.35, columnspacing=1.2,
+                )  # fmt: skip
     return figure
 
 

@@ -23,7 +23,7 @@ def plotly_script() -> str:
 
 
 def threshold_plot(panel: Panel, *, level: float) -> Spec:
-    """One panel of the threshold figure."""
+    """One panel of the threshold figure; what its lines and marks are stands below it, so that all panels are equally high."""
     figure = go.Figure()
     for series in panel.series:
         for line in series.lines:
@@ -33,16 +33,7 @@ def threshold_plot(panel: Panel, *, level: float) -> Spec:
         base_layout(left=50, bottom=42),
         xaxis=log_axis(panel.x_range, panel.x_ticks, f"<i>{panel.axis}</i>"),
         yaxis=log_axis(panel.y_range, panel.y_ticks, "width threshold <i>m</i>*"),
-        legend={
-            "x": 0.99,
-            "y": 0.02,
-            "xanchor": "right",
-            "yanchor": "bottom",
-            "bgcolor": translucent(CARD.light, 0.75),
-            "font": {"size": 12, "color": INK.light},
-            "itemsizing": "trace",
-        },
-        showlegend=True,
+        showlegend=False,
     )
     return spec_of(figure)
 

@@ -61,10 +61,15 @@ class ResidualPanel:
 
     @property
     def reach(self) -> float:
-        """The largest residual, with its interval where that is no wider than the residuals themselves."""
-        values = [abs(one.value) for series in self.series for one in series.residuals]
-        bars = [abs(end) for s in self.series for one in s.residuals for end in (one.low, one.high) if math.isfinite(end)]
-        return max(0.02, 1.12 * max(max(values), min(max(bars), 2 * max(values))))
+        """How far the axis reaches: to all residuals of the panel's own law, to its rival's while those leave it readable."""
+        own, all_of = (self._largest(series) for series in ([s for s in self.series if not s.is_rival], self.series))
+        return 1.12 * max(0.02, min(all_of, max(4 * own, 0.1)))
+
+    def _largest(self, series: Sequence[ResidualSeries]) -> float:
+        """The largest residual, with the end of its interval where that lies no further than twice as far."""
+        values = [abs(one.value) for own in series for one in own.residuals]
+        ends = [abs(end) for own in series for one in own.residuals for end in (one.low, one.high) if math.isfinite(end)]
+        return max(*values, min(max(ends, default=0.0), max(0.05, 2 * max(values))))
 
 
 @dataclass(frozen=True)

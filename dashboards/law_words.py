@@ -1,9 +1,11 @@
 """Fitted laws as a reader sees them: formulas as text, for TeX and for HTML, numbers with intervals, standings and verdicts."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from dashboards.markup import Html, element, joined
 from sweeps.law_comparison import LawComparison, Prediction, Standing
 from sweeps.laws import Estimate, ScalingLaw
 
@@ -69,9 +71,9 @@ def estimate_words(law: ScalingLaw, name: str) -> str:
     return f"{told}, {law.level:.0%} interval {_number(estimate.low)} to {_number(estimate.high)}"
 
 
-def numbers_words(law: ScalingLaw) -> str:
-    """All numbers that a law reports, the level told by whoever shows them: `b = 2.48 (2.31 to 2.66)`."""
-    return ", ".join(f"`{LETTERS.get(name, name)}` = {interval_words(own)}" for name, own in law.parameters.items())
+def numbers_words(law: ScalingLaw) -> tuple[str, ...]:
+    """Each number that a law reports, the level told by whoever shows them: `b = 2.48 (2.31 to 2.66)`."""
+    return tuple(f"`{LETTERS.get(name, name)}` = {interval_words(own)}" for name, own in law.parameters.items())
 
 
 def interval_words(estimate: Estimate) -> str:
@@ -110,6 +112,14 @@ def standing_words(comparison: LawComparison, law: ScalingLaw) -> str:
     if standing == "best" and comparison.rivals():
         return "as good"
     return standing
+
+
+def verdict_html(comparison: LawComparison) -> Html:
+    """The verdict with its formulas set as such."""
+    formulas = {law.formula: Html(f"<i>m</i> = {plain_formula(law).html}") for law in comparison.laws}
+    pattern = "|".join(map(re.escape, sorted(formulas, key=len, reverse=True)))
+    pieces = re.split(f"({pattern})", comparison.verdict)
+    return joined(*(element("span", formulas[piece], class_="formula") if piece in formulas else piece for piece in pieces))
 
 
 def _tex_letter(letter: str) -> str:

@@ -13,6 +13,7 @@ from dashboards.law_words import (
     measured_words,
     numbers_words,
     standing_words,
+    verdict_html,
     width_words,
 )
 from dashboards.markup import Html, element, joined, prose, table
@@ -21,7 +22,8 @@ from dashboards.section import Section, downloads, lead, plot_place, section, ta
 from sweeps.law_comparison import LawComparison
 from sweeps.laws import ScalingLaw
 
-TAGS = {"best": "found", "as good": "found", "ruled out": "failed", "less likely": "above_range", "too few cells": ""}
+TAGS = {"best": "found", "as good": "found", "less likely": "above_range", "ruled out": "failed"}
+BEATEN = ("less likely", "ruled out")
 FILES = ("laws.csv", "laws.tex", "laws.png", "laws.pdf")
 
 
@@ -66,7 +68,7 @@ def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Ht
         "div",
         element("h3", element("span", name, class_=regime.kind)),
         element("p", prose(setting_words(regime)), class_="setting"),
-        element("p", comparison.verdict, class_="verdict"),
+        element("p", verdict_html(comparison), class_="verdict"),
         table(columns, rows),
         element("p", "; ".join(notes), ".", class_="fine") if notes else None,
         _held_out(comparison),
@@ -78,20 +80,18 @@ def _law_row(comparison: LawComparison, law: ScalingLaw) -> dict[str, object]:
     delta, standing = comparison.delta(law), standing_words(comparison, law)
     return {
         "law": element("span", joined(Html("<i>m</i> = "), Html(fitted_formula(law).html)), class_="formula"),
-        "numbers": prose(numbers_words(law)),
+        "numbers": [element("span", prose(words), class_="fitted") for words in numbers_words(law)],
         "delta": "–" if math.isnan(delta) else "least" if delta == 0 else f"+{delta:.1f}",  # noqa: RUF001
         "loo": _percent(law.loo_error),
         "residual": _percent(law.largest_residual),
         "scatter": _percent(law.scatter),
-        "standing": tag(TAGS[standing], standing),
+        "standing": tag(TAGS.get(standing, ""), standing),
     }
 
 
 def _held_out(comparison: LawComparison) -> Html | None:
-    """The cells that no fit has seen, each under the best law and under the one that theory expects."""
-    laws = list(
-        {law.name: law for law in (comparison.best, comparison.expected, comparison.laws[0]) if law is not None}.values()
-    )
+    """The cells that no fit has seen, each under the laws that are not beaten and under the one that theory expects."""
+    laws = [law for law in comparison.laws if law is comparison.expected or comparison.standing(law) not in BEATEN]
     rows = [
         {
             "cell": prose(f"`T` = {own.task.T}, `q` = {own.task.q}, `d` = {own.task.d}"),
@@ -135,7 +135,8 @@ def _figures(panels: Sequence[ResidualPanel], exponents: tuple[Exponent, ...]) -
             element("b", "What the laws leave over."),
             prose(
                 " Coloured: the law that theory expects of the architecture, bars the intervals of the measurements. Grey: the"
-                " law that it expects of the other architecture. A law that holds leaves no trend; hollow marks were held out."
+                " law that it expects of the other architecture. A law that holds leaves no trend; one that is far off leaves the"
+                " panel. Hollow marks were held out."
             ),
         )
         parts.append(element("figure", element("div", *drawn, class_="panels"), caption, class_="hero residuals"))

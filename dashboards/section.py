@@ -36,7 +36,7 @@ def plot_place(spec: Spec, words: str, *, style: str | None = None) -> list[Html
     return [element("div", class_="plot", role="img", aria_label=words, style=style), json_script(spec)]
 
 
-def key(kind: str, words: str, *, colour: str | None = None) -> Html:
+def key(kind: str, words: object, *, colour: str | None = None) -> Html:
     return element("span", element("i", class_=kind or None, style=colour and f"color:{colour}"), words)
 
 

@@ -1,8 +1,9 @@
 """Which law the thresholds of a family of cells obey: all laws on the same cells, by AICc and by leaving out one cell.
 
 Every law is tried on every architecture, so that a difference between architectures is a result. A law within `CLOSE` of the
-least AICc cannot be told from the best, one beyond `FAR` is ruled out (after Burnham and Anderson 2002, section 2.6). Cells
-that a sweep holds out are left out of every fit, and predicted.
+least AICc cannot be told from the best, one beyond `FAR` is ruled out (after Burnham and Anderson 2002, section 2.6); but a law
+that is behind only because AICc charges for its further numbers, while it fits as well, is richer than needed and not wrong.
+Cells that a sweep holds out are left out of every fit, and predicted.
 """
 
 import math
@@ -18,7 +19,7 @@ from sweeps.laws import Estimate, ScalingLaw, fitted_law, spread_words
 from sweeps.thresholds import WidthThreshold
 
 CLOSE, FAR = 4.0, 10.0
-Standing = Literal["best", "as good", "less likely", "ruled out", "too few cells"]
+Standing = Literal["best", "as good", "richer than needed", "less likely", "ruled out", "too few cells"]
 
 
 @dataclass(frozen=True)
@@ -88,11 +89,17 @@ class LawComparison:
             return "too few cells"
         if delta <= CLOSE:
             return "best" if law is self.best else "as good"
+        if 2 * (self.laws[0].fit.log_likelihood - law.fit.log_likelihood) <= CLOSE:
+            return "richer than needed"
         return "less likely" if delta <= FAR else "ruled out"
+
+    def of_standing(self, *standings: Standing) -> tuple[ScalingLaw, ...]:
+        """The laws of some standings, best first."""
+        return tuple(law for law in self.laws if self.standing(law) in standings)
 
     def rivals(self) -> tuple[ScalingLaw, ...]:
         """The laws that cannot be told from the best."""
-        return tuple(law for law in self.laws if self.standing(law) == "as good")
+        return self.of_standing("as good")
 
     def predictions(self, law: ScalingLaw) -> tuple[Prediction, ...]:
         """The held-out cells under a law, failed ones left out."""
@@ -104,20 +111,38 @@ class LawComparison:
         best, num = self.best, self.num_cells
         if best is None:
             are = "cell is" if num == 1 else "cells are"
-            return f"Undecided: {num} {are} too few to tell laws apart by AICc."
+            return " ".join(filter(None, [f"Undecided: {num} {are} too few to tell laws apart by AICc.", self._foretold()]))
         alike = [law.formula for law in (best, *self.rivals())]
-        others = [law for law in self.laws[1:] if math.isfinite(law.aicc)]
+        richer = [law.formula for law in self.of_standing("richer than needed")]
         if len(alike) > 1:
-            told = f"Undecided: {num} cells do not tell {spread_words(alike)} apart."
-        elif not others:
-            told = f"Undecided: {best.formula} is the only law that {num} cells can test."
+            told = [f"Undecided: {num} cells do not tell {spread_words(alike)} apart."]
+        elif richer:
+            fit = "fits" if len(richer) == 1 else "fit"
+            told = [f"{best.formula} is enough; {spread_words(richer)} {fit} as well, with more numbers."]
         else:
-            place = "ruled out" if self.standing(others[0]) == "ruled out" else "less likely"
-            told = (
-                f"The thresholds follow {best.formula}. The next best law, {others[0].formula}, is {place}: its AICc is"
-                f" {self.delta(others[0]):.1f} larger."
-            )
-        return " ".join(filter(None, [told, self._uncompared()]))
+            told = [f"The thresholds follow {best.formula}."]
+        return " ".join(filter(None, [*told, self._beaten(), self._uncompared()]))
+
+    def _beaten(self) -> str:
+        """The best of the laws that fit less well."""
+        worse = self.of_standing("less likely", "ruled out")
+        if not worse:
+            return ""
+        standing, delta = self.standing(worse[0]), self.delta(worse[0])
+        if len(worse) > 1 and standing == "ruled out":
+            return f"All others are ruled out, the nearest, {worse[0].formula}, by {delta:.1f} in AICc."
+        return f"The best of the others, {worse[0].formula}, is {standing}: its AICc is {delta:.1f} larger."
+
+    def _foretold(self) -> str:
+        """The law that best predicts each cell from the others."""
+        known = sorted((law for law in self.laws if math.isfinite(law.loo_error)), key=lambda law: law.loo_error)
+        if len(known) < 2:
+            return ""
+        first, last = known[0], known[-1]
+        return (
+            f"Predicting each cell from the others, {first.formula} errs least, by {first.loo_error:.1%}, and"
+            f" {last.formula} most, by {last.loo_error:.0%}."
+        )
 
     def _uncompared(self) -> str:
         too_few = [law for law in self.laws if self.standing(law) == "too few cells"]

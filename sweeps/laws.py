@@ -16,7 +16,7 @@ import numpy as np
 from stsq_core import theory
 from stsq_core.task import Stsq
 from sweeps.law_cells import FOUND, LawCells, families_of, family_key, family_words, law_cells
-from sweeps.law_families import ATTENTION, TD_POWER, Law, Tasks
+from sweeps.law_families import ATTENTION, FCN_LINE, TD_POWER, Law, Tasks
 from sweeps.law_fit import LawFit, fit_law
 from sweeps.law_intervals import Draws, cell_draws, draws_of, ends, line_draws
 from sweeps.thresholds import WidthThreshold
@@ -233,6 +233,8 @@ def _notes(law: Law, cells: LawCells) -> Iterator[str]:
         yield "no more cells than parameters: the fit passes through them and tests nothing"
     if len({family_key(sample) for sample in samples}) > 1:
         yield "the cells differ in more than T, q and d"
+    if law.name == FCN_LINE.name:
+        yield f"r is the target loss, {cells.tasks.target_loss:g}"
     if "a" in law.reported and any(sample.training.objective == "population" for sample in samples):
         yield "with the population objective m = d + d_e by definition: a is no finding"
     if law.name == TD_POWER.name and len({sample.task.d for sample in samples}) == 1:
