@@ -94,7 +94,7 @@ def _held_out(comparison: LawComparison) -> Html | None:
     laws = [law for law in comparison.laws if law is comparison.expected or comparison.standing(law) not in BEATEN]
     rows = [
         {
-            "cell": prose(f"`T` = {own.task.T}, `q` = {own.task.q}, `d` = {own.task.d}"),
+            "cell": element("span", prose(f"`T` = {own.task.T}, `q` = {own.task.q}, `d` = {own.task.d}"), class_="fitted"),
             "law": element("span", Html(fitted_formula(law).html), class_="formula"),
             "predicted": width_words(own.predicted),
             "measured": measured_words(own),
@@ -135,7 +135,7 @@ def _figures(panels: Sequence[ResidualPanel], exponents: tuple[Exponent, ...]) -
             element("b", "What the laws leave over."),
             prose(
                 " Coloured: the law that theory expects of the architecture, bars the intervals of the measurements. Grey: the"
-                " law that it expects of the other architecture. A law that holds leaves no trend; one that is far off leaves the"
+                " law that it expects of the other architecture. A law that holds leaves no trend; one far off leaves the"
                 " panel. Hollow marks were held out."
             ),
         )
