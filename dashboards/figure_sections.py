@@ -91,7 +91,10 @@ def _panel_key(panel: Panel, level: float) -> list[Html]:
         keys.append(key(mark, f"{series.name}, {level:.0%} interval", colour=colour))
         if any(one.held_out for one in series.marks):
             keys.append(key(f"{mark} ring", "held out of the fits", colour=colour))
-        keys += [key(looks[line.role], element("span", Html(line.name.html)), colour=colours.get(line.role, colour)) for line in series.lines]
+        keys += [
+            key(looks[line.role], element("span", Html(line.name.html)), colour=colours.get(line.role, colour))
+            for line in series.lines
+        ]
     return list(dict.fromkeys(keys))
 
 

@@ -47,7 +47,7 @@ def opened(page: Path, tmp_path: Path, *options: str, size: str) -> tuple[str, s
 
 def test_every_figure_is_drawn_with_no_error_and_no_request(whole_page: Path, tmp_path: Path) -> None:
     document, console = opened(whole_page, tmp_path, size="1280,2000")
-    assert 'data-probe="18,true,0"' in document
+    assert 'data-probe="21,true,0"' in document
     assert console == ""
     assert "rgb(0, 114, 178)" in document
 
@@ -56,7 +56,7 @@ def test_on_a_phone_in_the_dark_nothing_overflows_and_nothing_a_user_wrote_runs(
     run = make_run(title='<img src=x onerror="document.title=1"><script>document.title="hit"</script>')
     page = write_report(run.path)
     document, _ = opened(page, tmp_path, "--blink-settings=preferredColorScheme=0", size="500,1500")
-    assert 'data-probe="18,true,0"' in document
+    assert 'data-probe="21,true,0"' in document
     assert "<title>hit" not in document
     assert "<title>1</title>" not in document
     assert "rgb(86, 180, 233)" in document

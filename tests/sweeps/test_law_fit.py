@@ -22,7 +22,9 @@ def attention(T: float, q: float, d: float) -> float:
 
 
 @pytest.fixture
-def cells(threshold: Make, transformer: Callable[..., object], fcn: Callable[..., object]) -> Callable[..., list[WidthThreshold]]:
+def cells(
+    threshold: Make, transformer: Callable[..., object], fcn: Callable[..., object]
+) -> Callable[..., list[WidthThreshold]]:
     """Thresholds at `formula(T, q, d)`, off by `scatter` a cell and by `noise` a seed."""
 
     def make(
@@ -78,7 +80,9 @@ def test_a_cell_counts_by_its_own_interval(
     cells: Callable[..., list[WidthThreshold]], threshold: Make, transformer: Callable[..., object]
 ) -> None:
     sure = cells(noise=0.01)
-    off = threshold(transformer(T=96, q=3, d=4), [attention(96, 3, 4) * 1.3 * factor for factor in (0.97, 0.99, 1.0, 1.01, 1.03)])
+    off = threshold(
+        transformer(T=96, q=3, d=4), [attention(96, 3, 4) * 1.3 * factor for factor in (0.97, 0.99, 1.0, 1.01, 1.03)]
+    )
     vague = threshold(transformer(T=96, q=3, d=4), [attention(96, 3, 4) * 1.3 * factor for factor in (0.5, 0.7, 1.0, 1.4, 2.0)])
     without = fitted(ATTENTION, sure).parameters["b"].value
     pulled, hardly = (fitted(ATTENTION, [*sure, one]).parameters["b"].value for one in (off, vague))
@@ -125,7 +129,9 @@ def test_leaving_censored_cells_out_would_bend_the_law(
             m = float(np.median(values))
             found = m < 50
             told.append(
-                threshold(fcn(T=T, d=2), values.tolist() if found else (), status="found" if found else "above_range", widths=(4, 50))
+                threshold(
+                    fcn(T=T, d=2), values.tolist() if found else (), status="found" if found else "above_range", widths=(4, 50)
+                )
             )
         both = fitted(TD_POWER, told), fitted(TD_POWER, [one for one in told if one.m_star is not None])
         gammas.append([law.parameters["gamma"].value for law in both])
@@ -147,7 +153,9 @@ def test_intervals_of_b_and_gamma_cover_at_about_their_level(
         new = attention(256, 3, 4) * math.exp(scatter * np.random.default_rng(10_000 + stream).normal())
         predicted = law.predict_cell(T=256, d=4, q=3)
         hits["cell"] += predicted.low <= new <= predicted.high
-        power = fitted(TD_POWER, cells(lambda T, q, d: 1.1 * (T * d) ** 0.95, tasks, scatter=scatter, noise=0.05, stream=stream))
+        power = fitted(
+            TD_POWER, cells(lambda T, q, d: 1.1 * (T * d) ** 0.95, tasks, scatter=scatter, noise=0.05, stream=stream)
+        )
         hits["gamma"] += power.parameters["gamma"].low <= 0.95 <= power.parameters["gamma"].high
     assert all(least <= hit / num <= most for hit in hits.values()), hits
 
