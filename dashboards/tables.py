@@ -16,6 +16,7 @@ from dashboards.law_tables import expected_laws, held_out_rows, latex_numbers, l
 from dashboards.law_words import plain_formula
 from dashboards.panels import interval_text
 from stsq_core import theory
+from sweeps.law_cells import family_key
 from sweeps.law_comparison import LawComparison
 from sweeps.laws import ScalingLaw
 from sweeps.ledger import LedgerRecord
@@ -36,15 +37,18 @@ LATEX_STATUS = {"found": "", "above_range": "above range", "below_range": "below
 
 
 def threshold_rows(thresholds: Iterable[WidthThreshold], laws: Sequence[ScalingLaw] = ()) -> list[Row]:
-    """A row a cell: what was measured, the exact floor of fully connected nets, and the law's value where there is a law.
+    """A row a cell: what was measured, the exact floor of fully connected nets, and the value of its family's law, also where
+    the cell was held out of the fit or is censored.
 
     Every axis in which cells of one architecture differ is a column too, by its dotted name (see `columns`).
     """
     thresholds = list(thresholds)
-    predicted = {point.cell_id: point for law in laws for point in law.points}  # cells that are held out are not among them
+    by_family = {family_key(law.fit.cells.thresholds[0].config_sample): law for law in laws}
     axes = axes_of(thresholds)
     return [
-        _threshold_row(threshold) | axes.values(threshold.config_sample) | _law_columns(predicted.get(threshold.cell_id))
+        _threshold_row(threshold)
+        | axes.values(threshold.config_sample)
+        | _law_columns(threshold, by_family.get(family_key(threshold.config_sample)))
         for threshold in thresholds
     ]
 
@@ -164,10 +168,13 @@ def _threshold_row(threshold: WidthThreshold) -> Row:
     }
 
 
-def _law_columns(point: Any) -> Row:
-    if point is None:
+def _law_columns(threshold: WidthThreshold, law: ScalingLaw | None) -> Row:
+    if law is None:
         return {"law": None, "relative_residual": None}
-    return {"law": point.predicted, "relative_residual": point.relative_residual}
+    task = threshold.config_sample.task
+    predicted = law.predict(T=task.T, d=task.d, q=task.q)
+    residual = None if threshold.m_star is None else threshold.m_star / predicted - 1
+    return {"law": predicted, "relative_residual": residual}
 
 
 def _bound(threshold: WidthThreshold) -> float | None:

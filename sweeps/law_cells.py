@@ -64,7 +64,7 @@ def law_cells(thresholds: Iterable[WidthThreshold]) -> LawCells | None:
     if not np.any(side == FOUND):
         return None
     noises = [_noise(threshold) for threshold in told]
-    known = [_spread(noise) for noise in noises]
+    known = [spread_of(noise) for noise in noises]
     usual = float(np.median([sd for sd in known if sd is not None] or [USUAL_SD]))
     low, high = (np.log([float(t.widths[end]) for t in told]) for end in (0, -1))
     found = np.array([math.nan if t.m_star is None else math.log(t.m_star) for t in told])
@@ -108,14 +108,17 @@ def family_words(config: TrialConfig) -> str:
 
 
 def _noise(threshold: WidthThreshold) -> np.ndarray:
-    """Draws of a found threshold's error in log m*, widened for its number of seeds; nothing where it has none."""
-    if threshold.m_star is None or threshold.num_seeds < 2 or not len(threshold.replicates):
+    """Draws of a found threshold's error in log m*, widened for its number of seeds; nothing where it tells none."""
+    if threshold.m_star is None or not len(threshold.replicates):
         return np.zeros(0)
-    widening = math.sqrt(threshold.num_seeds / (threshold.num_seeds - 1))
-    return (np.asarray(threshold.replicates, dtype=float) - math.log(threshold.m_star)) * widening
+    noise = np.asarray(threshold.replicates, dtype=float) - math.log(threshold.m_star)
+    num = threshold.num_seeds
+    if num < 2:  # replicates of one seed are all that seed, and say nothing
+        return np.zeros(0) if len(np.unique(noise)) == 1 else noise
+    return noise * math.sqrt(num / (num - 1))
 
 
-def _spread(noise: np.ndarray) -> float | None:
+def spread_of(noise: np.ndarray) -> float | None:
     """The standard deviation of a draw, from the central 68%: an infinite end is taken to lie as far as the other one."""
     if not len(noise):
         return None
