@@ -161,7 +161,6 @@ def show(
     from cluster.terminal import log, out, say
     from dashboards.findings import read_findings
     from dashboards.tables import thresholds_json, thresholds_latex, verdicts_json
-    from sweeps.laws import fit_laws
 
     if as_json and as_latex:
         raise UserError("--json and --latex exclude each other: give one of them")
@@ -173,9 +172,9 @@ def show(
     if as_json and findings.spec.drawings:
         sys.stdout.write(verdicts_json(findings.verdicts))
     elif as_json:
-        sys.stdout.write(thresholds_json(findings.thresholds, fit_laws(findings.thresholds)))
+        sys.stdout.write(thresholds_json(findings.thresholds, findings.comparisons))
     elif as_latex:
-        sys.stdout.write(thresholds_latex(findings.thresholds, fit_laws(findings.thresholds)))
+        sys.stdout.write(thresholds_latex(findings.thresholds, findings.comparisons))
     else:
         show_findings(out(), findings)
 

@@ -1,17 +1,19 @@
 """The results of a run as the `stsq` command prints them: thresholds with intervals and laws, and what failed."""
 
-import math
 from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 
+from cluster.law_results import show_laws
 from cluster.terminal import say, say_table, table
-from dashboards.columns import axes_of, family_names, field_name, value_words
+from dashboards.columns import axes_of, field_name, value_words
 from dashboards.findings import Findings
+from dashboards.law_tables import expected_laws
 from dashboards.setting_words import interval_words, number_words, setting_words
 from dashboards.tables import failures_table, threshold_rows
-from sweeps.laws import Estimate, ScalingLaw, fit_laws
+from sweeps.law_comparison import LawComparison
+from sweeps.laws import ScalingLaw
 from sweeps.outcomes import Outcomes
 from sweeps.thresholds import WidthThreshold
 from sweeps.verdicts import Verdict
@@ -26,15 +28,15 @@ def show_findings(console: Console, findings: Findings) -> None:
     if findings.spec.drawings:
         show_failures(console, findings.records)
     else:
-        show_run(console, findings.records, findings.thresholds)
+        show_run(console, findings.records, findings.thresholds, findings.comparisons)
 
 
-def show_run(console: Console, records: Outcomes, thresholds: Sequence[WidthThreshold]) -> None:
+def show_run(
+    console: Console, records: Outcomes, thresholds: Sequence[WidthThreshold], comparisons: Sequence[LawComparison]
+) -> None:
     """The thresholds of a run with their laws, and what failed."""
-    laws = fit_laws(thresholds)
-    say_table(console, threshold_table(thresholds, laws))
-    for law, family in zip(laws, family_names(laws, thresholds), strict=True):
-        say(console, law_line(law, family))
+    say_table(console, threshold_table(thresholds, expected_laws(comparisons)))
+    show_laws(console, comparisons, thresholds)
     for line in notes(thresholds):
         say(console, line)
     show_failures(console, records)
@@ -123,21 +125,6 @@ def _m_star(threshold: WidthThreshold) -> str:
 
 def _number(value: float | None, style: str) -> str:
     return "" if value is None else format(value, style)
-
-
-def law_line(law: ScalingLaw, family: str = "") -> str:
-    """A fitted law with its numbers, their intervals, and how well it holds; with its family where there are several."""
-    numbers = [_estimate_words(name, estimate, law.level) for name, estimate in law.parameters.items()]
-    fit = f"{law.num_cells} cells, largest residual {law.largest_residual:.1%}"
-    left_out = f", {law.num_censored} censored cells left out" if law.num_censored else ""
-    return f"{f'{family}: ' if family else ''}{law.formula}, {'; '.join(numbers)} ({fit}{left_out})"
-
-
-def _estimate_words(name: str, estimate: Estimate, level: float) -> str:
-    told = f"{name} = {estimate.value:.3g}"
-    if not (math.isfinite(estimate.low) and math.isfinite(estimate.high)):
-        return f"{told}, too few cells for an interval"
-    return f"{told}, {level:.0%} interval {estimate.low:.3g} to {estimate.high:.3g}"
 
 
 def _interval(threshold: WidthThreshold) -> str:

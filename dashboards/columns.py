@@ -10,9 +10,8 @@ from functools import cache
 from typing import Any, Protocol
 
 from stsq_core.trial import TrialConfig
-from sweeps.fields import flattened, known_leaves
+from sweeps.fields import WIDTH_SEED_RATE, flattened, known_leaves
 from sweeps.laws import ScalingLaw
-from sweeps.plan import WIDTH_SEED_RATE
 from sweeps.thresholds import WidthThreshold
 
 COLUMNS_OF_THEIR_OWN = frozenset({*WIDTH_SEED_RATE, "model.kind", "task.T", "task.q", "task.d"})

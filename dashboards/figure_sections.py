@@ -8,7 +8,7 @@ from dashboards.interactive import Spec, curves_plots, losses_plots, threshold_p
 from dashboards.markup import Html, element, prose
 from dashboards.panels import Panel, settings_differ
 from dashboards.section import MAX_CELLS, Section, downloads, key, lead, more, name_html, plot_place, section
-from dashboards.style import NAMES, WIDTHS
+from dashboards.style import MARKERS, NAMES, WIDTHS
 
 
 def thresholds_section(findings: Findings, panels: Sequence[Panel], names: Sequence[str]) -> Section | None:
@@ -22,6 +22,7 @@ def thresholds_section(findings: Findings, panels: Sequence[Panel], names: Seque
             element("h3", panel.title),
             element("p", prose(panel.setting), class_="setting"),
             plot_place(threshold_plot(panel, level=level), f"Width threshold against {panel.axis}: {panel.title}"),
+            element("p", *_panel_key(panel, level), class_="key"),
             class_="panel",
         )
         for panel in panels
@@ -80,6 +81,23 @@ def curves_section(views: Sequence[CellView]) -> Section | None:
     )
 
 
+def _panel_key(panel: Panel, level: float) -> list[Html]:
+    """What the lines and marks of a panel are."""
+    looks = {"law": "", "rival": "dashed", "floor": "dashed", "relu": "dotted"}
+    colours = {"rival": "var(--muted)", "floor": "var(--ink)", "relu": "var(--muted)"}
+    keys: list[Html] = []
+    for series in panel.series:
+        colour, mark = f"light-dark({series.shade.light}, {series.shade.dark})", f"mark {MARKERS[series.kind][0]}"
+        keys.append(key(mark, f"{series.name}, {level:.0%} interval", colour=colour))
+        if any(one.held_out for one in series.marks):
+            keys.append(key(f"{mark} ring", "held out of the fits", colour=colour))
+        keys += [
+            key(looks[line.role], element("span", Html(line.name.html)), colour=colours.get(line.role, colour))
+            for line in series.lines
+        ]
+    return list(dict.fromkeys(keys))
+
+
 def _threshold_caption(findings: Findings, panels: Sequence[Panel]) -> Html:
     criterion = findings.spec.criterion
     axis = " or ".join(dict.fromkeys(panel.axis for panel in panels))
@@ -89,7 +107,13 @@ def _threshold_caption(findings: Findings, panels: Sequence[Panel]) -> Html:
     ]
     roles = {line.role for panel in panels for series in panel.series for line in series.lines}
     if "law" in roles:
-        told.append(" Solid lines are fitted laws, shaded their intervals over seeds and cells.")
+        told.append(
+            " Solid: the law that theory expects of the architecture, fitted; shaded: its interval over seeds and cells."
+        )
+    if "rival" in roles:
+        told.append(" Grey: the law that it expects of the other architecture, fitted to the same marks.")
+    if any(mark.held_out for panel in panels for series in panel.series for mark in series.marks):
+        told.append(" Hollow marks were held out of the fits.")
     if "floor" in roles:
         told.append(
             " Dashed: the width below which no net that sees `X` through its first layer can reach the target, exact."

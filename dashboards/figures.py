@@ -19,7 +19,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from dashboards.cells import CellView
 from dashboards.panels import Line, Mark, Panel, Series, decades
-from dashboards.style import FAINT, INK, MARKERS, MUTED, SHORT_NAMES, TARGET, series_shade
+from dashboards.style import CARD, FAINT, INK, MARKERS, MUTED, SHORT_NAMES, TARGET, series_shade
 
 TWO_COLUMNS_IN = 7.0
 MAX_SMALL_MULTIPLES = 24
@@ -71,14 +71,17 @@ def save_figure(figure: Figure, folder: Path, name: str) -> tuple[Path, ...]:
 def threshold_figure(panels: Sequence[Panel], *, level: float) -> Figure:
     """Width threshold against T: marks with intervals, censored cells as arrows, laws with bands, the exact floor, 2Td."""
     with paper():
-        figure = Figure(figsize=(TWO_COLUMNS_IN if len(panels) > 1 else TWO_COLUMNS_IN * 0.6, 3.15), layout="constrained")
+        figure = Figure(figsize=(TWO_COLUMNS_IN if len(panels) > 1 else TWO_COLUMNS_IN * 0.6, 3.7), layout="constrained")
         for place, panel in enumerate(panels):
             axes = figure.add_subplot(1, len(panels), place + 1)
             _set_axes(axes, panel)
             for series in panel.series:
                 _draw_series(axes, series, level=level)
             if axes.get_legend_handles_labels()[0]:
-                axes.legend(loc="lower right", frameon=False, handlelength=1.9, borderaxespad=0.2, labelspacing=0.35)
+                axes.legend(
+                    loc="upper center", bbox_to_anchor=(0.47, -0.17), ncols=2, frameon=False, handlelength=1.9,
+                    borderaxespad=0.2, labelspacing=0.35, columnspacing=1.2,
+                )  # fmt: skip
     return figure
 
 
@@ -129,14 +132,18 @@ def _draw_series(axes: Axes, series: Series, *, level: float) -> None:
     colour = series.shade.light
     for line in series.lines:
         _draw_line(axes, line, colour)
-    found = [mark for mark in series.marks if mark.m is not None]
-    if found:
+    for held_out in (False, True):
+        found = [mark for mark in series.marks if mark.m is not None and mark.held_out is held_out]
+        if not found:
+            continue
+        name = "held out of the fits" if held_out else f"{series.name}, {level:.0%} interval"
         centres = np.array([mark.m for mark in found], dtype=float)
         reach = np.array([[mark.m - mark.low, mark.high - mark.m] for mark in found if mark.m is not None]).T
         axes.errorbar(
             [mark.x for mark in found], centres, yerr=np.maximum(reach, 0), fmt=MARKERS[series.kind][1], color=colour,
-            markersize=4.2, markeredgecolor="white", markeredgewidth=0.6, elinewidth=1.1, capsize=2.5, capthick=1.1, zorder=3,
-            label=f"{series.name}, {level:.0%} interval",
+            markersize=4.6 if held_out else 4.2, markerfacecolor=CARD.light if held_out else colour,
+            markeredgecolor=colour if held_out else CARD.light, markeredgewidth=1.1 if held_out else 0.6, elinewidth=1.1,
+            capsize=2.5, capthick=1.1, zorder=3, label=name,
         )  # fmt: skip
     for mark in series.marks:
         _draw_open_ends(axes, mark, colour)
@@ -148,6 +155,10 @@ def _draw_line(axes: Axes, line: Line, colour: str) -> None:
             if line.low is not None and line.high is not None:
                 axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.16, linewidth=0)
             axes.plot(line.x, line.y, color=colour, linewidth=1.2, label=line.name.tex)
+        case "rival":
+            if line.low is not None and line.high is not None:
+                axes.fill_between(line.x, line.low, line.high, color=MUTED.light, alpha=0.1, linewidth=0)
+            axes.plot(line.x, line.y, color=MUTED.light, linewidth=1.0, linestyle=(0, (6, 2, 1, 2)), label=line.name.tex)
         case "floor":
             axes.plot(line.x, line.y, color=INK.light, linewidth=1.0, linestyle=(0, (5, 2)), label=line.name.tex)
         case "relu":

@@ -9,6 +9,7 @@ from dashboards.cells import drawn_points
 from dashboards.regimes import Regime, regimes_of
 from dashboards.section import MAX_CELLS
 from sweeps.journal import Curve, read_curves
+from sweeps.law_comparison import LawComparison
 from sweeps.laws import ScalingLaw
 from sweeps.ledger import Status
 from sweeps.observations import Observation, read_observations
@@ -35,8 +36,13 @@ class Findings:
     declared: frozenset[str]
 
     @property
+    def comparisons(self) -> tuple[LawComparison, ...]:
+        """All laws of each regime."""
+        return tuple(regime.comparison for regime in self.regimes if regime.comparison is not None)
+
+    @property
     def laws(self) -> tuple[ScalingLaw, ...]:
-        """The fitted laws."""
+        """The law that theory expects of each regime."""
         return tuple(regime.law for regime in self.regimes if regime.law is not None)
 
     @property
@@ -106,7 +112,7 @@ def findings_of(run: RunDirectory, spec: SweepSpec, results: Results, thresholds
         records=results.records,
         notes=results.notes,
         thresholds=thresholds,
-        regimes=regimes_of(thresholds),
+        regimes=regimes_of(thresholds, spec.laws),
         sessions=read_sessions(run),
         declared=results.declared,
     )

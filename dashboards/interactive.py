@@ -23,7 +23,7 @@ def plotly_script() -> str:
 
 
 def threshold_plot(panel: Panel, *, level: float) -> Spec:
-    """One panel of the threshold figure."""
+    """One panel of the threshold figure; what its lines and marks are stands below it, so that all panels are equally high."""
     figure = go.Figure()
     for series in panel.series:
         for line in series.lines:
@@ -33,16 +33,7 @@ def threshold_plot(panel: Panel, *, level: float) -> Spec:
         base_layout(left=50, bottom=42),
         xaxis=log_axis(panel.x_range, panel.x_ticks, f"<i>{panel.axis}</i>"),
         yaxis=log_axis(panel.y_range, panel.y_ticks, "width threshold <i>m</i>*"),
-        legend={
-            "x": 0.99,
-            "y": 0.02,
-            "xanchor": "right",
-            "yanchor": "bottom",
-            "bgcolor": translucent(CARD.light, 0.75),
-            "font": {"size": 12, "color": INK.light},
-            "itemsizing": "trace",
-        },
-        showlegend=True,
+        showlegend=False,
     )
     return spec_of(figure)
 
@@ -98,11 +89,12 @@ def _add_line(figure: go.Figure, line: Line, colour: str) -> None:
     match line.role:
         case "law":
             if line.low is not None and line.high is not None:
-                figure.add_scatter(
-                    x=np.concatenate([line.x, line.x[::-1]]), y=np.concatenate([line.low, line.high[::-1]]), fill="toself",
-                    fillcolor=translucent(colour, 0.16), line={"width": 0}, hoverinfo="skip", showlegend=False,
-                )  # fmt: skip
+                _add_band(figure, line.x, line.low, line.high, translucent(colour, 0.16))
             look = stroke(colour, 2)
+        case "rival":
+            if line.low is not None and line.high is not None:
+                _add_band(figure, line.x, line.low, line.high, translucent(MUTED.light, 0.1))
+            look = stroke(MUTED.light, 1.5, "dashdot")
         case "floor":
             look = stroke(INK.light, 1.5, "dash")
         case "relu":
@@ -117,19 +109,31 @@ def _add_line(figure: go.Figure, line: Line, colour: str) -> None:
     )
 
 
-def _add_marks(figure: go.Figure, series: Series, *, level: float) -> None:
-    found = [mark for mark in series.marks if mark.m is not None]
-    colour = series.shade.light
+def _add_band(figure: go.Figure, x: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str) -> None:
     figure.add_scatter(
-        x=[mark.x for mark in found], y=[mark.m for mark in found], mode="markers", name=f"{series.name}, {level:.0%} interval",
-        text=[mark.text for mark in found], hovertemplate="%{text}<extra></extra>",
-        marker={"symbol": MARKERS[series.kind][0], "size": 8.5, "color": colour, "line": {"width": 1, "color": CARD.light}},
-        error_y={
-            "type": "data", "symmetric": False, "color": colour, "thickness": 1.8, "width": 5,
-            "array": [mark.high - mark.m for mark in found if mark.m is not None],
-            "arrayminus": [mark.m - mark.low for mark in found if mark.m is not None],
-        },
+        x=np.concatenate([x, x[::-1]]), y=np.concatenate([low, high[::-1]]), fill="toself", fillcolor=colour,
+        line={"width": 0}, mode="lines", hoverinfo="skip", showlegend=False,
     )  # fmt: skip
+
+
+def _add_marks(figure: go.Figure, series: Series, *, level: float) -> None:
+    colour = series.shade.light
+    for held_out in (False, True):
+        found = [mark for mark in series.marks if mark.m is not None and mark.held_out is held_out]
+        if held_out and not found:
+            continue
+        filled, edge = (CARD.light, {"width": 2, "color": colour}) if held_out else (colour, {"width": 1, "color": CARD.light})
+        figure.add_scatter(
+            x=[mark.x for mark in found], y=[mark.m for mark in found], mode="markers",
+            name="held out of the fits" if held_out else f"{series.name}, {level:.0%} interval",
+            text=[mark.text for mark in found], hovertemplate="%{text}<extra></extra>",
+            marker={"symbol": MARKERS[series.kind][0], "size": 8.5, "color": filled, "line": edge},
+            error_y={
+                "type": "data", "symmetric": False, "color": colour, "thickness": 1.8, "width": 5,
+                "array": [mark.high - mark.m for mark in found if mark.m is not None],
+                "arrayminus": [mark.m - mark.low for mark in found if mark.m is not None],
+            },
+        )  # fmt: skip
     for mark in series.marks:
         _add_open_ends(figure, mark, series)
 

@@ -14,8 +14,9 @@ from sweeps.headway import read_headway
 def write_report(run_path: Path | str, findings: Findings | None = None) -> Path:
     """Make the report of a run directory, whole or partial, and return the path of its page; `findings` where they are at hand.
 
-    Beside `index.html` it writes `thresholds.png/.pdf/.csv/.tex/.json`, `losses.png/.pdf`, `trials.csv` and `sweep.yaml`; of a
-    sweep with drawings those, each as `.png/.pdf`, `verdicts.json`, `trials.csv` and `sweep.yaml`.
+    Beside `index.html` it writes `thresholds.png/.pdf/.csv/.tex/.json`, `laws.png/.pdf/.csv/.tex`, `losses.png/.pdf`,
+    `trials.csv` and `sweep.yaml`; of a sweep with drawings those, each as `.png/.pdf`, `verdicts.json`, `trials.csv` and
+    `sweep.yaml`.
 
     Raises:
         UserError: it is no run, its ledger cannot be read, or the report cannot be written.

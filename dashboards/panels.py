@@ -5,15 +5,17 @@ exponent, and slopes of two panels compare even where their settings do not.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from dashboards.regimes import Formula, Regime, fitted_formula, law_band, setting_words
+from dashboards.law_words import Formula, fitted_formula
+from dashboards.regimes import Regime, setting_words
 from dashboards.style import NAMES, Shade, series_shade
 from stsq_core import theory
+from sweeps.laws import ScalingLaw
 from sweeps.thresholds import WidthThreshold
 
 Axis = Literal["T", "q", "d"]
@@ -29,7 +31,8 @@ MARGIN = 1.18
 class Mark:
     """One cell's threshold: found at `m` with interval `low..high`, or censored at the edge of the widths that were tried.
 
-    `low_open` and `high_open` say that the interval goes on beyond the widths tried; its end is then the edge.
+    `low_open` and `high_open` say that the interval goes on beyond the widths tried; its end is then the edge. No law was
+    fitted to a cell that is `held_out`.
     """
 
     cell_id: str
@@ -40,13 +43,15 @@ class Mark:
     low_open: bool
     high_open: bool
     text: str
+    held_out: bool = False
 
 
 @dataclass(frozen=True)
 class Line:
-    """A curve over the panel's x: a fitted law with its band, the exact floor, or the width where a ReLU layer reaches zero."""
+    """A curve over the panel's x: a fitted law with its band, the law that theory expects of the other architecture, the exact
+    floor, or the width where a ReLU layer reaches zero."""
 
-    role: Literal["law", "floor", "relu"]
+    role: Literal["law", "rival", "floor", "relu"]
     name: Formula
     x: np.ndarray
     y: np.ndarray
@@ -119,7 +124,7 @@ def _setting(threshold: WidthThreshold, name: str) -> int | str:
     return config.training.objective if name == "objective" else int(getattr(config.task, name))
 
 
-def mark_of(threshold: WidthThreshold, axis: Axis) -> Mark | None:
+def mark_of(threshold: WidthThreshold, axis: Axis, *, held_out: bool = False) -> Mark | None:
     """A threshold as a mark; None for one that failed, which has no place in a figure."""
     x = float(getattr(threshold.config_sample.task, axis))
     narrowest, widest = float(min(threshold.widths)), float(max(threshold.widths))
@@ -128,18 +133,18 @@ def mark_of(threshold: WidthThreshold, axis: Axis) -> Mark | None:
         case "failed":
             return None
         case "above_range":
-            return Mark(
-                cell, x, None, threshold.low or widest, widest, False, True, f"{label}: above {widest:g}, the widest tried"
-            )
+            told = f"{label}: above {widest:g}, the widest tried"
+            return Mark(cell, x, None, threshold.low or widest, widest, False, True, told, held_out)
         case "below_range":
             high = threshold.high or narrowest
-            return Mark(cell, x, None, narrowest, high, True, False, f"{label}: at or below {narrowest:g}, the narrowest tried")
+            told = f"{label}: at or below {narrowest:g}, the narrowest tried"
+            return Mark(cell, x, None, narrowest, high, True, False, told, held_out)
         case "found" if m is not None:
             low = narrowest if threshold.low_censored else (threshold.low or m)
             high = widest if threshold.high_censored else (threshold.high or m)
             text = f"{label}<br>m* = {m:.2f}, M = {threshold.M}<br>{threshold.level:.0%} interval {interval_text(threshold)}, "
-            text += f"{threshold.num_seeds} seeds"
-            return Mark(cell, x, m, low, high, threshold.low_censored, threshold.high_censored, text)
+            text += f"{threshold.num_seeds} seeds" + ("<br>held out of the fits" if held_out else "")
+            return Mark(cell, x, m, low, high, threshold.low_censored, threshold.high_censored, text, held_out)
     raise ValueError(f"threshold status {threshold.status!r} with m* = {m}")
 
 
@@ -182,7 +187,7 @@ def _comparable(regimes: Sequence[Regime]) -> bool:
 
 
 def _panel(regimes: Sequence[Regime]) -> Panel:
-    axis = _axis([threshold for regime in regimes for threshold in regime.thresholds])
+    axis = axis_of([threshold for regime in regimes for threshold in regime.thresholds])
     places = [float(getattr(t.config_sample.task, axis)) for regime in regimes for t in regime.thresholds]
     x_range = (min(places) / MARGIN, max(places) * MARGIN)
     series: list[Series] = []
@@ -193,7 +198,7 @@ def _panel(regimes: Sequence[Regime]) -> Panel:
             for index, (regime, letters) in enumerate(of_kind)
         ]
     heights = [y for one in series for mark in one.marks for y in (mark.low, mark.high, mark.m or mark.low)]
-    heights += [float(y) for one in series for line in one.lines for y in (line.y.min(), line.y.max())]
+    heights += [float(y) for one in series for line in one.lines if line.role != "rival" for y in (line.y.min(), line.y.max())]
     words = dict.fromkeys(setting_words(regime, without=axis) for regime in regimes)
     return Panel(
         title=" and ".join(NAMES.get(kind, kind) for kind in dict.fromkeys(regime.kind for regime in regimes)),
@@ -205,7 +210,7 @@ def _panel(regimes: Sequence[Regime]) -> Panel:
     )
 
 
-def _axis(thresholds: Iterable[WidthThreshold]) -> Axis:
+def axis_of(thresholds: Iterable[WidthThreshold]) -> Axis:
     """The letter that varies: T if it does, else q, else d."""
     tasks = [threshold.config_sample.task for threshold in thresholds]
     names: tuple[Axis, ...] = ("T", "q", "d")
@@ -226,7 +231,7 @@ def _series(
 ) -> Series:
     tasks = {t.cell_id: t.config_sample.task for t in regime.thresholds}
     members = [t for t in regime.thresholds if all(getattr(tasks[t.cell_id], name) == value for name, value in letters.items())]
-    marks = [mark for threshold in members if (mark := mark_of(threshold, axis))]
+    marks = [mark for t in members if (mark := mark_of(t, axis, held_out=t.cell_id in regime.held_out))]
     told = ", ".join(f"{name} = {value}" for name, value in letters.items())
     name = NAMES.get(regime.kind, regime.kind)
     return Series(
@@ -241,15 +246,22 @@ def _series(
 def _lines(regime: Regime, letters: dict[str, int], axis: Axis, x_range: tuple[float, float]) -> Iterable[Line]:
     x = np.geomspace(*x_range, NUM_LINE_POINTS)
     task: dict[str, np.ndarray] = {name: np.full_like(x, value) for name, value in letters.items()} | {axis: x}
+    if regime.rival is not None:
+        yield _law_line("rival", regime.rival, x, task)
     if regime.law is not None:
-        y, low, high = law_band(regime, **task)
-        yield Line("law", fitted_formula(regime.law), x, y, low, high)
+        yield _law_line("law", regime.law, x, task)
     if regime.kind == "fcn":
         whole = [dict(zip(task, (int(v) for v in values), strict=True)) for values in zip(*_whole(task, axis), strict=True)]
         places = np.array([one[axis] for one in whole], dtype=float)
         floor = [theory.fcn_width_bound(regime.target_loss, T=one["T"], d=one["d"], q=one["q"]) for one in whole]
         yield Line("floor", FLOOR, places, np.array(floor))
         yield Line("relu", RELU, places, np.array([2.0 * one["T"] * one["d"] for one in whole]))
+
+
+def _law_line(role: Literal["law", "rival"], law: ScalingLaw, x: np.ndarray, task: Mapping[str, np.ndarray]) -> Line:
+    tasks = law.tasks(**task)
+    low, high = law.band(tasks) or (None, None)
+    return Line(role, fitted_formula(law), x, law.line(tasks), low, high)
 
 
 def _whole(task: dict[str, np.ndarray], axis: Axis) -> list[np.ndarray]:

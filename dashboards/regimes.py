@@ -1,34 +1,41 @@
-"""Regimes: cells that agree in everything but T, q and d, and so lie on one law; with the law and its words."""
+"""Regimes: cells that agree in everything but T, q and d, and so lie on one law; with their laws and what they share."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
-
-import numpy as np
 
 from dashboards.style import NAMES
 from stsq_core import TrialConfig
 from stsq_core.architecture import Fcn, Transformer
-from stsq_core.positions import OneHot
-from stsq_core.task import Stsq
-from sweeps.intervals import interval_of
-from sweeps.laws import ScalingLaw, fit_attention_law, fit_fcn_law
-from sweeps.plan import cell_of
+from sweeps.law_cells import families_of
+from sweeps.law_comparison import LawComparison, compare_family
+from sweeps.law_settings import LawSettings
+from sweeps.laws import ScalingLaw
 from sweeps.thresholds import WidthThreshold
 
-NUM_REPLICATES = 1000
-GAMMA = "\N{GREEK SMALL LETTER GAMMA}"
-LETTERS = {"gamma": GAMMA}
 SPOKEN_REDRAWS = {"never": "fixed", "per_step": "redrawn every step", "per_sample": "redrawn for every sample"}
 
 
 @dataclass(frozen=True)
 class Regime:
-    """The thresholds of one regime and the law fitted to them; no law where too few thresholds were found."""
+    """The thresholds of one regime and the laws fitted to them; none where too few thresholds were found.
+
+    `held_out` names the cells that no fit has seen.
+    """
 
     kind: str
     thresholds: tuple[WidthThreshold, ...]
-    law: ScalingLaw | None
+    comparison: LawComparison | None
+    held_out: frozenset[str] = frozenset()
+
+    @property
+    def law(self) -> ScalingLaw | None:
+        """The law that theory expects of the architecture."""
+        return self.comparison.expected if self.comparison else None
+
+    @property
+    def rival(self) -> ScalingLaw | None:
+        """The law that theory expects of the other architecture."""
+        return self.comparison.law("attention" if self.kind == "fcn" else "td_power") if self.comparison else None
 
     @property
     def name(self) -> str:
@@ -46,14 +53,17 @@ class Regime:
         return self.thresholds[0].config_sample
 
 
-def regimes_of(thresholds: Iterable[WidthThreshold]) -> tuple[Regime, ...]:
-    """The regimes of a sweep, in the order of their first threshold."""
-    groups: dict[str, list[WidthThreshold]] = {}
-    for threshold in thresholds:
-        groups.setdefault(_regime_key(threshold.config_sample), []).append(threshold)
+def regimes_of(thresholds: Iterable[WidthThreshold], settings: LawSettings | None = None) -> tuple[Regime, ...]:
+    """The regimes of a sweep, in the order of their first threshold; `settings` say which cells are held out of the laws."""
+    settings = settings or LawSettings()
     return tuple(
-        Regime(members[0].kind, tuple(members), (fit_fcn_law if members[0].kind == "fcn" else fit_attention_law)(members))
-        for members in groups.values()
+        Regime(
+            members[0].kind,
+            tuple(members),
+            compare_family(members, settings),
+            frozenset(threshold.cell_id for threshold in members if settings.holds_out(threshold.config_sample)),
+        )
+        for members in families_of(thresholds)
     )
 
 
@@ -77,91 +87,7 @@ def setting_words(regime: Regime, *, without: str = "") -> str:
     return f"{', '.join(letters)} · {model} · {training.objective} objective · {optimizer}, {training.steps:,} steps, {batch}"
 
 
-class Formula(NamedTuple):
-    """A formula as plain text, for TeX and for HTML."""
-
-    text: str
-    tex: str
-    html: str
-
-
-def fitted_formula(law: ScalingLaw) -> Formula:
-    """The fitted law with its numbers: `d + 2.48 q ln T`."""
-    if law.name == "attention":
-        b = f"{law.parameters['b'].value:.2f}"
-        return Formula(f"d + {b} q ln T", rf"$d + {b}\,q\,\ln T$", f"<i>d</i> + {b} <i>q</i> ln <i>T</i>")
-    c, gamma = (f"{law.parameters[name].value:.2f}" for name in ("c", "gamma"))
-    return Formula(f"{c} (T d)^{gamma}", rf"${c}\,(T d)^{{{gamma}}}$", f"{c} (<i>Td</i>)<sup>{gamma}</sup>")
-
-
-def estimate_words(law: ScalingLaw, name: str) -> str:
-    """One fitted number with its interval, its letter in backquotes; says so where there are too few cells for one."""
-    estimate = law.parameters[name]
-    told = f"`{LETTERS.get(name, name)}` = {estimate.value:.2f}"
-    if not np.isfinite([estimate.low, estimate.high]).all():
-        return f"{told}, no interval"
-    return f"{told}, {law.level:.0%} interval {estimate.low:.2f} to {estimate.high:.2f}"
-
-
-def law_html(law: ScalingLaw) -> str:
-    """The law without its numbers, as HTML."""
-    return {"attention": "<i>d</i> + <i>b q</i> ln <i>T</i>", "fcn": f"<i>c</i> (<i>Td</i>)<sup><i>{GAMMA}</i></sup>"}[law.name]
-
-
-def law_band(
-    regime: Regime, *, T: np.ndarray, d: np.ndarray, q: np.ndarray
-) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """A law's widths at tasks [n], and the ends of their pointwise interval; no interval where the law's numbers have none.
-
-    Raises:
-        ValueError: the regime has no law.
-    """
-    law = regime.law
-    if law is None:
-        raise ValueError("this regime has no law")
-    y = np.array([law.predict(T=float(t), d=float(dd), q=float(qq)) for t, dd, qq in zip(T, d, q, strict=True)])
-    if not all(np.isfinite([estimate.low, estimate.high]).all() for estimate in law.parameters.values()):
-        return y, None, None
-    if law.name == "attention":  # increasing in b, its only number: the interval of b gives the band exactly
-        b = law.parameters["b"]
-        return y, d + b.low * q * np.log(T), d + b.high * q * np.log(T)
-    low, high = _power_band(regime.thresholds, np.log(T * d), level=law.level)
-    return y, np.minimum(low, y), np.maximum(high, y)
-
-
-def _power_band(thresholds: Iterable[WidthThreshold], at: np.ndarray, *, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """The interval of a power law at log scales [n]: c and gamma vary together, so their own intervals do not give it.
-
-    Drawn as the law's numbers are: cells with replacement, and in each a bootstrap replicate of its threshold.
-    """
-    found = [threshold for threshold in thresholds if threshold.status == "found"]
-    stream = np.random.default_rng([int(threshold.cell_id, 16) for threshold in found])
-    scales = np.log([threshold.config_sample.task.T * threshold.config_sample.task.d for threshold in found])
-    ends = [np.log([threshold.widths[0], threshold.widths[-1]]) for threshold in found]
-    logs = np.stack(
-        [stream.choice(np.clip(t.replicates, *end), size=NUM_REPLICATES) for t, end in zip(found, ends, strict=True)], axis=1
-    )
-    draws = stream.integers(len(found), size=(NUM_REPLICATES, len(found)))
-    x, y = scales[draws], np.take_along_axis(logs, draws, axis=1)
-    centred = x - x.mean(axis=1, keepdims=True)
-    spread = (centred**2).sum(axis=1)
-    usable = spread > 1e-12
-    slope = (centred * y).sum(axis=1)[usable] / spread[usable]
-    lines = y.mean(axis=1)[usable, None] + slope[:, None] * (at[None, :] - x.mean(axis=1)[usable, None])
-    pairs = [interval_of(column, level=level, num=len(found)) for column in lines.T]
-    low, high = np.exp(np.array(pairs)).T
-    return low, high
-
-
 def _letter_words(regime: Regime, name: str) -> str:
     values = sorted({getattr(threshold.config_sample.task, name) for threshold in regime.thresholds})
     told = ", ".join(map(str, values)) if len(values) <= 6 else f"{values[0]} to {values[-1]}"
     return f"`{name}` = {told}"
-
-
-def _regime_key(config: TrialConfig) -> str:
-    """Equal for configs whose cells differ in T, q and d only."""
-    model = config.model
-    if isinstance(model, Transformer) and isinstance(model.positions, OneHot):
-        model = model.model_copy(update={"positions": model.positions.model_copy(update={"d_e": 1})})
-    return cell_of(config.model_copy(update={"task": Stsq(T=1, q=1, d=1), "model": model}))

@@ -31,12 +31,12 @@ def lead(text: str) -> Html:
     return element("p", prose(text), class_="lead")
 
 
-def plot_place(spec: Spec, words: str) -> list[Html]:
+def plot_place(spec: Spec, words: str, *, style: str | None = None) -> list[Html]:
     """A place for a figure, and its data right behind it, where the page's script looks for them."""
-    return [element("div", class_="plot", role="img", aria_label=words), json_script(spec)]
+    return [element("div", class_="plot", role="img", aria_label=words, style=style), json_script(spec)]
 
 
-def key(kind: str, words: str, *, colour: str | None = None) -> Html:
+def key(kind: str, words: object, *, colour: str | None = None) -> Html:
     return element("span", element("i", class_=kind or None, style=colour and f"color:{colour}"), words)
 
 

@@ -1,12 +1,11 @@
-"""The page's tables of thresholds and fitted laws."""
+"""The page's table of thresholds."""
 
 from collections.abc import Sequence
 
 from dashboards.columns import axes_of, field_name, value_words
 from dashboards.findings import Findings
-from dashboards.markup import Html, element, prose, table
+from dashboards.markup import element, table
 from dashboards.panels import interval_text
-from dashboards.regimes import estimate_words, fitted_formula
 from dashboards.section import MAX_ROWS, Section, downloads, lead, more, section, tag
 from dashboards.story import summary_words
 from dashboards.style import NAMES
@@ -15,7 +14,7 @@ from sweeps.thresholds import WidthThreshold
 
 
 def table_section(findings: Findings) -> Section | None:
-    """The table of thresholds and the fitted laws."""
+    """The table of thresholds."""
     if not findings.thresholds:
         return None
     rows = threshold_rows(findings.thresholds, findings.laws)
@@ -57,7 +56,6 @@ def table_section(findings: Findings) -> Section | None:
         element("p", element("b", "All cells: "), "; ".join(common), ".", class_="note") if common else None,
         element("ol", *(element("li", note) for note in notes), class_="notes") if notes else None,
         downloads(["thresholds.csv", "thresholds.tex", "thresholds.json", "trials.csv"]),
-        *_laws(findings),
     )
 
 
@@ -100,30 +98,3 @@ def _own_note(threshold: WidthThreshold, row: Row, common: Sequence[str]) -> str
 
 def _rounded(value: object) -> str | None:
     return None if value is None else f"{value:.2f}"
-
-
-def _laws(findings: Findings) -> list[Html]:
-    if not findings.laws:
-        return []
-    axes = axes_of(findings.thresholds)
-    rows = [
-        {
-            "family": element("span", " ".join([regime.name, *axes.family_settings(regime.sample)]), class_=regime.kind),
-            "law": element("span", Html(f"<i>m</i> = {fitted_formula(law).html}"), class_="formula"),
-            "numbers": prose("; ".join(estimate_words(law, name) for name in law.parameters)),
-            "residual": f"{law.largest_residual:.1%}",
-            "cells": law.num_cells,
-            "note": law.note,
-        }
-        for regime in findings.regimes
-        if (law := regime.law) is not None
-    ]
-    columns = {
-        "family": "Architecture",
-        "law": "Fitted law",
-        "numbers": "Numbers",
-        "residual": "#Largest residual",
-        "cells": "#Cells",
-    }
-    columns |= {"note": "Note"} if any(law.note for law in findings.laws) else {}
-    return [element("h3", "Fitted laws"), table(columns, rows)]

@@ -6,15 +6,18 @@ Numbers keep full precision in JSON and CSV and are rounded for people elsewhere
 import csv
 import io
 import json
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from dashboards.columns import Axes, axes_of, family_names, field_name, value_words
+from dashboards.law_tables import expected_laws, held_out_rows, latex_numbers, law_rows, verdict_rows
+from dashboards.law_words import plain_formula
 from dashboards.panels import interval_text
 from stsq_core import theory
+from sweeps.law_cells import family_key
+from sweeps.law_comparison import LawComparison
 from sweeps.laws import ScalingLaw
 from sweeps.ledger import LedgerRecord
 from sweeps.outcomes import FAILED, FINISHED, STATUSES, Outcomes, none_of_nan
@@ -34,45 +37,31 @@ LATEX_STATUS = {"found": "", "above_range": "above range", "below_range": "below
 
 
 def threshold_rows(thresholds: Iterable[WidthThreshold], laws: Sequence[ScalingLaw] = ()) -> list[Row]:
-    """A row a cell: what was measured, the exact floor of fully connected nets, and the law's value where there is a law.
+    """A row a cell: what was measured, the exact floor of fully connected nets, and the value of its family's law, also where
+    the cell was held out of the fit or is censored.
 
     Every axis in which cells of one architecture differ is a column too, by its dotted name (see `columns`).
     """
     thresholds = list(thresholds)
-    predicted = {point.cell_id: point for law in laws for point in law.points}
+    by_family = {family_key(law.fit.cells.thresholds[0].config_sample): law for law in laws}
     axes = axes_of(thresholds)
     return [
-        _threshold_row(threshold) | axes.values(threshold.config_sample) | _law_columns(predicted.get(threshold.cell_id))
+        _threshold_row(threshold)
+        | axes.values(threshold.config_sample)
+        | _law_columns(threshold, by_family.get(family_key(threshold.config_sample)))
         for threshold in thresholds
     ]
 
 
-def law_rows(laws: Sequence[ScalingLaw], thresholds: Sequence[WidthThreshold]) -> list[Row]:
-    """A row a fitted number of the laws of these thresholds; `settings` is what sets a family apart in this sweep."""
-    axes, samples = axes_of(thresholds), {threshold.cell_id: threshold.config_sample for threshold in thresholds}
-    return [
-        {
-            "family": law.family,
-            "settings": axes.values(samples[law.points[0].cell_id]),
-            "formula": law.formula,
-            "parameter": name,
-            "value": estimate.value,
-            "low": _finite(estimate.low),
-            "high": _finite(estimate.high),
-            "level": law.level,
-            "largest_residual": law.largest_residual,
-            "num_cells": law.num_cells,
-            "num_censored": law.num_censored,
-            "note": law.note,
-        }
-        for law in laws
-        for name, estimate in law.parameters.items()
-    ]
-
-
-def thresholds_json(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingLaw] = ()) -> str:
+def thresholds_json(thresholds: Sequence[WidthThreshold], comparisons: Sequence[LawComparison] = ()) -> str:
     """Thresholds and laws as one JSON document; what is missing or not finite is null."""
-    told = {"thresholds": threshold_rows(thresholds, laws), "laws": law_rows(laws, thresholds)}
+    laws = expected_laws(comparisons)
+    told = {
+        "thresholds": threshold_rows(thresholds, laws),
+        "laws": law_rows(comparisons, thresholds),
+        "verdicts": verdict_rows(comparisons, thresholds),
+        "held_out": held_out_rows(comparisons, thresholds),
+    }
     return json.dumps(told, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
@@ -107,8 +96,9 @@ def trials_csv(records: Iterable[LedgerRecord]) -> str:
     return text.getvalue()
 
 
-def thresholds_latex(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingLaw] = ()) -> str:
-    r"""Thresholds as a LaTeX table that needs `\usepackage{booktabs}`, with the fitted laws as its last rows."""
+def thresholds_latex(thresholds: Sequence[WidthThreshold], comparisons: Sequence[LawComparison] = ()) -> str:
+    r"""Thresholds as a LaTeX table that needs `\usepackage{booktabs}`, with the laws that theory expects as its last rows."""
+    laws = expected_laws(comparisons)
     level = f"{thresholds[0].level:.0%}".replace("%", r"\%") if thresholds else ""
     axes = axes_of(thresholds)
     heads = "".join(f" & {latex_escaped(field_name(field))}" for field in axes.fields)
@@ -180,10 +170,13 @@ def _threshold_row(threshold: WidthThreshold) -> Row:
     }
 
 
-def _law_columns(point: Any) -> Row:
-    if point is None:
+def _law_columns(threshold: WidthThreshold, law: ScalingLaw | None) -> Row:
+    if law is None:
         return {"law": None, "relative_residual": None}
-    return {"law": point.predicted, "relative_residual": point.relative_residual}
+    task = threshold.config_sample.task
+    predicted = law.predict(T=task.T, d=task.d, q=task.q)
+    residual = None if threshold.m_star is None else threshold.m_star / predicted - 1
+    return {"law": predicted, "relative_residual": residual}
 
 
 def _bound(threshold: WidthThreshold) -> float | None:
@@ -227,13 +220,7 @@ def _latex_row(threshold: WidthThreshold, axes: Axes) -> str:
 def _latex_law(law: ScalingLaw, family: str) -> str:
     kind, _, settings = family.partition(" ")
     opening = latex_escaped(f"{LATEX_NAMES.get(kind, kind)} {settings}".strip() + ": ") if family else ""
-    told = []
-    for name, estimate in law.parameters.items():
-        letter = r"\gamma" if name == "gamma" else name
-        ends = "" if _finite(estimate.low) is None else rf"\;[{estimate.low:.2f}, {estimate.high:.2f}]"
-        told.append(rf"${letter} = {estimate.value:.2f}{ends}$")
-    formula = {"attention": r"$m = d + b\,q \ln T$", "fcn": r"$m = c\,(T d)^\gamma$"}[law.name]
-    return f"{opening}{formula}, {', '.join(told)}"
+    return f"{opening}$m = {plain_formula(law).tex[1:-1]}$, {latex_numbers(law)}"
 
 
 def latex_escaped(text: str) -> str:
@@ -244,10 +231,6 @@ def latex_escaped(text: str) -> str:
 def _span(values: np.ndarray) -> str:
     low, high = values.min(), values.max()
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def verdicts_json(verdicts: Sequence[Verdict]) -> str:

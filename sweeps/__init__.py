@@ -3,6 +3,7 @@
 from sweeps.catalog import catalog_names, read_catalog
 from sweeps.expansion import cell_of
 from sweeps.journal import read_curves, read_metrics
+from sweeps.law_comparison import compare_laws
 from sweeps.laws import fcn_line, fit_attention_law, fit_fcn_law, fit_laws
 from sweeps.ledger import Ledger, LedgerRecord, merge
 from sweeps.loading import load_sweep, spec_json_schema
@@ -35,6 +36,7 @@ __all__ = [
     "WidthThreshold",
     "catalog_names",
     "cell_of",
+    "compare_laws",
     "create_or_open",
     "describe",
     "expand",

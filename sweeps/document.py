@@ -69,6 +69,15 @@ class Document:
             origin = f"{origin} with {', '.join(sorted(under))}"
         return ": ".join(part for part in (origin, dotted(path)) if part)
 
+    @property
+    def has_settings(self) -> bool:
+        """Whether `--set` changed something in it."""
+        return bool(self._settings_under(()))
+
+    def is_set(self, path: Path) -> bool:
+        """Whether `--set` gave what stands at `path`."""
+        return self.origins.get(path, "").startswith("--set ")
+
     def _settings_under(self, path: Path) -> set[str]:
         """The settings that changed something inside what stands at `path`, and so may be to blame for it."""
         return {origin for place, origin in self.origins.items() if place[: len(path)] == path and origin.startswith("--set ")}

@@ -9,6 +9,9 @@ from pydantic import BaseModel
 from stsq_core.trial import TrialConfig
 from sweeps.errors import listed, models_in, suggestion
 
+WIDTH_SEED_RATE = ("model.width", "model.positions.d_e", "optimizer.lr", "seed")
+"""The fields in which the trials of one cell may differ."""
+
 
 @cache
 def known_fields() -> tuple[str, ...]:

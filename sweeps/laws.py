@@ -1,27 +1,25 @@
-"""Scaling laws of width thresholds over cells: `m = d + b q ln T` for attention, `m = c (T d)^gamma` for fully connected nets.
+"""Scaling laws of width thresholds over cells, as records: `m = d + b q ln T`, `m = c (T d)^gamma` and their rivals.
 
-Both are least squares on log residuals, so that every cell counts by its relative error. Intervals come from drawing cells
-with replacement and, within each drawn cell, a replicate of its threshold: seeds *and* cells are resampled. Only thresholds
-that were found enter a fit; the censored ones are counted, because leaving them out can bend a law. With d the same in all
-cells, `d` in the first law is the definition of m and not a finding: b alone is measured.
+A law is fitted by maximum likelihood to the logs of the thresholds (module `law_fit`), each cell weighted by its own interval,
+censored cells by the side on which they lie; intervals come from a bootstrap over seeds and cells (module `law_intervals`).
+Which law holds is decided by comparing all of them on the same cells (module `law_comparison`).
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
-from typing import Literal
 
 import numpy as np
 
+from stsq_core import theory
 from stsq_core.task import Stsq
-from stsq_core.trial import TrialConfig
-from sweeps.intervals import interval_of
-from sweeps.plan import describe
+from sweeps.law_cells import FOUND, LawCells, families_of, family_key, family_words, law_cells
+from sweeps.law_families import ATTENTION, FCN_LINE, TD_POWER, Law, Tasks
+from sweeps.law_fit import LawFit, fit_law
+from sweeps.law_intervals import Draws, cell_draws, draws_of, ends, line_draws
 from sweeps.thresholds import WidthThreshold
-
-NUM_REPLICATES = 2000
-Fit = Callable[[np.ndarray, np.ndarray, np.ndarray], dict[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -32,10 +30,15 @@ class Estimate:
     low: float
     high: float
 
+    @property
+    def has_interval(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
 
 @dataclass(frozen=True)
 class LawPoint:
-    """One cell under a law: `relative_residual` is m* over the law's value, less 1."""
+    """One found cell under a law: `relative_residual` is m* over the law's value, less 1; `loo_residual` the same over the
+    value that the other cells predict, nan where they determine none."""
 
     cell_id: str
     label: str
@@ -43,24 +46,52 @@ class LawPoint:
     m_star: float
     predicted: float
     relative_residual: float
+    loo_residual: float
 
 
 @dataclass(frozen=True)
 class ScalingLaw:
-    """A law fitted to the thresholds of one family of cells, which differ in T, q and d only."""
+    """A law fitted to the thresholds of one family of cells, which differ in T, q and d only.
 
-    name: Literal["attention", "fcn"]
-    formula: str
+    `scatter` is the standard deviation of ln m* about the law beyond the errors of the measurements; `aicc` is inf, and
+    `loo_error` (root mean square error of predicting a cell from the others, as a fraction) nan, with too few cells.
+    """
+
     family: str
+    kind: str
     parameters: Mapping[str, Estimate]
     level: float
     points: tuple[LawPoint, ...]
     num_censored: int
     note: str
+    fit: LawFit = field(repr=False, compare=False)
+    draws: Draws | None = field(repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The law's name, as `law_families` has it."""
+        return self.fit.law.name
+
+    @property
+    def formula(self) -> str:
+        """The law's formula without numbers."""
+        return self.fit.law.formula
+
+    @property
+    def scatter(self) -> float:
+        return self.fit.scatter
+
+    @property
+    def aicc(self) -> float:
+        return self.fit.aicc
+
+    @property
+    def loo_error(self) -> float:
+        return self.fit.loo_error
 
     @property
     def num_cells(self) -> int:
-        """Cells that the fit rests on."""
+        """Found cells that the fit rests on."""
         return len(self.points)
 
     @property
@@ -68,9 +99,41 @@ class ScalingLaw:
         """The largest relative residual in absolute value."""
         return max(abs(point.relative_residual) for point in self.points)
 
+    @cached_property
+    def numbers(self) -> Mapping[str, float]:
+        """All of the law's numbers, also those that are not told."""
+        return dict(zip(self.fit.law.letters, self.fit.law.natural(self.fit.theta).tolist(), strict=True))
+
     def predict(self, *, T: float, d: float, q: float) -> float:
         """The law's width at a task."""
-        return _value(self.name, {name: estimate.value for name, estimate in self.parameters.items()}, T=T, d=d, q=q)
+        return float(self.line(self.tasks(T=T, d=d, q=q))[0])
+
+    def predict_cell(self, *, T: float, d: float, q: float) -> Estimate:
+        """The threshold that a new cell at a task is predicted to have, with its interval: the law's and the scatter's."""
+        tasks = self.tasks(T=T, d=d, q=q)
+        value = float(self.line(tasks)[0])
+        if self.draws is None:
+            return Estimate(value, math.nan, math.nan)
+        low, high = (float(np.exp(end[0])) for end in ends(cell_draws(self.fit, self.draws, tasks), level=self.level))
+        return Estimate(value, min(low, value), max(high, value))
+
+    def line(self, tasks: Tasks) -> np.ndarray:
+        """The law's widths at tasks [task]."""
+        widths: np.ndarray = np.exp(self.fit.law.logs(self.fit.theta, tasks)[0])
+        return widths
+
+    def band(self, tasks: Tasks) -> tuple[np.ndarray, np.ndarray] | None:
+        """The ends of the line's pointwise interval at tasks [task]; None where the law's numbers have none."""
+        if self.draws is None:
+            return None
+        y = self.line(tasks)
+        low, high = ends(line_draws(self.fit, self.draws, tasks), level=self.level)
+        return np.minimum(np.exp(low), y), np.maximum(np.exp(high), y)
+
+    def tasks(self, *, T: float | np.ndarray, d: float | np.ndarray, q: float | np.ndarray) -> Tasks:
+        """Task letters as columns for this law."""
+        columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(letter, dtype=float)) for letter in (T, q, d)))
+        return Tasks(columns[0], columns[1], columns[2], self.fit.cells.tasks.target_loss)
 
 
 @dataclass(frozen=True)
@@ -88,31 +151,46 @@ class LineRatio:
 
 
 def fit_attention_law(thresholds: Iterable[WidthThreshold], *, kind: str = "transformer") -> ScalingLaw | None:
-    """Fit `m = d + b q ln T` to the found thresholds of one architecture; None where no threshold was found."""
-    return _fit("attention", "m = d + b q ln T", thresholds, kind, _fit_attention, least_cells=1)
+    """Fit `m = d + b q ln T` to the thresholds of one architecture; None where none was found."""
+    return fitted_law(ATTENTION, law_cells(threshold for threshold in thresholds if threshold.kind == kind))
 
 
 def fit_fcn_law(thresholds: Iterable[WidthThreshold], *, kind: str = "fcn") -> ScalingLaw | None:
-    """Fit `m = c (T d)^gamma` to the found thresholds of one architecture; None with fewer than two different values of T d."""
-    return _fit("fcn", "m = c (T d)^gamma", thresholds, kind, _fit_power, least_cells=2)
+    """Fit `m = c (T d)^gamma` to the thresholds of one architecture; None with fewer than two different values of T d."""
+    return fitted_law(TD_POWER, law_cells(threshold for threshold in thresholds if threshold.kind == kind))
 
 
 def fit_laws(thresholds: Iterable[WidthThreshold]) -> tuple[ScalingLaw, ...]:
-    """The law of each family of cells: attention for transformers, the power law for fully connected nets.
+    """The law that theory expects of each family of cells: attention's for transformers, the power of T d for FCNs.
 
     A family is all cells that agree in everything but T, q and d; families with too few thresholds have no law.
     """
-    families: dict[str, list[WidthThreshold]] = {}
-    for threshold in thresholds:
-        families.setdefault(_family_key(threshold.config_sample), []).append(threshold)
-    laws = [(fit_attention_law if members[0].kind == "transformer" else fit_fcn_law)(members) for members in families.values()]
+    laws = [(fit_fcn_law if members[0].kind == "fcn" else fit_attention_law)(members) for members in families_of(thresholds)]
     return tuple(law for law in laws if law is not None)
+
+
+def fitted_law(law: Law, cells: LawCells | None) -> ScalingLaw | None:
+    """A law fitted to cells; None where they do not determine it."""
+    if cells is None or not law.is_identifiable(cells.tasks.take(cells.found)):
+        return None
+    fit = fit_law(law, cells)
+    draws = draws_of(fit)
+    found = cells.thresholds[int(np.argmax(cells.found))]
+    return ScalingLaw(
+        family=family_words(found.config_sample),
+        kind=found.kind,
+        parameters=MappingProxyType(_estimates(fit, draws)),
+        level=cells.level,
+        points=tuple(_point(fit, place) for place in np.flatnonzero(cells.found).tolist()),
+        num_censored=int(np.sum(cells.side != FOUND)),
+        note="; ".join(_notes(law, cells)),
+        fit=fit,
+        draws=draws,
+    )
 
 
 def fcn_line(thresholds: Iterable[WidthThreshold]) -> tuple[LineRatio, ...]:
     """Each found FCN threshold against the exact bound on the width at its target loss."""
-    from stsq_core import theory
-
     ratios = []
     for threshold in thresholds:
         if threshold.kind == "fcn" and threshold.m_star is not None and threshold.M is not None:
@@ -124,128 +202,49 @@ def fcn_line(thresholds: Iterable[WidthThreshold]) -> tuple[LineRatio, ...]:
     return tuple(ratios)
 
 
-def _fit(
-    name: Literal["attention", "fcn"],
-    formula: str,
-    thresholds: Iterable[WidthThreshold],
-    kind: str,
-    fit: Fit,
-    *,
-    least_cells: int,
-) -> ScalingLaw | None:
-    cells = [threshold for threshold in thresholds if threshold.kind == kind]
-    found = [threshold for threshold in cells if threshold.m_star is not None]
-    censored = sum(threshold.status in ("above_range", "below_range") for threshold in cells)
-    scales = {_scale(name, threshold.config_sample.task) for threshold in found}
-    if len(scales) < least_cells:
-        return None
-    values = {key: float(value[0]) for key, value in fit(*_columns(name, found, np.arange(len(found))[None, :], None)).items()}
-    parameters = _with_intervals(name, found, values, fit)
-    return ScalingLaw(
-        name=name,
-        formula=formula,
-        family=_family(found[0].config_sample),
-        parameters=MappingProxyType(parameters),
-        level=found[0].level,
-        points=tuple(_point(name, values, threshold) for threshold in found),
-        num_censored=censored,
-        note="; ".join(_notes(found, censored, num_parameters=len(parameters))),
-    )
+def _estimates(fit: LawFit, draws: Draws | None) -> dict[str, Estimate]:
+    values = dict(zip(fit.law.letters, fit.law.natural(fit.theta).tolist(), strict=True))
+    if draws is None:
+        return {letter: Estimate(values[letter], math.nan, math.nan) for letter in fit.law.reported}
+    lows, highs = ends(fit.law.natural(draws.theta), level=fit.cells.level)
+    intervals = dict(zip(fit.law.letters, zip(lows.tolist(), highs.tolist(), strict=True), strict=True))
+    return {
+        letter: Estimate(values[letter], min(intervals[letter][0], values[letter]), max(intervals[letter][1], values[letter]))
+        for letter in fit.law.reported
+    }
 
 
-def _with_intervals(name: str, found: Sequence[WidthThreshold], values: dict[str, float], fit: Fit) -> dict[str, Estimate]:
-    if len(found) < 2:
-        return {key: Estimate(value, math.nan, math.nan) for key, value in values.items()}
-    stream = np.random.default_rng([int(threshold.cell_id, 16) for threshold in found])
-    draws = stream.integers(len(found), size=(NUM_REPLICATES, len(found)))
-    drawn = fit(*_columns(name, found, draws, stream))
-    estimates = {}
-    for key, value in values.items():
-        usable = drawn[key][np.isfinite(drawn[key])]
-        low, high = interval_of(usable, level=found[0].level, num=len(found))
-        estimates[key] = Estimate(value, min(low, value), max(high, value))
-    return estimates
+def _point(fit: LawFit, place: int) -> LawPoint:
+    threshold = fit.cells.thresholds[place]
+    m_star, predicted = threshold.m_star or math.nan, math.exp(fit.logs[place])
+    loo = math.exp(fit.loo[place]) - 1
+    task = threshold.config_sample.task
+    return LawPoint(threshold.cell_id, threshold.label, task, m_star, predicted, m_star / predicted - 1, loo)
 
 
-def _columns(
-    name: str, found: Sequence[WidthThreshold], draws: np.ndarray, stream: np.random.Generator | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log thresholds, scales (q ln T or T d) and d of drawn cells, each [replicate, cell]; with a stream, replicates of the
-    thresholds.
-
-    A replicate beyond a cell's range is set to the end of the range.
-    """
-    scales = np.array([_scale(name, threshold.config_sample.task) for threshold in found])
-    offsets = np.array([float(threshold.config_sample.task.d) for threshold in found])
-    if stream is None:
-        return np.log([threshold.m_star or math.nan for threshold in found])[draws], scales[draws], offsets[draws]
-    resampled = np.stack([_resampled(threshold, stream) for threshold in found])  # [cell, replicate]
-    return resampled[draws, np.arange(len(draws))[:, None]], scales[draws], offsets[draws]
-
-
-def _resampled(threshold: WidthThreshold, stream: np.random.Generator) -> np.ndarray:
-    within = np.clip(threshold.replicates, math.log(threshold.widths[0]), math.log(threshold.widths[-1]))
-    return stream.choice(within, size=NUM_REPLICATES)
-
-
-def _fit_attention(log_m: np.ndarray, scales: np.ndarray, offsets: np.ndarray) -> dict[str, np.ndarray]:
-    """The b with least squared log residual of `d + b s`, by Gauss-Newton in log b, which keeps b positive."""
-    log_b = np.mean(np.log(np.maximum(np.exp(log_m) - offsets, 0.5) / scales), axis=1)
-    for _ in range(50):
-        slope = np.exp(log_b)[:, None] * scales
-        predicted = offsets + slope
-        share = slope / predicted  # d log(predicted) / d log b
-        log_b = log_b + np.sum(share * (log_m - np.log(predicted)), axis=1) / np.sum(share**2, axis=1)
-    return {"b": np.exp(log_b)}
-
-
-def _fit_power(log_m: np.ndarray, scales: np.ndarray, offsets: np.ndarray) -> dict[str, np.ndarray]:
-    """`log m = log c + gamma log s` by least squares; nan where all cells drawn have one scale."""
-    x = np.log(scales)
-    centred = x - x.mean(axis=1, keepdims=True)
-    spread = np.sum(centred**2, axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        gamma = np.where(spread > 1e-12, np.sum(centred * log_m, axis=1) / spread, np.nan)
-    return {"c": np.exp(log_m.mean(axis=1) - gamma * x.mean(axis=1)), "gamma": gamma}
-
-
-def _scale(name: str, task: Stsq) -> float:
-    return task.q * math.log(task.T) if name == "attention" else float(task.T * task.d)
-
-
-def _value(name: str, values: Mapping[str, float], *, T: float, d: float, q: float) -> float:
-    if name == "attention":
-        return d + values["b"] * q * math.log(T)
-    return float(values["c"] * (T * d) ** values["gamma"])
-
-
-def _point(name: str, values: Mapping[str, float], threshold: WidthThreshold) -> LawPoint:
-    task, m_star = threshold.config_sample.task, threshold.m_star or math.nan
-    predicted = _value(name, values, T=task.T, d=task.d, q=task.q)
-    return LawPoint(threshold.cell_id, threshold.label, task, m_star, predicted, m_star / predicted - 1)
-
-
-def _notes(found: Sequence[WidthThreshold], censored: int, *, num_parameters: int) -> Iterable[str]:
+def _notes(law: Law, cells: LawCells) -> Iterator[str]:
+    num_found, samples = int(cells.found.sum()), [threshold.config_sample for threshold in cells.thresholds]
+    censored = len(cells) - num_found
     if censored:
-        yield f"{censored} censored threshold{'s are' if censored > 1 else ' is'} left out"
-    if len(found) < 2:
+        yield f"{censored} censored threshold{'s count' if censored > 1 else ' counts'} by the side on which {_they(censored)}"
+    if num_found < 2:
         yield "one cell gives no interval over cells"
-    if len(found) <= num_parameters:
+    if num_found <= len(law.letters):
         yield "no more cells than parameters: the fit passes through them and tests nothing"
-    if len({_family_key(threshold.config_sample) for threshold in found}) > 1:
+    if len({family_key(sample) for sample in samples}) > 1:
         yield "the cells differ in more than T, q and d"
-    if any(np.mean(np.isinf(threshold.replicates)) > 0.05 for threshold in found):
-        yield "some thresholds lie near the end of their widths, so the interval is too narrow"
+    if law.name == FCN_LINE.name:
+        yield f"r is the target loss, {cells.tasks.target_loss:g}"
+    if "a" in law.reported and any(sample.training.objective == "population" for sample in samples):
+        yield "with the population objective m = d + d_e by definition: a is no finding"
+    if law.name == TD_POWER.name and len({sample.task.d for sample in samples}) == 1:
+        yield "d is the same in all cells: gamma is the power of T alone"
 
 
-def _family_key(config: TrialConfig) -> str:
-    """Equal for configs that differ in T, q, d, width, seed and rate only."""
-    told = config.model_dump(mode="json", exclude={"seed": True, "task": {"T", "q", "d"}, "optimizer": {"lr"}})
-    told["model"].pop("width", None)
-    told["model"].get("positions", {}).pop("d_e", None)
-    return repr(told)
+def _they(count: int) -> str:
+    return "they lie" if count > 1 else "it lies"
 
 
-def _family(config: TrialConfig) -> str:
-    """The words of `describe` that do not speak of T, q and d."""
-    return " ".join(word for word in describe(config).split() if word[:2] not in ("T=", "q=", "d="))
+def spread_words(labels: Sequence[str]) -> str:
+    """A list of names as a sentence has it: `a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(labels[:-1]), labels[-1]] if len(labels) > 1 else list(labels))

@@ -64,9 +64,12 @@ def check_sweep(document: Document) -> SweepSpec:
         raise document.error((), f"a sweep is a mapping with name, hypothesis and trials; got {type(document.data).__name__}")
     try:
         spec = SweepSpec.model_validate(document.data)
-        for _ in blocks_of(spec):
-            pass
-        searched_cells(spec)
+        cells = list({block.cell_id: block.family.sample for block in blocks_of(spec)}.values())
+        cells += [cell.family.sample for cell in searched_cells(spec)]
+        if document.has_settings and not document.is_set(("laws", "held_out")):
+            # A sweep narrowed by --set may have lost the cells that its file holds out.
+            spec = spec.model_copy(update={"laws": spec.laws.met_by(cells)})
+        spec.laws.check(cells)
     except ValidationError as error:
         raise document.error(*first_problem(error, SweepSpec, document.data)) from None
     except PlacedError as error:

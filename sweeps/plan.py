@@ -10,14 +10,12 @@ import numpy as np
 from stsq_core.architecture import Fcn, Transformer
 from stsq_core.trial import TrialConfig
 from sweeps.expansion import Block, blocks_of
-from sweeps.fields import flattened
+from sweeps.fields import WIDTH_SEED_RATE, flattened
 from sweeps.packs import ANYWHERE, Pack, Room, make_packs
 from sweeps.spec import SweepSpec
 from sweeps.trials import Trials, cell_of
 
 __all__ = ["Cell", "Plan", "cell_of", "describe", "distinct_labels", "expand", "make_plan"]
-
-WIDTH_SEED_RATE = ("model.width", "model.positions.d_e", "optimizer.lr", "seed")
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ SPEC_FIELDS = (
     *(f"budget.{name}" for name in Budget.model_fields),
     *(f"search.{name}" for name in SearchSettings.model_fields),
     *(f"wandb.{name}" for name in WandbSettings.model_fields),
+    "laws.held_out",
 )
 
 RANGE_FIELDS = tuple(f"search.{name}" for name in WidthRange.model_fields)

@@ -14,6 +14,7 @@ from sweeps.claims import Claim
 from sweeps.drawings import Drawing
 from sweeps.errors import FieldError, Path
 from sweeps.fields import unknown_field
+from sweeps.law_settings import LawSettings
 from sweeps.search_spec import SearchSettings, WidthRange
 from sweeps.texts import Slug, Words
 
@@ -171,6 +172,7 @@ class SweepSpec(Record):
     criterion: Criterion = Criterion()
     budget: Budget = Budget()
     search: SearchSettings = SearchSettings()
+    laws: LawSettings = LawSettings()
     wandb: WandbSettings = WandbSettings()
     claims: Annotated[tuple[Claim, ...], BeforeValidator(as_tuple)] = ()
     drawings: Annotated[tuple[Drawing, ...], BeforeValidator(as_tuple)] = ()

@@ -15,8 +15,8 @@ from dashboards.findings import Findings, read_findings
 from dashboards.panels import threshold_panels
 from dashboards.publishing import keys
 from dashboards.publishing.published import directory_id
-from sweeps.fields import flattened
-from sweeps.plan import WIDTH_SEED_RATE, Cell, expand
+from sweeps.fields import WIDTH_SEED_RATE, flattened
+from sweeps.plan import Cell, expand
 from sweeps.run_directory import open_run
 
 SUMMARY = (keys.STATUS, keys.REASON, keys.RELATIVE_LOSS)

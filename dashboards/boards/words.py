@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from dashboards.cells import cell_names
 from dashboards.findings import Findings
+from dashboards.law_words import estimate_words, fitted_formula
 from dashboards.panels import interval_text
-from dashboards.regimes import Regime, estimate_words, fitted_formula
+from dashboards.regimes import Regime
 from dashboards.style import NAMES
 from dashboards.tables import failures_table
 from sweeps.thresholds import WidthThreshold

@@ -15,13 +15,14 @@ from dashboards.cells import CellView, cell_views
 from dashboards.extras import load_extra
 from dashboards.findings import Findings, read_findings
 from dashboards.interactive import Spec, curves_plots, losses_plots, threshold_plot
+from dashboards.law_tables import law_rows
 from dashboards.markup import element
 from dashboards.notebooks.grids import Titled, grid
 from dashboards.notebooks.rows import measurement_rows, trial_rows
 from dashboards.panels import threshold_panels
 from dashboards.story import status_words
 from dashboards.style import SHORT_NAMES
-from dashboards.tables import law_rows, threshold_rows
+from dashboards.tables import threshold_rows
 from sweeps.plan import Cell, expand
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class LoadedRun:
     @cached_property
     def laws(self) -> "DataFrame":
         """A row a fitted number of a law, with its interval."""
-        rows = law_rows(self.findings.laws, self.findings.thresholds)
+        rows = law_rows(self.findings.comparisons, self.findings.thresholds)
         return _frame([{**{key: value for key, value in row.items() if key != "settings"}, **row["settings"]} for row in rows])
 
     @cached_property

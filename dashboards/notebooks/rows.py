@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dashboards.findings import Findings
-from sweeps.fields import flattened
+from sweeps.fields import WIDTH_SEED_RATE, flattened
 from sweeps.journal import read_curves, read_metrics, trials_of_journal
 from sweeps.ledger import LedgerRecord
-from sweeps.plan import WIDTH_SEED_RATE, Cell
+from sweeps.plan import Cell
 from sweeps.run_directory import RunDirectory
 
 Row = dict[str, Any]

@@ -7,6 +7,8 @@ from dashboards.claims_section import drawings_section, verdicts_section
 from dashboards.drawn import drawn
 from dashboards.figure_sections import curves_section, losses_section, thresholds_section
 from dashboards.findings import Findings
+from dashboards.law_panels import exponents, residual_panels
+from dashboards.laws_section import laws_section
 from dashboards.pages.cell_section import cell_section
 from dashboards.pages.files import Draw, drawing_figures, figure_names, threshold_figures
 from dashboards.pages.headway_section import headway_section
@@ -50,11 +52,13 @@ def _of_thresholds(findings: Findings, given: str, known: Known) -> tuple[list[S
     """Width thresholds, the losses behind them and the tables: what a sweep without drawings of its own is shown by."""
     panels = threshold_panels(findings.regimes)
     views = cell_views(findings.thresholds, findings.curves())
-    figures = threshold_figures(panels, views, level=findings.spec.criterion.level)
+    residuals, powers = residual_panels(findings.regimes), exponents(findings.comparisons)
+    figures = threshold_figures(panels, residuals, powers, views, level=findings.spec.criterion.level)
     names = figure_names(figures)
     sections = [
         verdicts_section(findings),
         thresholds_section(findings, panels, names),
+        laws_section(findings, residuals, powers, names),
         table_section(findings),
         cell_section(findings, views, given),
         losses_section(views, names),

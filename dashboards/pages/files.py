@@ -10,6 +10,9 @@ from dashboards.cells import CellView
 from dashboards.drawn import HeatPlot
 from dashboards.figures import losses_figure, save_figure, threshold_figure
 from dashboards.findings import Findings
+from dashboards.law_figures import laws_figure
+from dashboards.law_panels import Exponent, ResidualPanel
+from dashboards.law_tables import laws_csv, laws_latex
 from dashboards.panels import Panel
 from dashboards.plot_figures import heat_figure, plot_figure
 from dashboards.plots import Plot
@@ -27,18 +30,29 @@ def write_tables(findings: Findings, folder: Path) -> list[str]:
         tables["verdicts.json"] = verdicts_json(findings.verdicts)
     else:
         tables["thresholds.csv"] = thresholds_csv(findings.thresholds, findings.laws)
-        tables["thresholds.tex"] = thresholds_latex(findings.thresholds, findings.laws)
-        tables["thresholds.json"] = thresholds_json(findings.thresholds, findings.laws)
+        tables["thresholds.tex"] = thresholds_latex(findings.thresholds, findings.comparisons)
+        tables["thresholds.json"] = thresholds_json(findings.thresholds, findings.comparisons)
+        tables["laws.csv"] = laws_csv(findings.comparisons, findings.thresholds)
+        tables["laws.tex"] = laws_latex(findings.comparisons, findings.thresholds)
     for name, text in tables.items():
         write_atomically(folder / name, text.encode())
     return list(tables)
 
 
-def threshold_figures(panels: Sequence[Panel], views: Sequence[CellView], *, level: float) -> dict[str, Draw]:
+def threshold_figures(
+    panels: Sequence[Panel],
+    residuals: tuple[ResidualPanel, ...],
+    powers: tuple[Exponent, ...],
+    views: Sequence[CellView],
+    *,
+    level: float,
+) -> dict[str, Draw]:
     """What draws the figures for which there is something to draw."""
     drawn: dict[str, Draw] = {}
     if panels:
         drawn["thresholds"] = partial(threshold_figure, panels, level=level)
+    if residuals:
+        drawn["laws"] = partial(laws_figure, residuals, powers)
     if views:
         drawn["losses"] = partial(losses_figure, views)
     return drawn
@@ -59,6 +73,6 @@ def write_figures(figures: dict[str, Draw], folder: Path) -> None:
     with disk_errors(folder):
         for name, draw in figures.items():
             save_figure(draw(), folder, name)
-        for name in {"thresholds", "losses"} - figures.keys():
+        for name in {"thresholds", "laws", "losses"} - figures.keys():
             for ending in ENDINGS:
                 (folder / f"{name}.{ending}").unlink(missing_ok=True)

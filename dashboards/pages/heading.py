@@ -4,8 +4,8 @@ import shlex
 from datetime import UTC, datetime
 
 from dashboards.findings import Findings
+from dashboards.law_words import estimate_words, plain_formula
 from dashboards.markup import Html, element, prose
-from dashboards.regimes import estimate_words, law_html
 from dashboards.story import claims_headline, headline, laws_behind, status_words
 from dashboards.style import NAMES
 from sweeps.laws import ScalingLaw
@@ -39,9 +39,7 @@ def footer(given: str) -> Html:
 
 
 def _law_line(law: ScalingLaw) -> Html:
-    kind = "transformer" if law.name == "attention" else "fcn"
-    letter = "b" if law.name == "attention" else "gamma"
-    name = element("span", NAMES[kind], class_=kind)
-    return element(
-        "p", name, prose(": `m`* = "), Html(law_html(law)), prose(f" with {estimate_words(law, letter)}"), class_="laws"
-    )
+    name = element("span", NAMES.get(law.kind, law.kind), class_=law.kind)
+    letter = list(law.parameters)[-1]
+    told = prose(f" with {estimate_words(law, letter)}")
+    return element("p", name, prose(": `m`* = "), Html(plain_formula(law).html), told, class_="laws")

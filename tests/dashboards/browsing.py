@@ -32,7 +32,7 @@ class Tab:
     strangers: list[str] = field(default_factory=list)
 
     def wait(self, condition: str) -> None:
-        """Until a JavaScript condition holds; asked from outside, because the page's policy lets no test's script wait inside."""
+        """Until a JavaScript condition holds, asked from outside: the page's policy lets no script of a test wait inside."""
         deadline = time.monotonic() + PATIENCE_MS / 1000
         while not self.page.evaluate(condition):
             assert time.monotonic() < deadline, f"never became true: {condition}"

@@ -11,6 +11,7 @@ import pytest
 
 from dashboards import write_report
 from dashboards.findings import Findings
+from dashboards.law_words import GAMMA, interval_words
 from stsq_core import TrialConfig, TrialResult, UserError
 from sweeps.ledger import Ledger
 from sweeps.run_directory import RunDirectory
@@ -72,12 +73,12 @@ def test_a_whole_sweep_shows_its_numbers(whole_page: Path, findings: Findings) -
 def test_cells_and_laws_that_differ_beside_the_task_are_told_apart(make_run: MakeRun, attention: dict[str, object]) -> None:
     trials = [{**attention, "grid": {"model.positions.query": ["sum", "dual"], "training.objective": ["population"]}}]
     text = write_report(make_run(trials=trials).path).read_text(encoding="utf-8")
-    table = text[text.index('id="table"') :]
+    table = text[text.index('id="table"') : text.index('id="losses"')]
     heads = re.findall(r"<th [^>]*>(.*?)</th>", table[: table.index("</thead>")])
     assert heads[:5] == ["Architecture", "<i>T</i>", "<i>q</i>", "<i>d</i>", "query"]
     assert (table.count("<td>sum</td>"), table.count("<td>dual</td>")) == (4, 4)
     for family in ("Transformer query=sum", "Transformer query=dual"):
-        assert f'class="transformer">{family}</span>' in table
+        assert f'class="transformer">{family}</span>' in text
 
 
 def test_everything_the_page_links_to_is_there_and_nothing_is_elsewhere(whole_page: Path) -> None:
@@ -85,7 +86,15 @@ def test_everything_the_page_links_to_is_there_and_nothing_is_elsewhere(whole_pa
     for link in page.links:
         if not link.startswith(("#", "data:")):
             assert whole_page.with_name(link).stat().st_size > 0
-    assert {"thresholds.png", "thresholds.pdf", "thresholds.csv", "thresholds.tex", "losses.png"} <= set(page.links)
+    assert {
+        "thresholds.png",
+        "thresholds.pdf",
+        "thresholds.csv",
+        "thresholds.tex",
+        "laws.png",
+        "laws.tex",
+        "losses.png",
+    } <= set(page.links)
 
 
 def test_the_figures_hold_the_numbers_of_the_ledger(whole_page: Path, findings: Findings) -> None:
@@ -101,6 +110,41 @@ def test_the_figures_hold_the_numbers_of_the_ledger(whole_page: Path, findings: 
     losses = figures(whole_page, "losses")
     dots = sum(len(trace["x"]) for figure in losses for trace in figure["data"] if trace["mode"] == "markers")
     assert dots == len(findings.records)
+
+
+def test_every_law_of_both_architectures_is_on_the_page_with_its_verdict(whole_page: Path, findings: Findings) -> None:
+    text = Page(whole_page).text
+    assert [len(comparison.laws) for comparison in findings.comparisons] == [6, 6]
+    for comparison in findings.comparisons:
+        for law in comparison.laws:
+            for letter, estimate in law.parameters.items():
+                assert f"{letter.replace('gamma', GAMMA)} = {interval_words(estimate)}" in text
+    residuals = figures(whole_page)[2:4]
+    for figure, comparison in zip(residuals, findings.comparisons, strict=True):
+        own = next(trace for trace in figure["data"] if trace["mode"] == "markers")
+        law = comparison.expected
+        assert law is not None
+        assert own["y"] == pytest.approx([point.relative_residual for point in law.points], rel=1e-4)
+    (powers,) = figures(whole_page)[4:5]
+    shown = [trace["x"][0] for trace in powers["data"]]  # type: ignore[index]
+    fitted = [c.law(name).parameters["gamma"].value for c in findings.comparisons for name in ("td_power", "excess_power")]  # type: ignore[union-attr]
+    assert shown == pytest.approx(fitted, rel=1e-4)
+
+
+def test_held_out_cells_stand_beside_their_predictions(make_run: MakeRun) -> None:
+    run = make_run(laws={"held_out": [{"task.T": 128}, {"task.T": 16, "model.kind": "fcn"}]})
+    page = Page(write_report(run.path))
+    assert page.text.count("Held-out cell") == 2
+    assert "Hollow marks were held out of the fits." in page.text
+    told = json.loads((run.report / "thresholds.json").read_text())
+    assert {(row["architecture"], row["T"]) for row in told["held_out"]} == {("transformer", 128), ("fcn", 16)}
+    for row in told["held_out"]:
+        assert row["error"] == pytest.approx(row["m_star"] / row["predicted_value"] - 1)
+    hollow = [
+        trace["x"] for figure in figures(run.report / "index.html")[:2] for trace in figure["data"]
+        if trace.get("name") == "held out of the fits"
+    ]  # fmt: skip
+    assert hollow == [[128], [16]]
 
 
 def test_the_csv_holds_full_precision(whole_page: Path, findings: Findings) -> None:

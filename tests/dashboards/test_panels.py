@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dashboards.findings import Findings, read_findings
 from dashboards.panels import Line, Panel, decades, round_numbers, settings_differ, threshold_panels
-from dashboards.regimes import law_band, setting_words
+from dashboards.regimes import setting_words
 from stsq_core import TrialConfig, theory
 from sweeps.run_directory import RunDirectory
 
@@ -74,11 +74,10 @@ def test_a_laws_line_passes_where_the_law_says_within_its_band(findings: Finding
 
 
 def test_a_power_laws_band_is_widest_away_from_the_cells(findings: Findings) -> None:
-    fcn = findings.regimes[1]
-    T = np.array([1.5, 9.0, 60.0])
-    _, low, high = law_band(fcn, T=T, d=np.full(3, 2.0), q=np.full(3, 2.0))
-    assert low is not None
-    assert high is not None
+    law = findings.laws[1]
+    band = law.band(law.tasks(T=np.array([1.5, 9.0, 60.0]), d=2.0, q=2.0))
+    assert band is not None
+    low, high = band
     spread = high / low
     assert spread[1] < spread[0]
     assert spread[1] < spread[2]

@@ -32,21 +32,22 @@ def test_rows_hold_the_exact_floor_and_the_laws_value(findings: Findings) -> Non
 
 
 def test_json_reads_back_to_the_same_numbers(findings: Findings) -> None:
-    told = json.loads(thresholds_json(findings.thresholds, findings.laws))
+    told = json.loads(thresholds_json(findings.thresholds, findings.comparisons))
     assert [row["m_star"] for row in told["thresholds"]] == [t.m_star for t in findings.thresholds]
-    assert {row["parameter"] for row in told["laws"]} == {"b", "c", "gamma"}
-    assert told["laws"][0]["value"] == findings.laws[0].parameters["b"].value
+    assert {row["parameter"] for row in told["laws"]} == {"b", "c", "gamma", "s"}
+    (b,) = [row for row in told["laws"] if (row["architecture"], row["law"]) == ("transformer", "attention")]
+    assert (b["value"], b["formula"]) == (findings.laws[0].parameters["b"].value, "m = d + b q ln T")
 
 
 def test_json_of_few_cells_has_null_for_what_is_not_known(make_run: MakeRun, attention: dict[str, object]) -> None:
     one = {**attention, "zip": {"task.T": [16], "model.positions.d_e": [{"geom": [8, 40], "num": 6}]}, "seeds": 1}
     findings = read_findings(make_run(trials=[one]).path)
-    told = json.loads(thresholds_json(findings.thresholds, findings.laws))
+    told = json.loads(thresholds_json(findings.thresholds, findings.comparisons))
     assert (told["thresholds"][0]["low"], told["laws"][0]["low"]) == (None, None)
 
 
 def test_latex_has_a_row_a_cell_and_the_laws(findings: Findings) -> None:
-    text = thresholds_latex(findings.thresholds, findings.laws)
+    text = thresholds_latex(findings.thresholds, findings.comparisons)
     lines = text.splitlines()
     rows = [line for line in lines if line.startswith(("transformer", "FCN"))]
     assert len(rows) == 8
@@ -63,7 +64,7 @@ def two_queries(make_run: MakeRun, attention: dict[str, Any]) -> Findings:
 
 
 def test_latex_tells_cells_and_laws_apart(two_queries: Findings) -> None:
-    lines = thresholds_latex(two_queries.thresholds, two_queries.laws).splitlines()
+    lines = thresholds_latex(two_queries.thresholds, two_queries.comparisons).splitlines()
     rows = [line for line in lines if line.startswith("transformer &")]
     assert lines[0] == r"\begin{tabular}{lrrrlrrrl}"
     assert r"& $d$ & query & $m^*$" in lines[2]
@@ -78,9 +79,9 @@ def test_latex_tells_cells_and_laws_apart(two_queries: Findings) -> None:
 
 
 def test_json_and_csv_name_the_axis_in_full(two_queries: Findings) -> None:
-    told = json.loads(thresholds_json(two_queries.thresholds, two_queries.laws))
+    told = json.loads(thresholds_json(two_queries.thresholds, two_queries.comparisons))
     assert {row["model.positions.query"] for row in told["thresholds"]} == {"sum", "dual"}
-    assert sorted(row["settings"]["model.positions.query"] for row in told["laws"]) == ["dual", "sum"]
+    assert {row["settings"]["model.positions.query"] for row in told["laws"]} == {"dual", "sum"}
     head, *rows = csv.reader(thresholds_csv(two_queries.thresholds, two_queries.laws).splitlines())
     assert {row[head.index("model.positions.query")] for row in rows} == {"sum", "dual"}
     assert {len(row) for row in rows} == {len(head)}

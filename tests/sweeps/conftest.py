@@ -5,18 +5,21 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from stsq_core import TrialConfig, TrialResult
 from sweeps.ledger import LedgerRecord, record_of_failure, record_of_result
+from sweeps.outcomes import Outcomes
 from sweeps.run_directory import RunDirectory
 from sweeps.spec import SweepSpec
+from sweeps.trials import cell_of
+from sweeps.width_threshold import Points, WidthThreshold
 
 if TYPE_CHECKING:
     import optuna
 
     from sweeps.search import Search
-    from sweeps.thresholds import WidthThreshold
 
 SWEEP = """\
 name: little
@@ -256,3 +259,48 @@ def simulated() -> Loss:
     curve = Logistic.through(math.log(40), slope=5.0, log_target=math.log(0.1))
     cell = SimulatedCell(curve, noise=0.2, shift=0.03, lapse_rate=0.0, divergence_rate=0.0, stream=0)
     return lambda config: cell.relative_loss(config.width, config.seed)
+
+
+@pytest.fixture
+def threshold() -> Callable[..., WidthThreshold]:
+    """A width threshold by hand: of seeds' values of m*, or censored where `status` says so; the widths tried are 4 to 1024."""
+
+    def make(
+        config: TrialConfig,
+        values: Iterable[float] = (),
+        *,
+        status: str = "found",
+        widths: tuple[int, ...] = (4, 64, 1024),
+        level: float = 0.9,
+    ) -> WidthThreshold:
+        logs, stream = np.log(np.array(list(values) or [math.nan], dtype=float)), np.random.default_rng(len(widths))
+        found = status == "found"
+        replicates = np.median(logs[stream.integers(len(logs), size=(400, len(logs)))], axis=1)
+        m_star = math.exp(float(np.median(logs))) if found else None
+        low, high = (math.exp(float(end)) if found else None for end in np.quantile(replicates, [0.05, 0.95]))
+        return WidthThreshold(
+            cell_id=cell_of(config),
+            label=f"T={config.task.T} q={config.task.q} d={config.task.d}",
+            config_sample=config,
+            status=status,  # type: ignore[arg-type]
+            m_star=m_star,
+            M=math.ceil(m_star) if m_star else None,
+            low=low,
+            high=high,
+            low_censored=status == "below_range",
+            high_censored=status == "above_range",
+            level=level,
+            target_loss=0.1,
+            success_rate=0.5,
+            widths=widths,
+            num_seeds=len(logs),
+            num_trials=len(logs),
+            num_diverged=0,
+            num_failed=0,
+            crosses_more_than_once=False,
+            points=Points(Outcomes.of([]), np.zeros(0, dtype=bool)),
+            note="",
+            replicates=replicates if found else np.full(400, math.inf if status == "above_range" else -math.inf),
+        )
+
+    return make

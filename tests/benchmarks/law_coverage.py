@@ -1,0 +1,119 @@
+"""How often 90% intervals of fitted laws hold the truth, on synthetic cells: ours, and drawing cells with replacement.
+
+Thresholds lie at a law, off by a scatter a cell and by 5% a seed; each cell's threshold is the median of its seeds, its
+replicates are bootstrap medians. Run: python tests/benchmarks/law_coverage.py [--sweeps 300]
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from sweeps.law_cells import LEAST_SD, LawCells, spread_of
+from sweeps.law_families import ATTENTION, TD_POWER, Law, Tasks
+from sweeps.law_fit import LawFit, fit_law
+from sweeps.law_intervals import cell_draws, draws_of, ends
+from sweeps.law_likelihood import Measurements, fitted
+
+LEVEL, NUM_SEEDS, SEED_SD, NUM_PAIRS = 0.9, 5, 0.05, 1000
+LENGTHS = {4: (16, 32, 64, 128), 6: (16, 24, 32, 48, 64, 128), 9: (8, 12, 16, 24, 32, 48, 64, 96, 128)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A law with its true numbers; `place` is the number that is scored."""
+
+    law: Law
+    theta: np.ndarray
+    place: int
+    letter: str
+
+
+CASES = (
+    Case(ATTENTION, np.array([2.5]), 0, "b"),
+    Case(TD_POWER, np.array([np.log(1.1), 0.95]), 1, "gamma"),
+)
+
+
+def made_cells(case: Case, tasks: Tasks, scatter: float, stream: np.random.Generator) -> LawCells:
+    """One sweep's cells."""
+    truth = case.law.logs(case.theta, tasks)[0] + scatter * stream.normal(size=len(tasks))
+    seeds = truth[:, None] + SEED_SD * stream.normal(size=(len(tasks), NUM_SEEDS))
+    y = np.median(seeds, axis=1)
+    draws = stream.integers(NUM_SEEDS, size=(len(tasks), 500, NUM_SEEDS))
+    replicates = np.median(np.take_along_axis(seeds[:, None, :], draws, axis=2), axis=2)
+    noises = (replicates - y[:, None]) * np.sqrt(NUM_SEEDS / (NUM_SEEDS - 1))
+    thresholds: Any = tuple(SimpleNamespace(cell_id=f"{stream.integers(2**40):x}", level=LEVEL) for _ in y)
+    sd = np.maximum([spread_of(own) or 0.0 for own in noises], LEAST_SD)
+    return LawCells(thresholds, tasks, np.zeros(len(y), dtype=int), y, sd, tuple(noises), y - 1, y + 1)
+
+
+def pairs_interval(fit: LawFit, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The interval from cells drawn with replacement and a replicate of each: what ours replaces."""
+    cells, num = fit.cells, len(fit.cells)
+    counts = np.array([np.bincount(draw, minlength=num) for draw in stream.integers(num, size=(NUM_PAIRS, num))], dtype=float)
+    noise = np.stack([stream.choice(own, size=NUM_PAIRS) for own in cells.noises], axis=1)
+    measured = Measurements.broadcast(cells.y + noise, cells.side, fit.sd, counts)
+    theta = fitted(fit.law, cells.tasks, measured, fit.theta)
+    determined = np.sum(counts > 0, axis=1) >= len(fit.law.letters)
+    return ends(fit.law.natural(theta[determined]), level=LEVEL)
+
+
+def our_interval(fit: LawFit, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The interval that the service reports."""
+    draws = draws_of(fit)
+    assert draws is not None
+    return ends(fit.law.natural(draws.theta), level=LEVEL)
+
+
+def foretold(fit: LawFit, case: Case, scatter: float, stream: np.random.Generator) -> bool:
+    """Whether a new cell at twice the largest T lies in its predicted interval."""
+    draws = draws_of(fit)
+    assert draws is not None
+    far = Tasks(np.array([2 * fit.cells.tasks.T.max()]), np.array([3.0]), np.array([4.0]), 0.1)
+    low, high = ends(cell_draws(fit, draws, far), level=LEVEL)
+    truth = case.law.logs(case.theta, far)[0] + scatter * stream.normal()
+    return bool(low[0] <= truth[0] <= high[0])
+
+
+def coverage(case: Case, lengths: tuple[int, ...], scatter: float, num: int) -> dict[str, float]:
+    """Shares of sweeps whose interval holds the truth, by way; `cell` is a new cell's."""
+    stream = np.random.default_rng(0)
+    T = np.array(lengths, dtype=float)
+    tasks = Tasks(T, np.full(len(T), 3.0), np.full(len(T), 4.0), 0.1)
+    ways: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {"ours": our_interval, "with replacement": pairs_interval}
+    hits = dict.fromkeys([*ways, "cell"], 0)
+    truth = case.law.natural(case.theta)[case.place]
+    for _ in range(num):
+        fit = fit_law(case.law, made_cells(case, tasks, scatter, stream))
+        for name, way in ways.items():
+            low, high = way(fit, stream)
+            hits[name] += bool(low[case.place] <= truth <= high[case.place])
+        hits["cell"] += foretold(fit, case, scatter, stream)
+    return {name: count / num for name, count in hits.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--sweeps", type=int, default=300)
+    num = parser.parse_args().sweeps
+    begin = time.perf_counter()
+    print(f"{'cells':>5} {'scatter':>8} {'number':>7} {'ours':>6} {'with replacement':>17} {'a new cell at 2 T':>18}")
+    for count, lengths in LENGTHS.items():
+        for scatter in (0.0, 0.02, 0.05, 0.1):
+            for case in CASES:
+                told = coverage(case, lengths, scatter, num)
+                print(
+                    f"{count:>5} {scatter:>8.0%} {case.letter:>7} {told['ours']:>6.0%} {told['with replacement']:>17.0%}"
+                    f" {told['cell']:>18.0%}",
+                    flush=True,
+                )
+    print(f"{num} sweeps a line, {time.perf_counter() - begin:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
