@@ -79,6 +79,7 @@ class SimulatedCell:
             low, high = (low, middle) if self._reached(width, middle) >= part else (middle, high)
         return (low + high) / 2
 
+
 Stress = Literal["lapses", "fcn_line", "kink"]
 
 
