@@ -19,14 +19,11 @@ import numpy as np
 
 REACH = 1.2
 """Depth below the log target to which the curve is followed."""
-MISFIT = 0.35
-SHIFT = 0.035
+MISFIT = 0.45
+SHIFT = 0.04
 SOLVED_LAPSES = 0.05
 """The part of the lapses that is spread over solved losses: an allowance for tails that are heavier than Gaussian."""
-LAPSE_RATES = np.array([0.01, 0.04, 0.09, 0.15, 0.25, 0.5])
-LAPSE_PRIOR = np.array([0.24, 0.32, 0.23, 0.13, 0.07, 0.01])
-"""At the last rate half of the seeds lapse whatever the width: where all seeds diverge, no width is the threshold."""
-TYPICAL_SLOPE, SLOPE_SPREAD, KINK_SPREAD = 4.0, 1.3, 0.7
+TYPICAL_SLOPE, SLOPE_SPREAD, KINK_SPREAD = 4.0, 1.3, 1.0
 """Prior of the slopes: log a is normal about log 4, and log b normal about log a."""
 TYPICAL_NOISE, NOISE_SPREAD = 0.2, 0.8
 """Prior of the noise: log-normal."""
@@ -61,6 +58,14 @@ class Axis:
 
 
 @dataclass(frozen=True)
+class Lapses:
+    """Lapse rates and their prior probabilities."""
+
+    rates: tuple[float, ...]
+    prior: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Grid:
     """Axes of the log crossing, the log slopes to its left and right, and the log noise."""
 
@@ -68,6 +73,7 @@ class Grid:
     left: Axis
     right: Axis
     noise: Axis
+    lapses: Lapses
 
 
 @dataclass(frozen=True)
@@ -94,18 +100,18 @@ def weigh(evidence: Evidence, grid: Grid) -> Weights:
     left, right = _log_likelihoods(evidence, grid)  # [crossing, slope, noise, lapse]
     tops = left.max(axis=1, keepdims=True), right.max(axis=1, keepdims=True)
     left, right = np.exp(left - tops[0]), np.exp(right - tops[1])
-    common = tops[0] + tops[1] + _log_prior(grid) + evidence.num_diverged * np.log(LAPSE_RATES)
+    common = tops[0] + tops[1] + _log_prior(grid) + evidence.num_diverged * np.log(grid.lapses.rates)
     common = np.exp(common - common.max())
     pairs = _slope_prior(grid)
-    by_left = left * np.einsum("ab,xbsl->xasl", pairs, right, optimize=True) * common
-    by_right = right * np.einsum("ab,xasl->xbsl", pairs, left, optimize=True) * common
+    by_left = left * np.einsum("ab,xbsl->xasl", pairs, right) * common
+    by_right = right * np.einsum("ab,xasl->xbsl", pairs, left) * common
     return Weights(grid, by_left, by_right)
 
 
 def _log_prior(grid: Grid) -> np.ndarray:
     """[1, 1, noise, lapse]; even over log m."""
     noise = -0.5 * ((grid.noise.centres - np.log(TYPICAL_NOISE)) / NOISE_SPREAD) ** 2
-    both: np.ndarray = (noise[:, None] + np.log(LAPSE_PRIOR))[None, None]
+    both: np.ndarray = (noise[:, None] + np.log(grid.lapses.prior))[None, None]
     return both
 
 
@@ -120,17 +126,19 @@ def _slope_prior(grid: Grid) -> np.ndarray:
 
 def _log_likelihoods(evidence: Evidence, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
     """Of the points left of each crossing, and of those right of it: [crossing, slope, noise, lapse] each."""
-    shape = (grid.crossing.num, grid.left.num, grid.noise.num, len(LAPSE_RATES))
+    shape = (grid.crossing.num, grid.left.num, grid.noise.num, len(grid.lapses.rates))
     left, right = np.zeros(shape), np.zeros(shape)
     for start in range(0, len(evidence.log_widths), CHUNK):
         some = slice(start, start + CHUNK)
         before = grid.crossing.centres - evidence.log_widths[some, None]  # [n, crossing]
         kept, lapsed = _densities(evidence, evidence.log_losses[some], before, grid)
         is_left = (before > 0)[:, :, None, None]
-        for place, rate in enumerate(LAPSE_RATES):
+        for place, rate in enumerate(grid.lapses.rates):
             likelihood = (1 - rate) * kept + rate * lapsed
-            left[..., place] += np.log(np.prod(likelihood, axis=0, where=is_left))
-            right[..., place] += np.log(np.prod(likelihood, axis=0, where=~is_left))
+            both = np.log(np.prod(likelihood, axis=0))
+            of_left = np.log(np.prod(np.where(is_left, likelihood, 1.0), axis=0))
+            left[..., place] += of_left
+            right[..., place] += both - of_left
     return left, right
 
 
