@@ -23,7 +23,10 @@ from sweeps.verdicts import Verdict, verdicts
 
 @dataclass(frozen=True)
 class Findings:
-    """A run directory's sweep, results, thresholds and laws; `num_declared` counts the trials that the sweep declares now."""
+    """A run directory's sweep, results, thresholds and laws; `num_declared` counts the trials that the sweep declares now.
+
+    `num_searched` counts the cells whose thresholds are searched.
+    """
 
     run: RunDirectory
     spec: SweepSpec
@@ -33,6 +36,7 @@ class Findings:
     regimes: tuple[Regime, ...]
     sessions: tuple[Session, ...]
     declared: frozenset[str]
+    num_searched: int = 0
 
     @property
     def laws(self) -> tuple[ScalingLaw, ...]:
@@ -48,6 +52,16 @@ class Findings:
     def num_waiting(self) -> int:
         """Declared trials that have not ended."""
         return len(self.declared) - len(self.records)
+
+    @cached_property
+    def num_searching(self) -> int:
+        """Searched cells whose search has not finished."""
+        return self.num_searched - sum(t.search is not None and t.search.finished for t in self.thresholds)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to train."""
+        return not self.num_waiting and not self.num_searching
 
     def num_ended(self, status: Status) -> int:
         """Trials that ended in one way."""
@@ -104,6 +118,7 @@ def findings_of(run: RunDirectory, spec: SweepSpec, results: Results, thresholds
         regimes=regimes_of(thresholds),
         sessions=read_sessions(run),
         declared=results.declared,
+        num_searched=len(results.searched),
     )
 
 

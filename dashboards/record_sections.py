@@ -11,6 +11,7 @@ from dashboards.section import MAX_CELLS, MAX_ROWS, Section, more, name_html, se
 from dashboards.story import duration_words
 from dashboards.style import NAMES
 from dashboards.tables import failures_table
+from sweeps.spec import Criterion
 from sweeps.thresholds import Points, WidthThreshold
 
 MAX_TRIALS_LISTED = 60
@@ -107,18 +108,31 @@ def provenance_section(findings: Findings) -> Section:
     pairs += [
         (
             "Criterion",
-            f"relative loss at most {criterion.target_loss:g} for {criterion.success_rate:.0%} of seeds,"
-            f" intervals at {criterion.level:.0%}",
+            f"{criterion_words(criterion)}, intervals at {criterion.level:.0%}",
         ),
         (
             "Intervals",
-            "bootstrap over seeds for thresholds; over seeds and cells for laws."
+            f"{_interval_words(findings)} for thresholds; over seeds and cells for laws."
             " Censored thresholds are left out of fits and counted.",
         ),
         ("Sweep", element("code", str(findings.run.spec))),
     ]
     listed = [part for name, value in pairs for part in (element("dt", name), element("dd", value))]
     return section("provenance", "Provenance", element("dl", *listed))
+
+
+def criterion_words(criterion: Criterion) -> str:
+    """When a width is wide enough, in words."""
+    if criterion.statistic == "mean":
+        return f"mean relative loss over seeds at most {criterion.target_loss:g}"
+    return f"relative loss at most {criterion.target_loss:g} for {criterion.success_rate:.0%} of seeds"
+
+
+def _interval_words(findings: Findings) -> str:
+    searched = any(threshold.search is not None for threshold in findings.thresholds)
+    grid = any(threshold.search is None for threshold in findings.thresholds)
+    ways = [*(["a posterior over the points of a search"] if searched else []), *(["bootstrap over seeds"] if grid else [])]
+    return " or ".join(ways) or "bootstrap over seeds"
 
 
 def _rested_on(threshold: WidthThreshold, name: str, run: str) -> Html:
