@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: install demo test test-quick check format bench clean
+.PHONY: install demo test test-quick check format bench bench-search clean
 
 install: $(STAMP)
 
@@ -41,6 +41,9 @@ bench: $(STAMP)  ## ratios against the alternatives, in one run each; add JAX wi
 	$(BIN)/python tests/benchmarks/overhead.py
 	$(BIN)/python tests/benchmarks/overhead.py --size small
 	$(BIN)/python tests/benchmarks/scale.py
+
+bench-search: $(STAMP)  ## threshold searches on simulated cells; a GP row with .venv/bin/pip install scipy
+	$(BIN)/python tests/benchmarks/search.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -19,14 +19,14 @@ import numpy as np
 
 REACH = 1.2
 """Depth below the log target to which the curve is followed."""
-MISFIT = 0.35
-SHIFT = 0.035
+MISFIT = 0.45
+SHIFT = 0.04
 SOLVED_LAPSES = 0.05
 """The part of the lapses that is spread over solved losses: an allowance for tails that are heavier than Gaussian."""
 LAPSE_RATES = np.array([0.01, 0.04, 0.09, 0.15, 0.25, 0.5])
 LAPSE_PRIOR = np.array([0.24, 0.32, 0.23, 0.13, 0.07, 0.01])
 """At the last rate half of the seeds lapse whatever the width: where all seeds diverge, no width is the threshold."""
-TYPICAL_SLOPE, SLOPE_SPREAD, KINK_SPREAD = 4.0, 1.3, 0.7
+TYPICAL_SLOPE, SLOPE_SPREAD, KINK_SPREAD = 4.0, 1.3, 1.0
 """Prior of the slopes: log a is normal about log 4, and log b normal about log a."""
 TYPICAL_NOISE, NOISE_SPREAD = 0.2, 0.8
 """Prior of the noise: log-normal."""
@@ -97,8 +97,8 @@ def weigh(evidence: Evidence, grid: Grid) -> Weights:
     common = tops[0] + tops[1] + _log_prior(grid) + evidence.num_diverged * np.log(LAPSE_RATES)
     common = np.exp(common - common.max())
     pairs = _slope_prior(grid)
-    by_left = left * np.einsum("ab,xbsl->xasl", pairs, right, optimize=True) * common
-    by_right = right * np.einsum("ab,xasl->xbsl", pairs, left, optimize=True) * common
+    by_left = left * np.einsum("ab,xbsl->xasl", pairs, right) * common
+    by_right = right * np.einsum("ab,xasl->xbsl", pairs, left) * common
     return Weights(grid, by_left, by_right)
 
 

@@ -15,7 +15,7 @@ again goes on. A trial that failed counts as a lapse where its user attribute `s
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -205,9 +205,14 @@ class ThresholdSampler(BaseSampler):
         return widths[int(len(widths) * (GOLDEN * trial.number % 1))]
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
-        """Write what is known to the study, for whoever looks at it, and end a running `optimize` that may end."""
+        """Once nothing else is in flight, or another batch is told: write what is known to the study, for whoever looks at
+        it, and end a running `optimize` that may end.
+        """
         with self._lock:
-            verdict = self._judge(self._with(self._read(study), trial, state, values))
+            known = self._with(self._read(study), trial, state, values)
+            if len(known.in_flight) > 1 and len(known.widths) % self.batch:
+                return
+            verdict = self._judge(known)
         self._publish(study, verdict)
         if verdict.finished:
             try:
@@ -222,7 +227,7 @@ class ThresholdSampler(BaseSampler):
             log_loss = math.inf
         if log_loss is None or WIDTH not in trial.params:
             return known
-        told = _Known(list(known.widths), list(known.log_losses), bounds=known.bounds)
+        told = replace(known, widths=list(known.widths), log_losses=list(known.log_losses))
         told.tell(int(trial.params[WIDTH]), log_loss)
         return told
 

@@ -150,7 +150,8 @@ def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Abov
     if above.again:
         yield f"solved, then unsolved again at {_widths_words(above.unsolved)}: the least crossing is given"
     elif above.unsolved:
-        yield f"{len(above.unsolved)} of {above.num} points above the interval miss the target, at {_widths_words(above.unsolved)}"
+        told = f"{len(above.unsolved)} of {above.num} points above the interval miss the target"
+        yield f"{told}, at {_widths_words(above.unsolved)}"
     if num_diverged := outcomes.num_ended("diverged"):
         yield f"{num_diverged} of {num} trials diverged"
     if num_failed := outcomes.num_ended("failed"):

@@ -1,6 +1,4 @@
-"""Curves of the log loss against log width that a simulated trainer follows: smooth ones, a kinked one and the FCN's exact
-line.
-"""
+"""Curves of log loss against log width for a simulated trainer: smooth ones, a kinked one and the FCN's exact line."""
 
 import math
 from dataclasses import dataclass
