@@ -75,6 +75,8 @@ def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[Scaling
     level = f"{thresholds[0].level:.0%} " if thresholds else ""
     axes = axes_of(thresholds).fields
     letters, measured = ("T", "q", "d"), ("m*", "M", f"{level}interval", "exact bound", "law", "seeds", "status")
+    told = threshold_rows(thresholds, laws)
+    limit = ("limit",) if any(row["limit"] for row in told) else ()
     rows = [
         (
             row["architecture"],
@@ -87,10 +89,11 @@ def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[Scaling
             _number(row["law"], ".1f"),
             row["num_seeds"],
             row["status"].replace("_", " "),
+            *(row[name] or "" for name in limit),
         )
-        for threshold, row in zip(thresholds, threshold_rows(thresholds, laws), strict=True)
+        for threshold, row in zip(thresholds, told, strict=True)
     ]
-    names = ("architecture", *letters, *map(field_name, axes), *measured)
+    names = ("architecture", *letters, *map(field_name, axes), *measured, *limit)
     return table(names, rows, right=(*letters, *measured[:2], *measured[3:6]))
 
 

@@ -24,7 +24,10 @@ from sweeps.verdicts import Verdict, verdicts
 
 @dataclass(frozen=True)
 class Findings:
-    """A run directory's sweep, results, thresholds and laws; `num_declared` counts the trials that the sweep declares now."""
+    """A run directory's sweep, results, thresholds and laws; `num_declared` counts the trials that the sweep declares now.
+
+    `num_searched` counts the cells whose thresholds are searched.
+    """
 
     run: RunDirectory
     spec: SweepSpec
@@ -34,6 +37,7 @@ class Findings:
     regimes: tuple[Regime, ...]
     sessions: tuple[Session, ...]
     declared: frozenset[str]
+    num_searched: int = 0
 
     @property
     def comparisons(self) -> tuple[LawComparison, ...]:
@@ -59,6 +63,16 @@ class Findings:
     def linked_cells(self) -> frozenset[str]:
         """The cells that have a panel of their own on the page."""
         return frozenset(threshold.cell_id for threshold in self.thresholds[:MAX_CELLS])
+
+    @cached_property
+    def num_searching(self) -> int:
+        """Searched cells whose search has not finished."""
+        return self.num_searched - sum(t.search is not None and t.search.finished for t in self.thresholds)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to train."""
+        return not self.num_waiting and not self.num_searching
 
     def num_ended(self, status: Status) -> int:
         """Trials that ended in one way."""
@@ -115,6 +129,7 @@ def findings_of(run: RunDirectory, spec: SweepSpec, results: Results, thresholds
         regimes=regimes_of(thresholds, spec.laws),
         sessions=read_sessions(run),
         declared=results.declared,
+        num_searched=len(results.searched),
     )
 
 

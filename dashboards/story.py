@@ -24,7 +24,7 @@ def headline(findings: Findings) -> tuple[Phrase, ...]:
     clauses = [clause for regime in _leading(findings.regimes) if (clause := _growth(regime))]
     if not clauses:
         return (Phrase(_no_threshold(findings)),)
-    opening = "So far, " if findings.num_waiting else ""
+    opening = "" if findings.complete else "So far, "
     phrases = [Phrase(opening)] if opening else []
     for place, clause in enumerate(clauses):
         phrases += [Phrase("; "), *clause] if place else clause
@@ -61,7 +61,9 @@ def status_words(findings: Findings) -> tuple[str, bool]:
         f"{ended:,} trials ended" if not findings.num_waiting else f"{ended:,} of {ended + findings.num_waiting:,} trials ended"
     ]
     parts += [f"{count:,} {status}" for status in ("diverged", "failed") if (count := findings.num_ended(status))]
-    return ", ".join(parts), findings.num_waiting == 0
+    if findings.num_searching:
+        parts.append(f"{findings.num_searched - findings.num_searching} of {findings.num_searched} searches done")
+    return ", ".join(parts), findings.complete
 
 
 def summary_words(thresholds: Sequence[WidthThreshold]) -> str:
@@ -134,5 +136,5 @@ def _no_threshold(findings: Findings) -> str:
             return f"No width threshold was found: all {len(records):,} trials {status}."
     if all(t.status == "failed" for t in thresholds):
         return f"No width threshold was found: none of {len(records):,} trials gave a loss."
-    so_far = " so far" if findings.num_waiting else ""
+    so_far = "" if findings.complete else " so far"
     return f"No width threshold was found{so_far}: of {len(thresholds)} cells, {summary_words(thresholds)}."

@@ -10,6 +10,7 @@ from dashboards.section import MAX_ROWS, Section, downloads, lead, more, section
 from dashboards.story import summary_words
 from dashboards.style import NAMES
 from dashboards.tables import Row, threshold_rows
+from sweeps.spec import Criterion
 from sweeps.thresholds import WidthThreshold
 
 
@@ -40,15 +41,17 @@ def table_section(findings: Findings) -> Section | None:
     }
     columns |= {"bound": "#Exact floor"} if any(row["bound"] is not None for row in rows) else {}
     columns |= {"law": "#Law", "residual": "#`m`* / law - 1"} if findings.laws else {}
-    columns |= {"widths": "#Widths tried", "seeds": "#Seeds", "status": "Status"}
+    columns |= {"widths": "#Widths tried", "seeds": "#Seeds"}
+    columns |= {"limit": "Limit"} if any(row["limit"] for row in rows) else {}
+    columns |= {"status": "Status"}
     columns |= {"note": "#Note"} if notes else {}
     criterion = findings.spec.criterion
     return section(
         "table",
         "The thresholds in numbers",
         lead(
-            f"`m`* is the width from which {criterion.success_rate:.0%} of seeds reach a relative loss of"
-            f" {criterion.target_loss:g}, between widths interpolated in log `m`, with the learning rate chosen for each width;"
+            f"`m`* is the width from which {_reach_words(criterion)}, between widths interpolated in log `m`, with the"
+            " learning rate chosen for each width;"
             f" `M` is the next whole number. Of {len(findings.thresholds)} cells: {summary_words(findings.thresholds)}."
         ),
         table(columns, shown),
@@ -76,6 +79,7 @@ def _table_row(threshold: WidthThreshold, row: Row) -> dict[str, object]:
         "residual": f"{row['relative_residual']:+.1%}" if row["relative_residual"] is not None else None,
         "widths": f"{len(threshold.widths)}: {narrowest:g} to {widest:g}",
         "seeds": threshold.num_seeds,
+        "limit": row["limit"],
         "status": tag(threshold.status, threshold.status.replace("_", " ")),
     }
 
@@ -94,6 +98,12 @@ def _own_note(threshold: WidthThreshold, row: Row, common: Sequence[str]) -> str
             "the straight line in log m between the two widths around m* passes below the exact floor, which is concave there"
         )
     return "; ".join(notes)
+
+
+def _reach_words(criterion: Criterion) -> str:
+    if criterion.statistic == "mean":
+        return f"the mean relative loss over seeds is at most {criterion.target_loss:g}"
+    return f"{criterion.success_rate:.0%} of seeds reach a relative loss of {criterion.target_loss:g}"
 
 
 def _rounded(value: object) -> str | None:

@@ -7,6 +7,7 @@ monotone), is told and not hidden.
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +24,9 @@ NUM_DRAWS = 2000
 WINDOW = 4
 """So many points of neighbouring widths above the interval, all but one of them unsolved, are no lapses any more."""
 
+WIDEST = 2
+"""Nor are so many of the widest points."""
+
 
 def searched_threshold(
     cell: SearchedCell, label: str, outcomes: Outcomes, criterion: Criterion, settings: SearchSettings
@@ -34,7 +38,7 @@ def searched_threshold(
     status = status_of(crossing)
     m_star = width_of(crossing) if status == "found" else None
     low, high = _ends(draws, crossing, cell, criterion, state)
-    num_unsolved, num_above, again = _above(points, high, criterion)
+    above = _above(points, high, criterion)
     return WidthThreshold(
         cell_id=cell.cell_id,
         label=label,
@@ -54,9 +58,9 @@ def searched_threshold(
         num_trials=len(outcomes),
         num_diverged=outcomes.num_ended("diverged"),
         num_failed=outcomes.num_ended("failed"),
-        crosses_more_than_once=again,
+        crosses_more_than_once=above.again,
         points=_trials(points),
-        note="; ".join(_notes(points, state, crossing, num_unsolved, num_above, again)),
+        note="; ".join(_notes(points, state, crossing, above)),
         replicates=draws,
         statistic=criterion.statistic,
         search=state,
@@ -92,15 +96,31 @@ def _ends(
     return min(low, crossing, math.log(cell.high)), max(high, crossing, math.log(cell.low))
 
 
-def _above(points: CellPoints, high: float | None, criterion: Criterion) -> tuple[int, int, bool]:
-    """Of the points above the interval: how many are unsolved, how many there are, and whether a stretch of widths is."""
+@dataclass(frozen=True)
+class _Above:
+    """The points above the interval: how many, the widths of those that are unsolved, and whether that is no lapse."""
+
+    num: int = 0
+    unsolved: tuple[int, ...] = ()
+    again: bool = False
+
+
+def _above(points: CellPoints, high: float | None, criterion: Criterion) -> _Above:
+    """Lapses fall anywhere; several of the widest points in a row, or of a stretch of widths, do not."""
     if high is None or not math.isfinite(high):
-        return 0, 0, False
+        return _Above()
     above = points.evidence & (np.log(points.widths) > high)
-    order = np.argsort(points.widths[above], kind="stable")
-    unsolved = (points.judged[above] > math.log(criterion.target_loss))[order].astype(int)
+    widths = points.widths[above]
+    order = np.argsort(widths, kind="stable")
+    unsolved = (points.judged[above] > math.log(criterion.target_loss))[order]
     stretches = np.convolve(unsolved, np.ones(WINDOW, dtype=int), mode="valid") if len(unsolved) >= WINDOW else np.zeros(1)
-    return int(unsolved.sum()), len(unsolved), bool((stretches >= WINDOW - 1).any())
+    again = bool((stretches >= WINDOW - 1).any()) or (len(unsolved) >= WIDEST and bool(unsolved[-WIDEST:].all()))
+    return _Above(len(widths), tuple(widths[order][unsolved].tolist()), again)
+
+
+def _widths_words(widths: tuple[int, ...]) -> str:
+    distinct = sorted(set(widths))
+    return f"m = {', '.join(map(str, distinct))}" if len(distinct) <= 3 else f"m = {distinct[0]} to {distinct[-1]}"
 
 
 def _trials(points: CellPoints) -> Points:
@@ -113,9 +133,7 @@ def _trials(points: CellPoints) -> Points:
     return Points(outcomes.take(order), chosen[order])
 
 
-def _notes(
-    points: CellPoints, state: SearchState, crossing: float, num_unsolved: int, num_above: int, again: bool
-) -> Iterator[str]:
+def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Above) -> Iterator[str]:
     """What a reader must know before using the number, in a few words each."""
     outcomes, cell, num = points.outcomes, points.cell, len(points.outcomes)
     if state.reason in ("diverged", "failed") or state.posterior is None:
@@ -129,10 +147,11 @@ def _notes(
         yield f"the search goes on: {state.num_points} points so far"
     if state.reason == "cap":
         yield f"stopped at the cap of {state.num_points} points before the interval was as narrow as asked"
-    if again:
-        yield "solved, then unsolved again at larger widths: the least crossing is given"
-    elif num_unsolved:
-        yield f"{num_unsolved} of {num_above} points above the interval miss the target (lapses)"
+    if above.again:
+        yield f"solved, then unsolved again at {_widths_words(above.unsolved)}: the least crossing is given"
+    elif above.unsolved:
+        told = f"{len(above.unsolved)} of {above.num} points above the interval miss the target"
+        yield f"{told}, at {_widths_words(above.unsolved)}"
     if num_diverged := outcomes.num_ended("diverged"):
         yield f"{num_diverged} of {num} trials diverged"
     if num_failed := outcomes.num_ended("failed"):

@@ -7,6 +7,7 @@ from dashboards.markup import element, table
 from dashboards.section import MAX_ROWS, Section, downloads, more, section, tag
 from dashboards.story import duration_words
 from dashboards.tables import failures_table
+from sweeps.spec import Criterion
 
 
 def failures_section(findings: Findings, given: str) -> Section | None:
@@ -93,15 +94,28 @@ def provenance_section(findings: Findings) -> Section:
     pairs += [
         (
             "Criterion",
-            f"relative loss at most {criterion.target_loss:g} for {criterion.success_rate:.0%} of seeds,"
-            f" intervals at {criterion.level:.0%}",
+            f"{criterion_words(criterion)}, intervals at {criterion.level:.0%}",
         ),
         (
             "Intervals",
-            "bootstrap over seeds for thresholds; over seeds and cells for laws."
-            " Censored thresholds are left out of fits and counted.",
+            f"{_interval_words(findings)} for thresholds; over seeds and cells for laws."
+            " Censored thresholds count in the fits of laws as what they are, above or below the widths tried.",
         ),
         ("Sweep", element("code", str(findings.run.spec))),
     ]
     listed = [part for name, value in pairs for part in (element("dt", name), element("dd", value))]
     return section("provenance", "Provenance", element("dl", *listed), downloads(["sweep.yaml", "trials.csv"]))
+
+
+def criterion_words(criterion: Criterion) -> str:
+    """When a width is wide enough, in words."""
+    if criterion.statistic == "mean":
+        return f"mean relative loss over seeds at most {criterion.target_loss:g}"
+    return f"relative loss at most {criterion.target_loss:g} for {criterion.success_rate:.0%} of seeds"
+
+
+def _interval_words(findings: Findings) -> str:
+    searched = any(threshold.search is not None for threshold in findings.thresholds)
+    grid = any(threshold.search is None for threshold in findings.thresholds)
+    ways = [*(["a posterior over the points of a search"] if searched else []), *(["bootstrap over seeds"] if grid else [])]
+    return " or ".join(ways) or "bootstrap over seeds"

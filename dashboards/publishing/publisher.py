@@ -30,6 +30,7 @@ from sweeps.journal import Curve, read_curves, read_metrics
 from sweeps.ledger import Ledger, LedgerRecord
 from sweeps.plan import cell_of, describe, expand
 from sweeps.run_directory import RunDirectory, open_run
+from sweeps.searched import searched_cells
 from sweeps.spec import SweepSpec
 
 LOG = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ class Publisher:
         self._published = PublishedTrials(run.wandb)
         self._stream = OnlineStream(self._target) if decision.mode == "online" else None
         cells = expand(spec)
-        self._labels = {cell.cell_id: cell.label for cell in cells}
+        self._labels = {cell.cell_id: cell.label for cell in cells} | {c.cell_id: c.label for c in searched_cells(spec)}
         self._planned = {trial_id: cell for cell in cells for trial_id in cell.trials.trial_ids}
         self._offset = 0
         self._pending: dict[str, LedgerRecord] = {}
