@@ -155,8 +155,12 @@ def show(
     run: Run,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     as_latex: Annotated[bool, typer.Option("--latex", help="As a LaTeX table.")] = False,
+    at: Annotated[
+        list[str] | None, typer.Option("--at", help="Predict the threshold at a task by the fitted laws, as T=512,q=3,d=4.")
+    ] = None,
 ) -> None:
     """Show what a run found: width thresholds with intervals and laws, verdicts on its claims, failures."""
+    from cluster.law_results import read_task, show_predictions
     from cluster.results import show_findings
     from cluster.terminal import log, out, say
     from dashboards.findings import read_findings
@@ -164,6 +168,9 @@ def show(
 
     if as_json and as_latex:
         raise UserError("--json and --latex exclude each other: give one of them")
+    if at and (as_json or as_latex):
+        raise UserError("--at predicts in words: give it without --json and --latex")
+    tasks = [read_task(text) for text in at or ()]
     findings = read_findings(run)
     if as_latex and findings.spec.drawings:
         raise UserError(f"{findings.spec.name} is shown by drawings and has no table of thresholds: --json gives its verdicts")
@@ -175,6 +182,8 @@ def show(
         sys.stdout.write(thresholds_json(findings.thresholds, findings.comparisons))
     elif as_latex:
         sys.stdout.write(thresholds_latex(findings.thresholds, findings.comparisons))
+    elif tasks:
+        show_predictions(out(), findings.comparisons, findings.thresholds, tasks)
     else:
         show_findings(out(), findings)
 

@@ -8,6 +8,8 @@ from rich.console import Console
 from cluster.terminal import say, say_table, table
 from dashboards.columns import family_names
 from dashboards.law_words import agreement_words, fitted_formula, interval_words, measured_words, standing_words, width_words
+from stsq_core import UserError
+from stsq_core.task import Stsq
 from sweeps.law_comparison import LawComparison
 from sweeps.laws import ScalingLaw
 from sweeps.thresholds import WidthThreshold
@@ -26,6 +28,53 @@ def show_laws(console: Console, comparisons: Sequence[LawComparison], thresholds
         notes = dict.fromkeys(note for law in comparison.laws for note in law.note.split("; ") if note)
         for note in notes:
             say(console, f"  {note}")
+
+
+def read_task(text: str) -> Stsq:
+    """The task that `T=512,q=3,d=4` names.
+
+    Raises:
+        UserError: another shape, or no such task.
+    """
+    told = dict(part.strip().partition("=")[::2] for part in text.split(","))
+    if set(told) != {"T", "q", "d"} or text.count(",") != 2 or not all(value.isdecimal() for value in told.values()):
+        raise UserError(f"--at {text}: a task is T=..,q=..,d=.. with whole numbers, each once; for example T=512,q=3,d=4")
+    T, q, d = (int(told[letter]) for letter in ("T", "q", "d"))
+    if not 1 <= q <= T or d < 1:
+        raise UserError(f"--at {text}: a task needs 1 <= q <= T and d >= 1; got T={T}, q={q}, d={d}")
+    return Stsq(T=T, q=q, d=d)
+
+
+def show_predictions(
+    console: Console, comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThreshold], tasks: Sequence[Stsq]
+) -> None:
+    """What every law of every family of cells predicts of a new cell, best first, with intervals.
+
+    Raises:
+        UserError: no law was fitted.
+    """
+    if not comparisons:
+        raise UserError("no law was fitted to this run, so nothing can be predicted: it has no threshold that was found")
+    names = family_names([comparison.laws[0] for comparison in comparisons], thresholds)
+    for task in tasks:
+        for comparison, name in zip(comparisons, names, strict=True):
+            say(console, f"{name or comparison.kind}, T={task.T} q={task.q} d={task.d}: {comparison.verdict}")
+            level = f"{comparison.laws[0].level:.0%}"
+            predicted = [law.predict_cell(T=task.T, d=task.d, q=task.q) for law in comparison.laws]
+            rows = [
+                (f"  {law.formula}", width_words(own), standing_words(comparison, law))
+                for law, own in zip(comparison.laws, predicted, strict=True)
+            ]
+            say_table(console, table(("  law", f"m* of a new cell, {level} interval", ""), rows))
+            for letter, only in _unmeasured(comparison, task):
+                say(console, f"  all cells have {letter} = {only}: how widths grow with {letter} is assumed here, not measured")
+
+
+def _unmeasured(comparison: LawComparison, task: Stsq) -> list[tuple[str, int]]:
+    """The letters in which a task differs from all cells alike, with the cells' one value."""
+    cells = [threshold.config_sample.task for threshold in comparison.laws[0].fit.cells.thresholds]
+    values = {letter: {getattr(cell, letter) for cell in cells} for letter in ("T", "q", "d")}
+    return [(letter, min(own)) for letter, own in values.items() if len(own) == 1 and own != {getattr(task, letter)}]
 
 
 def _row(comparison: LawComparison, law: ScalingLaw) -> tuple[str, ...]:

@@ -56,12 +56,12 @@ def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Ht
     rows = [_law_row(comparison, law) for law in comparison.laws]
     columns = {
         "law": "Fitted law",
+        "standing": "",
         "numbers": "Numbers",
         "delta": "#AICc",
         "loo": "#Error left out",
         "residual": "#Largest residual",
         "scatter": "#Scatter",
-        "standing": "",
     }
     notes = list(dict.fromkeys(note for law in comparison.laws for note in law.note.split("; ") if note))
     return element(

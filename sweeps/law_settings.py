@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from stsq_core.records import Record
 from stsq_core.trial import TrialConfig
@@ -12,6 +12,8 @@ from sweeps.fields import WIDTH_SEED_RATE, flattened, known_leaves, unknown_fiel
 
 Condition = dict[str, Any]
 """Dotted fields with a value, or a list of values, each."""
+
+_CONDITION_SCHEMA: dict[str, Any] = {"type": "object", "minProperties": 1}
 
 
 def _as_conditions(value: object) -> object:
@@ -30,6 +32,7 @@ class LawSettings(Record):
     held_out: Annotated[
         tuple[Condition, ...],
         BeforeValidator(_as_conditions),
+        WithJsonSchema({"anyOf": [_CONDITION_SCHEMA, {"type": "array", "items": _CONDITION_SCHEMA}, {"type": "null"}]}),
         Field(description="Dotted fields and their values: {task.T: 256}, or a list of such conditions."),
     ] = ()
 

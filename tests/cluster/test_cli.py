@@ -186,6 +186,8 @@ def test_readers_refuse_what_is_no_run(capsys: pytest.CaptureFixture[str], tmp_p
 
 def test_json_and_latex_exclude_each_other(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "--latex" in refused(capsys, "show", tmp_path, "--json", "--latex")
+    assert "--at predicts in words" in refused(capsys, "show", tmp_path, "--json", "--at", "T=8,q=2,d=2")
+    assert "for example T=512,q=3,d=4" in refused(capsys, "show", tmp_path, "--at", "T=8")
 
 
 @pytest.mark.parametrize("words", [("run", "smoke", "--wandb", "maybe"), ("run", "smoke", "--workers", "0"), ("frobnicate",)])

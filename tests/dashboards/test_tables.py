@@ -124,3 +124,20 @@ def test_failures_of_cells_that_differ_in_steps_alone_are_told_apart(
     records = Ledger(make_run(trials=trials, outcome=lambda _config: "worker lost").ledger).read()
     cells = [row["cell"] for row in failures_table(records)]
     assert len(set(cells)) == len(cells) == 8
+
+
+def test_a_held_out_and_a_censored_cell_have_the_laws_value_beside_them(make_run: MakeRun, attention: dict[str, Any]) -> None:
+    zipped = attention["zip"]
+    narrow = {
+        "task.T": [*zipped["task.T"], 256],
+        "model.positions.d_e": [*zipped["model.positions.d_e"], [8, 12]],
+    }
+    findings = read_findings(make_run(trials=[{**attention, "zip": narrow}], laws={"held_out": {"task.T": 128}}).path)
+    rows = {row["T"]: row for row in threshold_rows(findings.thresholds, findings.laws)}
+    law = findings.laws[0]
+    assert {point.task.T for point in law.points} == {16, 32, 64}
+    assert law.num_censored == 1
+    for T in (128, 256):
+        assert rows[T]["law"] == law.predict(T=T, q=3, d=4)
+    assert rows[128]["relative_residual"] == rows[128]["m_star"] / rows[128]["law"] - 1
+    assert rows[256]["relative_residual"] is None

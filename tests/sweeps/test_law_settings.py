@@ -7,7 +7,7 @@ import pytest
 from stsq_core.errors import UserError
 from sweeps.document import parse
 from sweeps.law_settings import LawSettings
-from sweeps.loading import check_sweep, load_sweep
+from sweeps.loading import check_sweep, load_sweep, spec_json_schema
 from sweeps.plan import expand
 
 
@@ -74,6 +74,11 @@ def test_the_command_line_can_hold_out_cells_and_is_checked(sweep_file: Path) ->
     assert two.laws.held_out == ({"task.T": 32}, {"task.T": 8})
     with pytest.raises(UserError, match=r"--set laws.held_out=.*no cell of this sweep has task.T = 99"):
         load_sweep(sweep_file, ["laws.held_out={task.T: 99}"])
+
+
+def test_an_editor_accepts_one_condition_and_several() -> None:
+    shape = spec_json_schema()["$defs"]["LawSettings"]["properties"]["held_out"]
+    assert [one["type"] for one in shape["anyOf"]] == ["object", "array", "null"]
 
 
 def test_a_sweep_with_held_out_cells_is_written_and_read_back(sweep_text: str) -> None:
