@@ -1,27 +1,12 @@
-"""`stsq wandb`: publishes a run to Weights & Biases, and sets up the boards that show it there."""
+"""`stsq wandb setup`: the boards that show a run in Weights & Biases."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-wandb_app = typer.Typer(help="Weights & Biases.", no_args_is_help=True)
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/quickstart.")]
-
-
-@wandb_app.command()
-def sync(run: Run) -> None:
-    """Publish a run to W&B now, from its journals; what is there already is left alone."""
-    from dashboards import sync as publish
-    from sweeps.run_directory import open_run
-
-    done = publish(open_run(run).path)
-    print(f"W&B {done.mode}: {done.num_published} trials published, {done.num_up_to_date} were up to date")
-
-
-@wandb_app.command()
-def setup(
+def wandb_setup(
     target: Annotated[
         str,
         typer.Argument(metavar="RUN|SWEEP", help="A run directory, or a sweep, whose run is then runs/NAME, begun or not."),

@@ -42,11 +42,6 @@ class RunDirectory:
         return self.path / "curves"
 
     @property
-    def studies(self) -> Path:
-        """The Optuna studies of searches, one a cell, where the sweep names no other storage."""
-        return self.path / "study.journal"
-
-    @property
     def checkpoints(self) -> Path:
         """The states of packs in training."""
         return self.path / "checkpoints"

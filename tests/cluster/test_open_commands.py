@@ -8,8 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 
-def test_optuna_is_served_until_ctrl_c(stsq: Any, write_sweep: Callable[..., Path]) -> None:
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_optuna_is_served_until_it_is_told_to_end(stsq: Any, write_sweep: Callable[..., Path], number: signal.Signals) -> None:
     ran = stsq.run("run", write_sweep(), "--inline", "--wandb", "disabled", "--out", "run")
     assert ran.code == 0, ran
     process = stsq.start("open", "optuna", "run")
@@ -21,7 +24,7 @@ def test_optuna_is_served_until_ctrl_c(stsq: Any, write_sweep: Callable[..., Pat
     with opener.open(f"{url[0]}/api/studies", timeout=60) as answer:
         studies = json.load(answer)["study_summaries"]
     assert len(studies) == 2
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     ended = stsq.wait(process)
     assert (ended.code, ended.out.strip()) == (0, "ended"), ended
 
