@@ -32,11 +32,21 @@ class Tab:
     strangers: list[str] = field(default_factory=list)
 
     def wait(self, condition: str) -> None:
-        """Until a JavaScript condition holds; asked from outside, because the page's policy lets no test's script wait inside."""
+        """Until a JavaScript condition holds; asked from outside, because the page's policy lets no script be added to it."""
         deadline = time.monotonic() + PATIENCE_MS / 1000
-        while not self.page.evaluate(condition):
+        while not self._holds(condition):
             assert time.monotonic() < deadline, f"never became true: {condition}"
             self.page.wait_for_timeout(50)
+
+    def _holds(self, condition: str) -> bool:
+        from playwright.sync_api import Error
+
+        try:
+            return bool(self.page.evaluate(condition))
+        except Error as error:
+            if "context was destroyed" in str(error):  # the page loads itself again
+                return False
+            raise
 
     def wait_for_figures(self) -> None:
         """Until every figure that is shown is drawn."""
