@@ -105,7 +105,8 @@ def _add_seed(figure: go.Figure, own: Points, seed: int, colour: str) -> None:
     known = np.isfinite(losses)
     texts = [f"seed {seed}, trial {trial_id}" for trial_id, one in zip(own.outcomes.trial_ids, known, strict=True) if one]
     figure.add_scatter(
-        x=own.widths[known].tolist(), y=np.maximum(losses[known], LEAST_SHOWN).tolist(), mode="lines+markers", name="", text=texts,
+        x=own.widths[known].tolist(), y=np.maximum(losses[known], LEAST_SHOWN).tolist(),
+        mode="lines+markers", name="", text=texts,
         line=stroke(translucent(colour, 0.28), 1), marker={"size": 6, "color": translucent(colour, 0.55)},
         hovertemplate="m = %{x}<br>relative loss %{y:.4g}<br>%{text}",
     )  # fmt: skip
