@@ -1,7 +1,7 @@
 """Draws the pages of runs into a folder, again whenever a run has changed, until its standard input ends.
 
-`python -m dashboards.serving.renderer FOLDER RUN [RUN ...]`, started by `opening`. It runs at low priority and takes about `SHARE` of
-one core's time at most, so that a sweep on the same cores hardly notices.
+`python -m dashboards.serving.renderer FOLDER RUN [RUN ...]`, started by `opening`. It runs at low priority and takes about
+`SHARE` of one core's time at most, so that a sweep on the same cores hardly notices.
 """
 
 import contextlib
