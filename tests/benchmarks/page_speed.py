@@ -58,7 +58,7 @@ def main() -> int:
         print(f"report drawn in {time.perf_counter() - began:.1f} s, {page.stat().st_size / 1e6:.1f} MB")
         with serving([str(run.path)]) as (url, _):
             with browser.tab(url) as tab:
-                tab.wait("document.body.dataset.looks > 0")  # the renderer has drawn it
+                tab.wait("document.body?.dataset.looks > 0")  # the renderer has drawn it
             for name, address in (("static", page.as_uri()), ("live", url)):
                 loads = [measured(browser, address) for _ in range(args.loads)]
                 paint, answer = (statistics.median(values) for values in zip(*loads, strict=True))

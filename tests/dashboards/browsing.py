@@ -13,7 +13,7 @@ import pytest
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 """An installed Chromium; the tests download none."""
 
-PATIENCE_MS = 120_000
+PATIENCE_MS = 400_000
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 in_a_browser = [
