@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from dashboards.cells import LEAST_SHOWN, CellView
 from dashboards.interactive import Spec, base_axis, base_layout, log_axis, spec_of, stroke
-from dashboards.panels import decades
+from dashboards.panels import decades, round_numbers
 from dashboards.style import INK, MUTED, TARGET, series_shade, translucent
 from sweeps.outcomes import FAILED
 from sweeps.thresholds import Points
@@ -32,11 +32,13 @@ def cell_plot(view: CellView) -> Spec:
     _add_shares(figure, view, points, colour)
     _add_density(figure, view, colour)
     _add_threshold(figure, view, colour)
-    x_axis = log_axis(view.width_range, view.width_ticks, "width <i>m</i>") | {"anchor": "y"}
+    x_axis = log_axis(view.width_range, round_numbers(*view.width_range) or view.width_ticks, "width <i>m</i>") | {
+        "anchor": "y"
+    }
     figure.update_layout(
         base_layout(left=54, bottom=44),
         xaxis=x_axis,
-        yaxis=log_axis(view.loss_range, decades(*view.loss_range), "relative loss") | {"domain": STRIPS["yaxis"]},
+        yaxis=log_axis(view.loss_range, _loss_ticks(*view.loss_range), "relative loss") | {"domain": STRIPS["yaxis"]},
         yaxis2=base_axis()
         | {"domain": STRIPS["yaxis2"], "range": [-0.08, 1.08], "tickvals": [0, 0.5, 1], "title": _title("solved")},
         yaxis3=base_axis()
@@ -105,7 +107,8 @@ def _add_seed(figure: go.Figure, own: Points, seed: int, colour: str) -> None:
     known = np.isfinite(losses)
     texts = [f"seed {seed}, trial {trial_id}" for trial_id, one in zip(own.outcomes.trial_ids, known, strict=True) if one]
     figure.add_scatter(
-        x=own.widths[known], y=np.maximum(losses[known], LEAST_SHOWN), mode="lines+markers", name="", text=texts,
+        x=own.widths[known].tolist(), y=np.maximum(losses[known], LEAST_SHOWN).tolist(),
+        mode="lines+markers", name="", text=texts,
         line=stroke(translucent(colour, 0.28), 1), marker={"size": 6, "color": translucent(colour, 0.55)},
         hovertemplate="m = %{x}<br>relative loss %{y:.4g}<br>%{text}",
     )  # fmt: skip
@@ -141,6 +144,12 @@ def _add_threshold(figure: go.Figure, view: CellView, colour: str) -> None:
     if threshold.low is not None and threshold.high is not None:
         shade = {"fillcolor": translucent(colour, 0.1), "line": {"width": 0}, "layer": "below"}
         figure.add_shape(type="rect", **down, x0=threshold.low, x1=threshold.high, **shade)
+
+
+def _loss_ticks(low: float, high: float) -> tuple[float, ...]:
+    """Powers of ten, or other round numbers where there are fewer than two of them."""
+    powers = decades(low, high)
+    return powers if len(powers) > 1 else round_numbers(low, high)
 
 
 def _title(text: str) -> Spec:

@@ -34,13 +34,12 @@ def comparison_of(runs: Sequence[Compared], *, pages: Sequence[str]) -> Document
     """The comparison of runs; `pages` are the addresses of their own pages."""
     names = [run.given for run in runs]
     sections = [_runs_section(runs, pages), _figure_section(runs), _cells_section(runs), _settings_section(runs)]
-    words = [element("code", name, style=_colour(place)) for place, name in enumerate(names)]
-    told = [part for place, word in enumerate(words) for part in ((", " if place else ""), word)]
+    told = [element("span", _swatch(place), element("code", name)) for place, name in enumerate(names)]
     head = element(
         "header",
         element("p", element("span", element("b", f"{len(runs)} runs")), class_="meta"),
         element("h1", "Side by side"),
-        element("p", *told, class_="hypothesis upright"),
+        element("p", *told, class_="key"),
         id="heading",
     )
     foot = element("p", "Made by stsq: ", element("code", f"stsq open page {' '.join(names)}"), ".")
@@ -178,11 +177,6 @@ def _value(value: object) -> str:
 def _plain(text: str) -> str:
     """A path as a heading, in which backquotes would mark formulas."""
     return text.replace("`", "'")
-
-
-def _colour(place: int) -> str:
-    shade = run_shade(place)
-    return f"color:light-dark({shade.light}, {shade.dark})"
 
 
 def _swatch(place: int) -> Html:

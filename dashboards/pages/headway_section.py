@@ -64,7 +64,7 @@ def _told(headway: Headway) -> list[object]:
         " trials have ended",
         *([", ", element("b", left), " left"] if left else []),
         ". Run by ",
-        headway.holder,
+        headway.holder.partition(" since ")[0],
         ".",
     ]
 

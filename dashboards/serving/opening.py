@@ -65,7 +65,7 @@ def serving(
     """
     for run in runs:
         open_run(run)
-    with _listening(host, port) as listener, tempfile.TemporaryDirectory(prefix="stsq-page-") as folder:
+    with listening_socket(host, port) as listener, tempfile.TemporaryDirectory(prefix="stsq-page-") as folder:
         shelf = Path(folder)
         server = uvicorn.Server(
             uvicorn.Config(
@@ -146,12 +146,18 @@ def _serve(server: uvicorn.Server, listener: socket.socket, over: threading.Even
         over.set()
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A socket that takes connections already, so that whoever is told the address is not refused.
+
+    Raises:
+        UserError: the address cannot be listened on.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen(128)
     except OSError as error:
         raise UserError(f"cannot listen on port {port} of {host}: {error.strerror}; give another --port or --host") from None
     return listener

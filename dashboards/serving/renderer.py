@@ -1,7 +1,7 @@
 """Draws the pages of runs into a folder, again whenever a run has changed, until its standard input ends.
 
-`python -m dashboards.serving.renderer FOLDER RUN [RUN ...]`, started by `opening`. It runs at low priority and no longer than
-`SHARE` of the time, so that a sweep on the same cores hardly notices.
+`python -m dashboards.serving.renderer FOLDER RUN [RUN ...]`, started by `opening`. It runs at low priority and takes about
+`SHARE` of one core's time at most, so that a sweep on the same cores hardly notices.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from dashboards.serving.shelf import View
 from dashboards.serving.views import ComparisonView, RunView
 
 SHARE = 0.2
-"""The most of one core's time that drawing takes."""
+"""The most of one core's time that drawing takes: the whole page as results come in, and, apart from it, the progress."""
 
 LEAST_PAUSE_S = 1.0
 NICENESS = 10
@@ -34,15 +34,19 @@ def render(folder: Path, runs: Sequence[str], *, wait: Callable[[float], bool]) 
     else:
         views = [RunView(run, View(folder / "runs" / str(place), root="../../")) for place, run in enumerate(runs, start=1)]
     comparison = ComparisonView(views, View(folder, root="")) if len(runs) > 1 else None
+    draw_after = 0.0
     while True:
-        began = time.monotonic()
-        drawn = [view.refresh() for view in views]
+        began = time.process_time()
+        drawn = [view.refresh(draw=time.monotonic() >= draw_after) for view in views]
         if comparison is not None and any(drawn):
             comparison.draw()
         for view, again in zip(views, drawn, strict=True):
             if again:
                 view.draw_figures()
-        if wait(max(LEAST_PAUSE_S, (time.monotonic() - began) * (1 - SHARE) / SHARE)):
+        rest = (time.process_time() - began) * (1 - SHARE) / SHARE
+        if any(drawn):
+            draw_after = time.monotonic() + rest
+        if wait(LEAST_PAUSE_S if any(drawn) else max(LEAST_PAUSE_S, rest)):
             return
 
 

@@ -40,7 +40,7 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 WAITING = """<!doctype html>
-<html lang="en"><title>stsq</title><meta http-equiv="refresh" content="1">
+<html lang="en"><title>stsq</title><link rel="icon" href="data:,"><meta http-equiv="refresh" content="1">
 <body style="font: 18px Georgia, serif; margin: 20vh auto; max-width: 24em; color-scheme: light dark">Reading the run ...</body>
 </html>
 """

@@ -1,12 +1,13 @@
 """The folder between renderer and server: for each view a page, its parts, its state and the files to download.
 
-A file is replaced whole, and the state, which names the parts by their content, comes last: a reader that finds a newer part
-than the state told asks again a moment later.
+A file is replaced whole. The parts come before the state, which names them by their content, and the state before the page: who
+has a page finds its state, and who has a state finds its parts, or newer ones.
 """
 
 import hashlib
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,14 +39,14 @@ class View:
         for name, html in parts.items():
             if self._hashes.get(name) != hashes[name]:
                 write_atomically(self.folder / "parts" / f"{name}.html", html.encode())
+        self._tell(hashes, pulse)
         if hashes != self._hashes:
             write_atomically(self.folder / "index.html", live_html(document, hashes, root=self._root).encode())
         self._hashes = hashes
-        self._tell(pulse)
 
-    def _tell(self, pulse: Pulse) -> None:
+    def _tell(self, hashes: Mapping[str, str], pulse: Pulse) -> None:
         told = {
-            "parts": list(self._hashes.items()),
+            "parts": list(hashes.items()),
             "pulse": pulse.words,
             "running": pulse.running,
             "drawn_at": time.time(),

@@ -35,9 +35,13 @@ class RunView:
         self._results: object = None
         self._signs: object = None
 
-    def refresh(self) -> bool:
-        """Look at the run, and show what has changed; says whether results came in."""
-        results, signs = _stamp([self._run.spec, self._run.ledger]), self._signs_of_life()
+    def refresh(self, *, draw: bool = True) -> bool:
+        """Look at the run, and show what has changed; says whether results came in and were drawn.
+
+        Without `draw` only the progress is shown anew: results that came in wait for the next look.
+        """
+        results = _stamp([self._run.spec, self._run.ledger]) if draw or self._results is None else self._results
+        signs = self._signs_of_life()
         if (results, signs) == (self._results, self._signs):
             return False
         came_in = results != self._results

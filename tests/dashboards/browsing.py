@@ -13,7 +13,7 @@ import pytest
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 """An installed Chromium; the tests download none."""
 
-PATIENCE_MS = 120_000
+PATIENCE_MS = 400_000
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 in_a_browser = [
@@ -32,11 +32,21 @@ class Tab:
     strangers: list[str] = field(default_factory=list)
 
     def wait(self, condition: str) -> None:
-        """Until a JavaScript condition holds, asked from outside: the page's policy lets no script of a test wait inside."""
+        """Until a JavaScript condition holds; asked from outside, because the page's policy lets no script be added to it."""
         deadline = time.monotonic() + PATIENCE_MS / 1000
-        while not self.page.evaluate(condition):
+        while not self._holds(condition):
             assert time.monotonic() < deadline, f"never became true: {condition}"
             self.page.wait_for_timeout(50)
+
+    def _holds(self, condition: str) -> bool:
+        from playwright.sync_api import Error
+
+        try:
+            return bool(self.page.evaluate(condition))
+        except Error as error:
+            if "context was destroyed" in str(error):  # the page loads itself again
+                return False
+            raise
 
     def wait_for_figures(self) -> None:
         """Until every figure that is shown is drawn."""

@@ -50,6 +50,6 @@ def test_the_live_page_and_a_comparison(scheme: str, tmp_path: Path, browser: Br
     with in_training(run, packs[len(packs) // 2]), serving([str(run.path), str(other.path)]) as (url, _):
         for address in (url, f"{url}runs/1/"):
             with browser.tab(address, scheme=scheme) as tab:
-                tab.wait("document.body.dataset.looks > 0")
+                tab.wait("document.body?.dataset.looks > 0")
                 tab.wait_for_figures()
                 assert faults(tab) == []

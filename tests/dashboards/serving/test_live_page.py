@@ -30,7 +30,7 @@ def wait_for_words(tab: Tab, place: str, words: str) -> None:
 
 
 def wait_for_page(tab: Tab) -> None:
-    tab.wait("document.body.dataset.looks > 0")
+    tab.wait("document.body?.dataset.looks > 0")
 
 
 def test_a_run_is_followed_while_the_reader_reads(half: RunDirectory, stack: ExitStack, browser: Browser) -> None:

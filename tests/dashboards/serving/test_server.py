@@ -12,7 +12,7 @@ import uvicorn
 from dashboards.markup import element
 from dashboards.pages.document import Document
 from dashboards.section import section
-from dashboards.serving.opening import _listening
+from dashboards.serving.opening import listening_socket
 from dashboards.serving.server import application
 from dashboards.serving.shelf import Pulse, View
 
@@ -20,7 +20,7 @@ from dashboards.serving.shelf import Pulse, View
 @contextmanager
 def listening(shelf: Path, *, num_runs: int) -> Iterator[int]:
     """The port of a server of this shelf."""
-    with _listening("127.0.0.1", 0) as listener:
+    with listening_socket("127.0.0.1", 0) as listener:
         app = application(shelf, num_runs=num_runs, host="127.0.0.1")
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
