@@ -52,6 +52,11 @@ class RunDirectory:
         return self.path / "weights"
 
     @property
+    def studies(self) -> Path:
+        """The Optuna studies of searches, one a cell, where the sweep names no other storage."""
+        return self.path / "study.journal"
+
+    @property
     def identity(self) -> Path:
         """A random name of this directory, by which studies in a shared storage know whose they are."""
         return self.path / "study.id"
