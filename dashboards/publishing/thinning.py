@@ -1,8 +1,9 @@
 """Which logged steps of a trial W&B is sent: at most a thousand, by a rule of the step alone, and always the last.
 
-A trial reports at the multiples of `training.report_steps`, at those of `evaluation.every`, and after its last step. Of each
-kind the multiples of a coarser stride are kept, so that the answer for a step never depends on what came before: a stream, its
-continuation after a crash and a later replay keep the same rows. A trial that ended early keeps the row that it ended with.
+A trial reports at the multiples of `training.report_steps`, at those of `evaluation.every`, and after its last step. Where
+that is more than a thousand, of each kind the multiples of a coarser stride are kept, so that the answer for a step never
+depends on what came before: a stream, its continuation after a crash and a later replay keep the same rows. A trial that ended
+early keeps the row that it ended with.
 """
 
 import math
@@ -21,8 +22,9 @@ class Thinning:
         steps, every = config.training.steps, config.evaluation.every
         kinds = [config.training.report_steps, *([every] if every else [])]
         room = MAX_ROWS // len(kinds) - 2  # multiples from 0, and the last step
+        is_short = sum(steps // stride + 1 for stride in kinds) < MAX_ROWS
         self._steps = steps
-        self._strides = tuple(stride * math.ceil(steps / stride / room) for stride in kinds)
+        self._strides = (1,) if is_short else tuple(stride * math.ceil(steps / stride / room) for stride in kinds)
 
     def keeps(self, step: int) -> bool:
         """Whether the row of a step is sent while the trial trains."""

@@ -81,7 +81,7 @@ def written_by_the_client(projection: RunProjection, folder: Path) -> Path:
         ),
     )  # fmt: skip
     for row in projection.rows:
-        run.log({"step": row.step, "relative_loss": row.relative_loss} | row.metrics, step=row.step, commit=True)
+        run.log(dict(row.values), step=row.step, commit=True)
     run.summary.update(dict(outcome.summary))
     run.finish(exit_code=outcome.exit_code)
     restart_service()  # `finish` returns before the end is written
@@ -129,7 +129,7 @@ def test_wandbs_own_command_reads_the_same_numbers(
     history = [record["history"]["item"] for record in records if record["type"] == "history"]
     assert [row["step"] for row in history] == [row["_step"] for row in history] == [row.step for row in projection.rows]
     losses = [float(row["relative_loss"]).hex() for row in history]
-    assert losses == [row.relative_loss.hex() for row in projection.rows]
+    assert losses == [row.values["relative_loss"].hex() for row in projection.rows]
     run, summary, outcome = records[1]["run"], records[-2]["summary"]["update"], projection.outcome
     assert outcome is not None
     assert run["config"]["update"] == projection.config
