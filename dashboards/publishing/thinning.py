@@ -22,7 +22,7 @@ class Thinning:
         steps, every = config.training.steps, config.evaluation.every
         kinds = [config.training.report_steps, *([every] if every else [])]
         room = MAX_ROWS // len(kinds) - 2  # multiples from 0, and the last step
-        is_short = sum(steps // stride + 1 for stride in kinds) < MAX_ROWS
+        is_short = _num_multiples(steps, kinds) < MAX_ROWS
         self._steps = steps
         self._strides = (1,) if is_short else tuple(stride * math.ceil(steps / stride / room) for stride in kinds)
 
@@ -39,3 +39,9 @@ class Thinning:
                 yield row
         if ended and last is not None:
             yield last
+
+
+def _num_multiples(steps: int, strides: list[int]) -> int:
+    """Steps from 0 to `steps` that are multiples of one of one or two strides."""
+    both = steps // math.lcm(*strides) + 1 if len(strides) > 1 else 0
+    return sum(steps // stride + 1 for stride in strides) - both
