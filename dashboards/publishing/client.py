@@ -1,5 +1,7 @@
 """One run through the wandb client: opened, told its rows, ended. Everything is off that costs time or tells of the machine."""
 
+import hashlib
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +10,7 @@ from typing import Any, Literal
 import wandb
 
 from dashboards.publishing.files import Target, delete_local, local_files
-from dashboards.publishing.projection import Outcome, Row, RunProjection
+from dashboards.publishing.projection import Outcome, Row, RunProjection, Table
 from dashboards.publishing.service import restart_service, server_url
 from sweeps.files import disk_errors
 
@@ -78,8 +80,24 @@ def end_run(run: Any, outcome: Outcome | None) -> None:
         return
     run.summary.update(dict(outcome.summary))
     for name, table in outcome.tables.items():
-        run.summary[name] = wandb.Table(columns=list(table.columns), data=[list(row) for row in table.rows])
+        run.summary[name] = _saved(run, name, table)
     run.finish(exit_code=outcome.exit_code)
+
+
+def _saved(run: Any, name: str, table: Table) -> dict[str, Any]:
+    """Save a table among the run's files; returns the summary's value that shows it.
+
+    `wandb.Table` would make an artifact of it, and asks the server about that without a bound in time.
+    """
+    data = json.dumps({"columns": table.columns, "data": table.rows}).encode()
+    digest = hashlib.sha256(data).hexdigest()
+    path = f"media/table/{name}_{digest[:20]}.table.json"
+    local = Path(run.dir) / path
+    local.parent.mkdir(parents=True, exist_ok=True)
+    local.write_bytes(data)
+    run.save(str(local), base_path=run.dir, policy="now")
+    told = {"_type": "table-file", "path": path, "sha256": digest, "size": len(data)}
+    return told | {"ncols": len(table.columns), "nrows": len(table.rows)}
 
 
 def write_offline_runs(projections: Sequence[RunProjection], target: Target) -> Mapping[str, Path]:

@@ -106,6 +106,10 @@ def test_online_rows_are_sent_once_while_the_sweep_goes_on_and_again_adds_none(
     assert_tells(run, online(server))
     assert all(one.num_received == len(one.rows) for one in server.runs.values())
     assert {one.exit_code for one in server.runs.values()} == {0}
+    for one in server.runs.values():
+        table = one.summary["trials"]
+        (stored,) = (data for path, data in server.files.items() if path.endswith(table["path"]))
+        assert len(json.loads(stored)["data"]) == table["nrows"] == 36
     assert sync(run.path).num_up_to_date == 2
     assert all(one.num_received == len(one.rows) for one in server.runs.values())
 
