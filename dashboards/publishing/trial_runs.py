@@ -6,6 +6,7 @@ that cell are then published once more, with the answer and without a new row.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from dashboards.publishing.files import write_offline
 from dashboards.publishing.projection import (
@@ -49,6 +50,7 @@ class TrialRuns:
         self._records: dict[str, LedgerRecord] = {}
         self._counts: dict[str, bool] = {}
         self._tails = JournalTails(run.curves)
+        self._started: dict[str, tuple[RunProjection, Thinning]] = {}
         self._offset = 0
 
     @property
@@ -84,11 +86,17 @@ class TrialRuns:
         self._tails.read_on(lambda i: i in self._planned and i not in self._records and self._shard.owns(i))
         live = []
         for trial_id in self._tails.trial_ids:
-            trials = self._planned[trial_id].trials
-            config = trials[trials.trial_ids.index(trial_id)]
-            kept = Thinning(config).kept(self._tails.rows(trial_id), ended=False)
-            live.append(self._project(config, tuple(kept), None))
+            run, thinning = self._started.get(trial_id) or self._start(trial_id)
+            kept = thinning.kept(self._tails.rows(trial_id), ended=False)
+            live.append(replace(run, rows=tuple(kept)))
         return live
+
+    def _start(self, trial_id: str) -> tuple[RunProjection, Thinning]:
+        """The run of a trial before its first row, and which rows it is to have."""
+        trials = self._planned[trial_id].trials
+        config = trials[trials.trial_ids.index(trial_id)]
+        self._started[trial_id] = self._project(config, (), None), Thinning(config)
+        return self._started[trial_id]
 
     def _project(self, config: TrialConfig, rows: tuple[Row, ...], outcome: Outcome | None) -> RunProjection:
         cell = self._cells.get(cell_of(config))
