@@ -14,6 +14,7 @@ from dashboards.cells import cell_views
 from dashboards.findings import Findings, read_findings
 from dashboards.panels import threshold_panels
 from dashboards.publishing import keys
+from dashboards.publishing.destination import NOTHING_ASKED, choose_destination
 from dashboards.publishing.published import directory_id
 from sweeps.fields import WIDTH_SEED_RATE, flattened
 from sweeps.plan import Cell, expand
@@ -114,13 +115,13 @@ def read_board(run_path: Path | str) -> Board:
     """
     run = open_run(run_path)
     findings = read_findings(run.path)
-    settings = findings.spec.wandb
+    place = choose_destination(NOTHING_ASKED, findings.spec.wandb, run.wandb)
     return Board(
         findings=findings,
         cells=expand(findings.spec),
         directory_id=directory_id(run.wandb),
-        project=settings.project or "stsq",
-        entity=settings.entity or "",
+        project=place.project,
+        entity=place.entity or "",
     )
 
 

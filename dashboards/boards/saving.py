@@ -13,7 +13,7 @@ from typing import Any
 from dashboards.boards.board import Board, read_board
 from dashboards.extras import load_extra
 from dashboards.publishing.mode import decide_mode
-from dashboards.publishing.stream import server_url
+from dashboards.publishing.service import server_url
 from stsq_core import UserError
 from sweeps.files import disk_errors, write_atomically
 

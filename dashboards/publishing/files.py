@@ -47,13 +47,13 @@ def write_offline(projections: Sequence[RunProjection], target: Target) -> dict[
     A file is there as a whole or not at all, whenever the process or the machine stops.
 
     Returns:
-        The files by trial_id.
+        The files by key.
 
     Raises:
         UserError: the disk is full or may not be written.
     """
     delete_local(target, [projection.run_id for projection in projections])
-    return {projection.trial_id: _write(projection, target) for projection in projections}
+    return {projection.key: _write(projection, target) for projection in projections}
 
 
 def local_files(target: Target, run_id: str) -> tuple[Path, ...]:
@@ -75,7 +75,7 @@ def delete_local(target: Target, run_ids: Iterable[str]) -> None:
 def _write(projection: RunProjection, target: Target) -> Path:
     outcome = projection.outcome
     if outcome is None:
-        raise ValueError(f"trial {projection.trial_id} has not ended: only ended trials are written offline")
+        raise ValueError(f"run {projection.key} has not ended: only ended trials are written offline")
     began = datetime.fromtimestamp(_began(outcome), UTC)
     folder = target.files / f"offline-run-{began:%Y%m%d_%H%M%S}-{projection.run_id}"
     with disk_errors(folder):
@@ -126,7 +126,7 @@ def _history(projection: RunProjection, outcome: Outcome) -> Iterator[dict[str, 
     for row in projection.rows:
         runtime = seconds * row.step / max(1, projection.rows[-1].step)
         clock = {"_step": row.step, "_runtime": runtime, "_timestamp": began + runtime}
-        yield row.told() | clock
+        yield dict(row.values) | clock
 
 
 def _items(values: Mapping[str, Any]) -> list[dict[str, str]]:

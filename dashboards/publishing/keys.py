@@ -7,7 +7,8 @@ with a dot of its own can be neither grouped by nor plotted.
 from typing import Any
 
 from stsq_core import TrialConfig
-from sweeps.trials import cell_of
+from sweeps.fields import without_field
+from sweeps.plan import WIDTH_SEED_RATE, Cell, cell_of
 
 RELATIVE_LOSS = "relative_loss"
 """In the history that of the training batch, in the summary that of the final evaluation."""
@@ -33,4 +34,19 @@ def run_config(config: TrialConfig, *, cell: str, directory_id: str) -> dict[str
         CELL: cell,
         CELL_ID: cell_of(config),
         RUN_DIRECTORY: directory_id,
+    }
+
+
+def cell_config(cell: Cell, *, directory_id: str) -> dict[str, Any]:
+    """The config of a run that shows a whole cell: the fields that its trials share, and what varies in it."""
+    shared = cell.trials[0].model_dump(mode="json")
+    for name in WIDTH_SEED_RATE:
+        shared = without_field(shared, name)
+    return shared | {
+        CELL: cell.label,
+        CELL_ID: cell.cell_id,
+        RUN_DIRECTORY: directory_id,
+        "widths": list(cell.widths),
+        "rates": list(cell.rates),
+        "num_seeds": cell.num_seeds,
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.publishing.stream import restart_service
+from dashboards.publishing.service import restart_service
 from sweeps.run_directory import RunDirectory
 
 ENTITY = "me"
