@@ -159,7 +159,8 @@ class OnlineStream:
                 told = self._account.held([one.run_id for one in waiting], self._target.project, self._target.entity)
                 found = [one for one in waiting if one.run_id in told and told[one.run_id].covers(one)]
                 held += found
-                waiting = [one for one in waiting if one.key not in {one.key for one in found}]
+                known = {one.key for one in found}
+                waiting = [one for one in waiting if one.key not in known]
                 if not waiting or time.monotonic() + pause > deadline:
                     break
                 time.sleep(pause)
