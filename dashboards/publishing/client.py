@@ -12,6 +12,7 @@ import wandb
 from dashboards.publishing.files import Target, delete_local, local_files
 from dashboards.publishing.projection import Outcome, Row, RunProjection, Table
 from dashboards.publishing.service import restart_service, server_url
+from stsq_core import UserError
 from sweeps.files import disk_errors
 
 INIT_TIMEOUT_S = 10.0
@@ -107,14 +108,18 @@ def write_offline_runs(projections: Sequence[RunProjection], target: Target) -> 
         The files by key; a run that is cut off is in none, and is written anew by the next publication.
 
     Raises:
-        UserError: the disk is full or may not be written.
+        UserError: the disk is full or may not be written, or the client fails.
     """
     delete_local(target, [projection.run_id for projection in projections])
     with disk_errors(target.files):
         for projection in projections:
-            run = open_run(projection, target, "offline")
-            log_rows(run, projection.rows)
-            end_run(run, projection.outcome)
+            try:
+                run = open_run(projection, target, "offline")
+                log_rows(run, projection.rows)
+                end_run(run, projection.outcome)
+            except wandb.Error as error:
+                restart_service(0.0)
+                raise UserError(f"W&B's client wrote no file of {projection.name}: {error}; publish again") from error
     if projections:
         restart_service()  # a file is complete only when the service has ended
     return {one.key: path for one in projections for path in local_files(target, one.run_id)}

@@ -7,8 +7,7 @@ with a dot of its own can be neither grouped by nor plotted.
 from typing import Any
 
 from stsq_core import TrialConfig
-from sweeps.fields import without_field
-from sweeps.plan import WIDTH_SEED_RATE, Cell, cell_of
+from sweeps.fields import WIDTH_SEED_RATE, without_field
 
 RELATIVE_LOSS = "relative_loss"
 """In the history that of the training batch, in the summary that of the final evaluation."""

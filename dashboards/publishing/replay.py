@@ -119,6 +119,8 @@ class Replay:
             self._connection.took()
         except ConnectionError as error:
             self._connection.lose(error)
+        except UserError as error:  # a full disk: what is out but not noted is found on the server by the next round
+            LOG.warning("%s", error)
 
     def _write_files(self) -> None:
         if self._connection.stream is not None:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from dashboards.publishing.client import FINISH_TIMEOUT_S, INIT_TIMEOUT_S, end_run, log_rows, open_run
 from dashboards.publishing.files import Target, delete_local, local_files
@@ -28,6 +28,7 @@ HELD_PATIENCE_S = 10.0
 """How long a server may take from the end of a run until it says that it holds it."""
 
 Note = Callable[[Sequence[RunProjection]], None]
+T = TypeVar("T")
 
 
 class OnlineStream:
@@ -76,17 +77,20 @@ class OnlineStream:
             raise ConnectionError(self._lost("the server opens no run"))
 
     def let_go(self, keys: Collection[str] | None = None) -> None:
-        """Finish runs that go on, of some keys or all, as interrupted; a later stream continues them."""
+        """Finish runs that go on, of some keys or all, as interrupted; a later stream continues them.
+
+        Raises:
+            ConnectionError: the server hangs; every run is forgotten.
+        """
         keys = [key for key in (list(self._open) if keys is None else keys) if key in self._open]
         runs = [self._open.pop(key) for key in keys]
-        with ThreadPoolExecutor(MAX_THREADS) as pool:
-            for run in runs:
-                pool.submit(_interrupt, run)
         self._service.ended(len(runs))
+        self._unless_it_hangs(lambda: self._in_threads(_interrupt, runs))
 
     def close(self) -> None:
-        """Let every run go and end the service."""
-        self.let_go()
+        """Let every run go and end the service; a server that hangs is not waited for."""
+        with contextlib.suppress(ConnectionError):
+            self.let_go()
         self._service.restart()
 
     def reset(self) -> None:
@@ -106,7 +110,8 @@ class OnlineStream:
 
     def _renew_if_worn(self) -> None:
         if self._service.is_worn:
-            self.close()
+            self.let_go()
+            self._service.restart()
 
     def _advance(self, projections: Sequence[RunProjection]) -> list[RunProjection]:
         """Open what is not open and send what is new; returns the runs that are open then."""
@@ -115,10 +120,13 @@ class OnlineStream:
             if missing:
                 self._service.start()
                 delete_local(self._target, [projection.run_id for projection in missing])
-                self._in_threads(self._start, missing)
+                self._unless_it_hangs(lambda: self._in_threads(self._start, missing))
             at_hand = [projection for projection in projections if projection.key in self._open]
             for projection in at_hand:
                 self._send(projection)
+        except ConnectionError:
+            self.reset()
+            raise
         except Exception as error:  # a dead service raises from every call, so all runs are opened again
             raise ConnectionError(self._lost(f"W&B's service was lost: {error}")) from error
         return at_hand
@@ -137,10 +145,7 @@ class OnlineStream:
     def _end(self, projections: Sequence[RunProjection]) -> list[RunProjection]:
         """Finish runs; returns those whose client says that it has."""
         self._service.ended(len(projections))
-        try:
-            return self._in_threads(self._finish, projections)
-        except ConnectionError as error:
-            raise ConnectionError(self._lost(str(error))) from None
+        return self._unless_it_hangs(lambda: self._in_threads(self._finish, projections))
 
     def _finish(self, projection: RunProjection) -> None:
         end_run(self._open.pop(projection.key), projection.outcome)
@@ -154,7 +159,8 @@ class OnlineStream:
                 told = self._account.held([one.run_id for one in waiting], self._target.project, self._target.entity)
                 found = [one for one in waiting if one.run_id in told and told[one.run_id].covers(one)]
                 held += found
-                waiting = [one for one in waiting if one.key not in {one.key for one in found}]
+                known = {one.key for one in found}
+                waiting = [one for one in waiting if one.key not in known]
                 if not waiting or time.monotonic() + pause > deadline:
                     break
                 time.sleep(pause)
@@ -171,37 +177,42 @@ class OnlineStream:
         self.reset()
         return reason
 
-    def _in_threads(self, act: Callable[[RunProjection], None], projections: Sequence[RunProjection]) -> list[RunProjection]:
+    def _unless_it_hangs(self, act: Callable[[], list[T]]) -> list[T]:
+        try:
+            return act()
+        except TimeoutError as error:
+            raise ConnectionError(self._lost(str(error))) from None
+
+    def _in_threads(self, act: Callable[[T], None], items: Sequence[T]) -> list[T]:
         """Do something to every run at once, as each waits for the server; returns those for which it succeeded.
 
-        Where one waited for a server that hangs, the others are left.
+        Raises:
+            TimeoutError: one waited for a server that hangs; the others were left.
         """
         hangs = threading.Event()
 
-        def attempt(projection: RunProjection) -> Exception | None:
-            if hangs.is_set():
-                return TimeoutError("the server hangs")
+        def attempt(item: T) -> Exception | None:
             began = time.monotonic()
             try:
-                act(projection)
+                if not hangs.is_set():
+                    act(item)
             except Exception as error:
                 if time.monotonic() - began > HANGS_S:
                     hangs.set()
                 return error
             return None
 
-        if not projections:
+        if not items:
             return []
-        with ThreadPoolExecutor(min(MAX_THREADS, len(projections))) as pool:
-            errors = list(pool.map(attempt, projections))
+        with ThreadPoolExecutor(min(MAX_THREADS, len(items))) as pool:
+            errors = list(pool.map(attempt, items))
         refusals = [str(error) for error in errors if error is not None]
         if refusals:
             LOG.warning("W&B refused %d of %d runs: %s", len(refusals), len(errors), "; ".join(sorted(set(refusals))[:3]))
         if hangs.is_set():
-            raise ConnectionError("the server hangs")
-        return [projection for projection, error in zip(projections, errors, strict=True) if error is None]
+            raise TimeoutError("the server hangs")
+        return [item for item, error in zip(items, errors, strict=True) if error is None]
 
 
 def _interrupt(run: Any) -> None:
-    with contextlib.suppress(Exception):
-        end_run(run, None)
+    end_run(run, None)

@@ -223,7 +223,7 @@ def _runs(path: Path) -> dict[str, OfflineRun]:
     return by_trial
 
 
-def _until(happened: Callable[[], bool], timeout_s: float = 180.0) -> None:
+def _until(happened: Callable[[], bool], timeout_s: float = 300.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not happened():
         assert time.monotonic() < deadline, "waited too long"

@@ -1,7 +1,4 @@
-"""Offline files as W&B's own command reads them: 64 trials of 200 steps, every number that of the journals and the ledger.
-
-Scenario 16: offline with no key there are as many run files as trials, all readable back.
-"""
+"""Offline files as W&B's own command reads them: 64 trials of 200 steps, every number that of the journals and the ledger."""
 
 import json
 import subprocess
@@ -47,6 +44,7 @@ def inspected(path: Path, *flags: str) -> str:
 def test_every_file_equals_the_journal_and_the_ledger_for_both_readers(
     run: RunDirectory, wandb_command: Callable[..., str]
 ) -> None:
+    """Scenario 16: offline with no key there are as many run files as trials, all readable back."""
     report = publish(run.path)
     assert (report.mode, report.num_published) == ("offline", 64)
     assert "WANDB_API_KEY" in report.reason
