@@ -46,14 +46,24 @@ def test_only_ratios_of_widths_matter() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_solved_point_below_the_estimate_never_raises_it_and_an_unsolved_one_above_never_lowers_it(seed: int) -> None:
+@pytest.mark.parametrize("factor", [0.8, 0.9, 1.0])
+def test_a_solved_point_below_the_estimate_does_not_raise_it_nor_an_unsolved_one_above_lower_it(
+    seed: int, factor: float
+) -> None:
+    """But for what a surprising point says of the noise and the lapse rate: less than a twentieth of the interval."""
     widths, losses = points_of(seed=seed)
-    before = posterior_of(widths, losses).median
-    for factor in (0.8, 0.9, 1.0):
-        solved = posterior_of([*widths, round(math.exp(before) * factor)], [*losses, LOG_TARGET - 0.3])
-        unsolved = posterior_of([*widths, round(math.exp(before) / factor)], [*losses, LOG_TARGET + 0.3])
-        assert solved.median <= before + 1e-3
-        assert unsolved.median >= before - 1e-3
+    before = posterior_of(widths, losses)
+    solved = posterior_of([*widths, round(math.exp(before.median) * factor)], [*losses, LOG_TARGET - 0.3])
+    unsolved = posterior_of([*widths, round(math.exp(before.median) / factor)], [*losses, LOG_TARGET + 0.3])
+    allowed = np.diff(before.interval(0.9))[0] / 20
+    assert solved.median <= before.median + allowed
+    assert unsolved.median >= before.median - allowed
+
+
+def test_the_lower_the_loss_of_a_point_near_the_threshold_the_lower_the_estimate() -> None:
+    widths, losses = points_of()
+    medians = [posterior_of([*widths, 100], [*losses, LOG_TARGET + shift]).median for shift in (-0.2, -0.1, 0.0, 0.1, 0.2)]
+    assert medians == sorted(medians)
 
 
 def test_more_points_make_the_interval_narrower() -> None:
