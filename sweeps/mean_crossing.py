@@ -36,7 +36,7 @@ def mean_crossing(log_widths: np.ndarray, log_losses: np.ndarray, *, log_target:
     before = np.maximum(first - 1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         share = (logs[rows, before] - log_target) / (logs[rows, before] - logs[rows, first])
-    share = np.where(np.isnan(share), 1.0, share)
+    share = np.where(np.isfinite(share), share, 1.0)
     between = log_widths[before] + (log_widths[first] - log_widths[before]) * share
     crossing = np.where(reached[:, 0], -np.inf, np.where(reached.any(axis=1), between, np.inf))
     return crossing, np.any(np.maximum.accumulate(reached, axis=1) & ~reached, axis=1)
