@@ -89,8 +89,9 @@ def _row(comparison: LawComparison, law: ScalingLaw) -> tuple[str, ...]:
 
 
 def _show_held_out(console: Console, comparison: LawComparison) -> None:
-    """Held-out cells under the best law, or under the one of least error where cells are too few to compare."""
-    law = comparison.best or comparison.expected or comparison.laws[0]
+    """Held-out cells under the best law; where cells are too few to compare, under one that has an interval."""
+    expected = comparison.expected
+    law = comparison.best or (expected if expected and expected.draws else comparison.laws[0])
     for own in comparison.predictions(law):
         error = "" if own.error is None else f", {own.error:+.1%}"
         say(

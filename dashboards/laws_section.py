@@ -24,7 +24,7 @@ from sweeps.laws import ScalingLaw
 
 TAGS = {"best": "found", "as good": "found", "less likely": "above_range", "ruled out": "failed"}
 BEATEN = ("less likely", "ruled out")
-FILES = ("laws.csv", "laws.tex", "laws.png", "laws.pdf")
+TABLES, FIGURES = ("laws.csv", "laws.tex"), ("laws.png", "laws.pdf")
 
 
 def laws_section(
@@ -45,7 +45,7 @@ def laws_section(
         ),
         *(_regime(findings, regime, comparison) for regime, comparison in compared),
         *_figures(panels, exponents),
-        downloads(names, FILES),
+        downloads([*TABLES, *(name for name in names if name in FIGURES)]),
     )
 
 

@@ -4,8 +4,9 @@ from sweeps.catalog import catalog_names, read_catalog
 from sweeps.expansion import cell_of
 from sweeps.journal import read_curves, read_metrics
 from sweeps.law_comparison import compare_laws
-from sweeps.laws import fcn_line, fit_attention_law, fit_fcn_law, fit_laws
+from sweeps.laws import fit_attention_law, fit_fcn_law, fit_laws
 from sweeps.ledger import Ledger, LedgerRecord, merge
+from sweeps.line_ratios import fcn_line
 from sweeps.loading import load_sweep, spec_json_schema
 from sweeps.packs import Pack, make_packs
 from sweeps.plan import Cell, Plan, describe, expand, make_plan

@@ -4,7 +4,7 @@ A replicate is a sweep as it might have come out were the fitted law true: every
 scatter (cells anew), its measurement errs by a draw from its own threshold's replicates (seeds anew), and the law is fitted
 again. The scatter's size is drawn too, from its distribution given the cells, which gives the long tails that few cells
 deserve. Cells are not drawn with replacement: of four to eight cells that draws the same few again, counts the seeds' noise
-twice, and can leave a law undetermined (measured in docs/laws.md).
+twice, and can leave a law undetermined; docs/laws.md compares the coverage of both.
 """
 
 from dataclasses import dataclass

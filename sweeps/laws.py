@@ -13,7 +13,6 @@ from types import MappingProxyType
 
 import numpy as np
 
-from stsq_core import theory
 from stsq_core.task import Stsq
 from sweeps.law_cells import FOUND, LawCells, families_of, family_key, family_words, law_cells
 from sweeps.law_families import ATTENTION, FCN_LINE, TD_POWER, Law, Tasks
@@ -136,20 +135,6 @@ class ScalingLaw:
         return Tasks(columns[0], columns[1], columns[2], self.fit.cells.tasks.target_loss)
 
 
-@dataclass(frozen=True)
-class LineRatio:
-    """A measured FCN threshold over the exact bound: `ratio = m* / fcn_width_bound`, `low` and `high` likewise."""
-
-    cell_id: str
-    label: str
-    m_star: float
-    M: int
-    bound: float
-    ratio: float
-    low: float | None
-    high: float | None
-
-
 def fit_attention_law(thresholds: Iterable[WidthThreshold], *, kind: str = "transformer") -> ScalingLaw | None:
     """Fit `m = d + b q ln T` to the thresholds of one architecture; None where none was found."""
     return fitted_law(ATTENTION, law_cells(threshold for threshold in thresholds if threshold.kind == kind))
@@ -187,19 +172,6 @@ def fitted_law(law: Law, cells: LawCells | None) -> ScalingLaw | None:
         fit=fit,
         draws=draws,
     )
-
-
-def fcn_line(thresholds: Iterable[WidthThreshold]) -> tuple[LineRatio, ...]:
-    """Each found FCN threshold against the exact bound on the width at its target loss."""
-    ratios = []
-    for threshold in thresholds:
-        if threshold.kind == "fcn" and threshold.m_star is not None and threshold.M is not None:
-            task = threshold.config_sample.task
-            bound = theory.fcn_width_bound(threshold.target_loss, T=task.T, d=task.d, q=task.q)
-            low, high = (None if end is None else end / bound for end in (threshold.low, threshold.high))
-            ratio = threshold.m_star / bound
-            ratios.append(LineRatio(threshold.cell_id, threshold.label, threshold.m_star, threshold.M, bound, ratio, low, high))
-    return tuple(ratios)
 
 
 def _estimates(fit: LawFit, draws: Draws | None) -> dict[str, Estimate]:

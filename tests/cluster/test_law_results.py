@@ -57,6 +57,12 @@ def test_held_out_cells_are_told_with_their_prediction(thresholds: tuple[WidthTh
     assert line.endswith(": as predicted")
 
 
+def test_of_too_few_cells_a_law_with_an_interval_predicts(thresholds: tuple[WidthThreshold, ...]) -> None:
+    comparisons = compare_laws([*thresholds[:2], thresholds[4]], LawSettings(held_out=({"task.T": 192},)))
+    (line,) = [line for line in printed(show_laws, comparisons, thresholds) if "held out" in line]
+    assert "no interval" not in line
+
+
 def test_every_law_predicts_a_task(thresholds: tuple[WidthThreshold, ...]) -> None:
     comparisons = compared(thresholds)
     lines = printed(show_predictions, comparisons, thresholds, [Stsq(T=384, q=3, d=2)])

@@ -3,7 +3,8 @@ import math
 import pytest
 
 from stsq_core import theory
-from sweeps.laws import fcn_line, fit_attention_law, fit_fcn_law, fit_laws
+from sweeps.laws import fit_attention_law, fit_fcn_law, fit_laws
+from sweeps.line_ratios import fcn_line
 from sweeps.spec import Criterion
 from sweeps.thresholds import width_thresholds
 
