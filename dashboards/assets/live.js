@@ -12,14 +12,14 @@
   const FOCUSABLE = "a[href], button, select, summary, [tabindex]";
   const indexed = (selector, inside, node) => stsq.all(selector, inside).indexOf(node);
 
-  // What the reader did in a part, by place: open folds, sideways scrolls, the focus.
+  // What the reader did in a part: open folds and the focus by id where there is one, else by place; sideways scrolls.
   const remember = (part) => ({
-    open: stsq.all("details", part).map((fold) => fold.open),
+    open: new Map(stsq.all("details", part).map((fold, place) => [fold.id || place, fold.open])),
     scrolls: stsq.all(".scroll", part).map((table) => table.scrollLeft),
     focus: part.contains(document.activeElement) ? [document.activeElement.id, indexed(FOCUSABLE, part, document.activeElement)] : null,
   });
   function restore(part, kept) {
-    stsq.all("details", part).forEach((fold, place) => { fold.open = kept.open[place] ?? fold.open; });
+    stsq.all("details", part).forEach((fold, place) => { fold.open = kept.open.get(fold.id || place) ?? fold.open; });
     stsq.all(".scroll", part).forEach((table, place) => { table.scrollLeft = kept.scrolls[place] ?? 0; });
     if (kept.focus) {
       const [id, place] = kept.focus;
