@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -21,6 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from stsq_core.errors import UserError
 from sweeps.run_directory import RunDirectory
+from sweeps.study_storage import open_storage
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,16 @@ class Overlay:
 
 
 def open_studies(run: RunDirectory) -> BaseStorage | None:
-    """The storage that the searches of a run keep their studies in; None where the run has searched nothing."""
-    path = studies_file(run)
-    if not path.is_file():
+    """The storage that the searches of a run keep their studies in; None where the run has searched nothing.
+
+    Raises:
+        UserError: the storage that the sweep names cannot be used.
+    """
+    if url := run.read_spec().search.storage:
+        return open_storage(url, run.studies)
+    if not run.studies.is_file():
         return None  # asked first, because Optuna's backend makes the file that it does not find
-    return JournalStorage(JournalFileBackend(str(path)))
-
-
-def studies_file(run: RunDirectory) -> Path:
-    """Where the searches of a run keep their studies, as an Optuna journal."""
-    return run.path / "study.journal"
+    return JournalStorage(JournalFileBackend(str(run.studies)))
 
 
 def attributes_set_by(write: Callable[[Study], None], *, metric: str) -> dict[str, Any]:

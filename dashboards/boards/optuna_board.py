@@ -18,7 +18,7 @@ from stsq_core import UserError
 from sweeps.ledger_studies import studies_of
 from sweeps.plan import expand
 from sweeps.run_directory import RunDirectory, open_run
-from sweeps.study_view import Overlay, StudyView, open_studies, studies_file
+from sweeps.study_view import Overlay, StudyView, open_studies
 from sweeps.thresholds import width_thresholds
 
 LOOPBACK = "127.0.0.1"
@@ -151,4 +151,4 @@ def _listen(port: int, app: Wsgi) -> WSGIServer:
 
 def _stamp(run: RunDirectory) -> object:
     """Changes when the run has got new results, a new study or another form of its sweep."""
-    return tuple(path.stat().st_size if path.exists() else 0 for path in (run.ledger, studies_file(run), run.spec))
+    return tuple(path.stat().st_size if path.exists() else 0 for path in (run.ledger, run.studies, run.spec))

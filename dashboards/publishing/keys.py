@@ -8,6 +8,7 @@ from typing import Any
 
 from stsq_core import TrialConfig
 from sweeps.fields import WIDTH_SEED_RATE, without_field
+from sweeps.plan import Cell, cell_of
 
 RELATIVE_LOSS = "relative_loss"
 """In the history that of the training batch, in the summary that of the final evaluation."""

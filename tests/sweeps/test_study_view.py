@@ -17,7 +17,7 @@ from sweeps.ledger import LedgerRecord, record_of_failure
 from sweeps.ledger_studies import studies_of
 from sweeps.run_directory import RunDirectory
 from sweeps.spec import Criterion
-from sweeps.study_view import Overlay, StudyView, attributes_set_by, open_studies, studies_file
+from sweeps.study_view import Overlay, StudyView, attributes_set_by, open_studies
 from sweeps.thresholds import width_thresholds
 from sweeps.trials import Trials
 
@@ -89,7 +89,7 @@ def test_a_run_that_has_searched_nothing_has_no_studies_and_gets_no_file(tmp_pat
 
 def test_the_studies_of_a_search_are_read_from_its_journal_as_they_grow(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
-    study = optuna.create_study(storage=JournalStorage(JournalFileBackend(str(studies_file(run)))), study_name="cell")
+    study = optuna.create_study(storage=JournalStorage(JournalFileBackend(str(run.studies))), study_name="cell")
     storage = open_studies(run)
     assert storage is not None
     view = StudyView(storage)
