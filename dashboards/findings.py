@@ -14,8 +14,10 @@ from sweeps.laws import ScalingLaw
 from sweeps.ledger import Status
 from sweeps.observations import Observation, read_observations
 from sweeps.outcomes import Outcomes
+from sweeps.plan import Cell, expand
 from sweeps.results import Results, read_results
 from sweeps.run_directory import RunDirectory, open_run
+from sweeps.searched import cells_with_points, searched_cells
 from sweeps.sessions import Session, read_sessions
 from sweeps.spec import SweepSpec
 from sweeps.thresholds import WidthThreshold, thresholds_of
@@ -58,6 +60,11 @@ class Findings:
     def num_waiting(self) -> int:
         """Declared trials that have not ended."""
         return len(self.declared) - len(self.records)
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """The cells that the sweep declares, and of those that it searches the ones that have points."""
+        return (*expand(self.spec), *cells_with_points(searched_cells(self.spec), self.records))
 
     @property
     def linked_cells(self) -> frozenset[str]:

@@ -13,7 +13,8 @@ from stsq_core.trial import TrialConfig
 from sweeps.errors import Path, PlacedError, first_problem, shown
 from sweeps.expansion import SEED_BITS, assignments, data_of, num_combinations, standing
 from sweeps.fields import with_field
-from sweeps.plan import distinct_labels, expand
+from sweeps.outcomes import Outcomes
+from sweeps.plan import Cell, distinct_labels, expand
 from sweeps.search_spec import WidthRange
 from sweeps.spec import SweepSpec, TrialGroup
 from sweeps.trials import Trials, cell_of
@@ -150,3 +151,17 @@ def _tokens_d(data: Mapping[str, Any], low: int, path: Path) -> int:
             f"use low: {d + 1} or more",
         )
     return d
+
+
+def cells_with_points(searched: Sequence[SearchedCell], records: Outcomes) -> tuple[Cell, ...]:
+    """Of the searched cells those that have points, each with the trials of its points: what is shown of declared cells is
+    shown of these.
+    """
+    families = [family.key for family in records.trials.families]
+    found = []
+    for cell in searched:
+        own = [place for place, key in enumerate(families) if key == cell.family.key]
+        trials = records.trials.take(np.isin(records.trials.family, own))
+        if len(trials):
+            found.append(Cell(cell.cell_id, cell.group, cell.label, trials))
+    return tuple(found)

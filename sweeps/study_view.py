@@ -31,13 +31,17 @@ class Overlay:
     system_attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
-def open_studies(run: RunDirectory) -> BaseStorage | None:
+def open_studies(run: RunDirectory, url: str | None = None) -> BaseStorage | None:
     """The storage that the searches of a run keep their studies in; None where the run has searched nothing.
 
+    Args:
+        run: the run directory.
+        url: the storage that its sweep names, if it names one.
+
     Raises:
-        UserError: the storage that the sweep names cannot be used.
+        UserError: that storage cannot be used.
     """
-    if url := run.read_spec().search.storage:
+    if url is not None:
         return open_storage(url, run.studies)
     if not run.studies.is_file():
         return None  # asked first, because Optuna's backend makes the file that it does not find

@@ -17,7 +17,7 @@ from dashboards.publishing import keys
 from dashboards.publishing.destination import NOTHING_ASKED, choose_destination
 from dashboards.publishing.published import directory_id
 from sweeps.fields import WIDTH_SEED_RATE, flattened
-from sweeps.plan import Cell, expand
+from sweeps.plan import Cell
 from sweeps.run_directory import open_run
 
 SUMMARY = (keys.STATUS, keys.REASON, keys.RELATIVE_LOSS)
@@ -118,7 +118,7 @@ def read_board(run_path: Path | str) -> Board:
     place = choose_destination(NOTHING_ASKED, findings.spec.wandb, run.wandb)
     return Board(
         findings=findings,
-        cells=expand(findings.spec),
+        cells=findings.cells,
         directory_id=directory_id(run.wandb),
         project=place.project,
         entity=place.entity or "",

@@ -16,7 +16,6 @@ from dashboards.extras import load_extra
 from dashboards.findings import read_findings
 from stsq_core import UserError
 from sweeps.ledger_studies import studies_of
-from sweeps.plan import expand
 from sweeps.run_directory import RunDirectory, open_run
 from sweeps.study_view import Overlay, StudyView, open_studies
 from sweeps.thresholds import width_thresholds
@@ -91,9 +90,9 @@ class OptunaBoard:
 
         self._seen = _stamp(self._run)
         findings = read_findings(self._run.path)
-        cells = expand(findings.spec)
+        cells = findings.cells
         thresholds = findings.thresholds or width_thresholds(findings.records, findings.spec.criterion)
-        storage = open_studies(self._run) or studies_of(cells, thresholds)
+        storage = open_studies(self._run, findings.spec.search.storage) or studies_of(cells, thresholds)
         studies = study_cells(
             [(study.study_name, study.user_attrs) for study in storage.get_all_studies()], [cell.cell_id for cell in cells]
         )

@@ -23,7 +23,7 @@ from dashboards.panels import threshold_panels
 from dashboards.story import status_words
 from dashboards.style import SHORT_NAMES
 from dashboards.tables import threshold_rows
-from sweeps.plan import Cell, expand
+from sweeps.plan import Cell
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -42,7 +42,7 @@ def load(run_path: Path | str) -> "LoadedRun":
     """
     load_extra("pandas", extra="notebooks", what="`dashboards.load`")
     findings = read_findings(run_path)
-    return LoadedRun(findings, expand(findings.spec))
+    return LoadedRun(findings, findings.cells)
 
 
 @dataclass(frozen=True, repr=False)
