@@ -119,13 +119,12 @@ def test_every_law_of_both_architectures_is_on_the_page_with_its_verdict(whole_p
         for law in comparison.laws:
             for letter, estimate in law.parameters.items():
                 assert f"{letter.replace('gamma', GAMMA)} = {interval_words(estimate)}" in text
-    residuals = figures(whole_page)[2:4]
+    *residuals, powers = figures(whole_page, "laws")
     for figure, comparison in zip(residuals, findings.comparisons, strict=True):
         own = next(trace for trace in figure["data"] if trace["mode"] == "markers")
         law = comparison.expected
         assert law is not None
         assert own["y"] == pytest.approx([point.relative_residual for point in law.points], rel=1e-4)
-    (powers,) = figures(whole_page)[4:5]
     shown = [trace["x"][0] for trace in powers["data"]]  # type: ignore[index]
     fitted = [c.law(name).parameters["gamma"].value for c in findings.comparisons for name in ("td_power", "excess_power")]  # type: ignore[union-attr]
     assert shown == pytest.approx(fitted, rel=1e-4)
@@ -141,7 +140,7 @@ def test_held_out_cells_stand_beside_their_predictions(make_run: MakeRun) -> Non
     for row in told["held_out"]:
         assert row["error"] == pytest.approx(row["m_star"] / row["predicted_value"] - 1)
     hollow = [
-        trace["x"] for figure in figures(run.report / "index.html")[:2] for trace in figure["data"]
+        trace["x"] for figure in figures(run.report / "index.html", "thresholds") for trace in figure["data"]
         if trace.get("name") == "held out of the fits"
     ]  # fmt: skip
     assert hollow == [[128], [16]]

@@ -17,8 +17,7 @@ def test_every_sweep_of_the_catalogue_is_valid_and_named_after_its_file(name):
 
 def test_quickstart_is_the_sweep_that_the_readme_promises():
     cells = searched_cells(load_sweep("quickstart"))
-    tasks = {
-        kind: [c.family.sample.task.T for c in cells if c.family.sample.model.kind == kind] for kind in ("transformer", "fcn")
-    }
+    samples = [cell.family.sample for cell in cells]
+    tasks = {kind: [one.task.T for one in samples if one.model.kind == kind] for kind in ("transformer", "fcn")}
     assert tasks == {"transformer": [16, 32, 64, 128], "fcn": [4, 8, 12, 16]}
     assert all(cell.high >= 10 * cell.low for cell in cells)

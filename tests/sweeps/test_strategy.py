@@ -1,4 +1,4 @@
-"""What every strategy keeps to, held against a grid, a search, and both; and what is a grid's, or a sequel's, alone."""
+"""What every strategy keeps to: a grid, a search, both together, and one after the other; and what is a grid's alone."""
 
 from collections.abc import Callable
 

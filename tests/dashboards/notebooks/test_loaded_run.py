@@ -41,7 +41,7 @@ def test_there_is_a_row_a_threshold(loaded: LoadedRun) -> None:
     for threshold in loaded.findings.thresholds:
         row = table.loc[threshold.cell_id]
         assert (row.m_star, row.low, row.high, row["M"]) == (threshold.m_star, threshold.low, threshold.high, threshold.M)
-    assert set(loaded.laws.parameter) == {"b", "c", "gamma"}
+    assert {"b", "c", "gamma", "s"} <= set(loaded.laws.parameter)
 
 
 def test_there_is_a_row_a_measurement(make_run: MakeRun, fully_connected: dict[str, Any]) -> None:
