@@ -7,6 +7,7 @@ Source: `wandb/proto/wandb_internal.proto`, and files of wandb 0.31: `test_files
 """
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -131,7 +132,12 @@ def _history(projection: RunProjection, outcome: Outcome) -> Iterator[dict[str, 
 
 def _items(values: Mapping[str, Any]) -> list[dict[str, str]]:
     """Keys with their values in JSON; what is not finite is NaN, Infinity or -Infinity, as the client spells it."""
-    return [{"key": name, "value_json": json.dumps(value)} for name, value in values.items()]
+    return [{"key": name, "value_json": _spelled(value)} for name, value in values.items()]
+
+
+def _spelled(value: Any) -> str:
+    """A value in JSON; most are finite numbers, which need none of its care."""
+    return repr(value) if type(value) is float and math.isfinite(value) else json.dumps(value)
 
 
 def _seconds(outcome: Outcome) -> float:

@@ -22,13 +22,13 @@ class Thinning:
         steps, every = config.training.steps, config.evaluation.every
         kinds = [config.training.report_steps, *([every] if every else [])]
         room = MAX_ROWS // len(kinds) - 2  # multiples from 0, and the last step
-        is_short = _num_multiples(steps, kinds) < MAX_ROWS
+        self._keeps_all = _num_multiples(steps, kinds) < MAX_ROWS
         self._steps = steps
-        self._strides = (1,) if is_short else tuple(stride * math.ceil(steps / stride / room) for stride in kinds)
+        self._strides = tuple(stride * math.ceil(steps / stride / room) for stride in kinds)
 
     def keeps(self, step: int) -> bool:
         """Whether the row of a step is sent while the trial trains."""
-        return step >= self._steps or any(step % stride == 0 for stride in self._strides)
+        return self._keeps_all or step >= self._steps or any(step % stride == 0 for stride in self._strides)
 
     def kept(self, rows: Iterable[Row], *, ended: bool) -> Iterator[Row]:
         """The rows that are sent; of a trial that has `ended` also the last."""

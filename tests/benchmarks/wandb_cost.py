@@ -1,11 +1,11 @@
 """What publishing to W&B costs the process that trains, in CPU time, and what the publisher takes itself.
 
-    python tests/benchmarks/wandb_cost.py [--pairs 40] [--trials 64] [--steps 200]
+    python tests/benchmarks/wandb_cost.py [--pairs 12] [--trials 64] [--steps 200] [--size ordinary|small]
 
-One process trains blocks of trials (T=32, q=3, d=4, batch 64, a row at every step). In each pair it trains the same block
-twice, in turns: once into a run directory that a publisher follows and writes offline, and once into another while that
-publisher is stopped (SIGSTOP). So everything the publisher does falls into the first kind of block, and nothing into the
-second. The CPU time of the process that trains is taken, of all its threads and of no other process.
+One process trains blocks of trials (T=50, q=3, d=5, batch 256; small: T=32, d=4, batch 64; a row at every step). In each pair
+it trains the same block twice, in turns: once into a run directory that a publisher follows and writes offline, and once into
+another while that publisher is stopped (SIGSTOP). So everything the publisher does falls into the first kind of block, and
+nothing into the second. The CPU time of the process that trains is taken, of all its threads and of no other process.
 
 Other work on the machine only ever adds CPU time (caches, clock speeds), so each side is judged by the lower quartile of its
 blocks. The interval resamples pairs. Exits with 0 where it lies below 3% and the publisher takes under 15 s for the trials of
@@ -29,7 +29,8 @@ from typing import Any
 import numpy as np
 import yaml
 from end_to_end import sweep_of
-from peers.plain_tune import SIZE, WIDTHS
+from overhead import SIZES
+from peers.plain_tune import WIDTHS
 
 from cluster.worker import Order, outcome_from_json, train_order
 from dashboards import PublisherProcess
@@ -142,10 +143,10 @@ def _seconds_of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def measure(pairs: int, trials: int, steps: int, folder: Path) -> tuple[np.ndarray, np.ndarray, float]:
+def measure(pairs: int, trials: int, steps: int, size: str, folder: Path) -> tuple[np.ndarray, np.ndarray, float]:
     """CPU seconds of published and plain blocks, [pair] each, and of the publisher for the trials of one block."""
     sweep = folder / "sweep.yaml"
-    told: dict[str, Any] = sweep_of(trials * (pairs + 1), steps, SIZE) | {"wandb": {"max_trial_runs": 1_000_000}}
+    told: dict[str, Any] = sweep_of(trials * (pairs + 1), steps, SIZES[size]) | {"wandb": {"max_trial_runs": 1_000_000}}
     told["trials"][0]["base"]["training"]["log_every"] = 1
     sweep.write_text(yaml.safe_dump(told))
     spec = load_sweep(str(sweep))
@@ -168,18 +169,19 @@ def measure(pairs: int, trials: int, steps: int, folder: Path) -> tuple[np.ndarr
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--pairs", type=int, default=12)
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--size", choices=SIZES, default="ordinary")
     parser.add_argument("--train-blocks", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.train_blocks:
         train_blocks(args.trials)
         return MET
     with tempfile.TemporaryDirectory() as folder:
-        published, plain, publisher_s = measure(args.pairs, args.trials, args.steps, Path(folder))
+        published, plain, publisher_s = measure(args.pairs, args.trials, args.steps, args.size, Path(folder))
     found = estimate(published, plain)
-    print(f"{args.trials} trials x {args.steps} steps, W&B offline, {args.pairs} pairs, lower quartile of blocks")
+    print(f"{args.trials} trials x {args.steps} steps ({args.size}), W&B offline, {args.pairs} pairs, lower quartile of blocks")
     print(f"training: {found.share:+.2%}, {LEVEL:.0%} interval {found.low:+.2%} to {found.high:+.2%} (gate {GATE:.0%})")
     print(f"publisher: {publisher_s:.1f} s of CPU for {args.trials} trials (gate {PUBLISHER_GATE_S:.0f} s)")
     verdict = found.verdict()
