@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: install demo test test-quick check format bench bench-search clean
+.PHONY: install demo test test-quick test-failed check format bench bench-search clean
 
 install: $(STAMP)
 
@@ -16,11 +16,17 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## measure the thresholds of both architectures on this machine
 	$(BIN)/stsq run quickstart
 
-test: $(STAMP)  ## every test
-	$(BIN)/python -m pytest
+HEAVY := ray or jobs or browser
+
+test: $(STAMP)  ## every test: those that start no Ray and no browser two files at a time, then the others one by one
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not ($(HEAVY))'; quick=$$?; \
+	$(BIN)/python -m pytest -m '$(HEAVY)'; heavy=$$?; exit $$((quick + heavy))
 
 test-quick: $(STAMP)  ## the tests that start no Ray and no browser, two files at a time
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not ray and not jobs and not browser'
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not ($(HEAVY))'
+
+test-failed: $(STAMP)  ## the tests that failed last time, once more
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 check: $(STAMP)  ## format, lint, types
 	$(BIN)/ruff format --check .
@@ -37,7 +43,7 @@ bench: $(STAMP)  ## ratios against the alternatives, in one run each; add JAX wi
 	$(BIN)/python tests/benchmarks/end_to_end.py --trials 64
 	$(BIN)/python tests/benchmarks/end_to_end.py --trials 256
 	$(BIN)/python tests/benchmarks/end_to_end.py --trials 64 --wandb
-	$(BIN)/python tests/benchmarks/end_to_end.py --trials 256 --wandb
+	$(BIN)/python tests/benchmarks/end_to_end.py --trials 256 --wandb --peer-trials 64
 	$(BIN)/python tests/benchmarks/overhead.py
 	$(BIN)/python tests/benchmarks/overhead.py --size small
 	$(BIN)/python tests/benchmarks/scale.py
