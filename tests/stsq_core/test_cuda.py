@@ -101,8 +101,6 @@ def test_the_memory_of_a_pack_is_what_was_counted(transformer, objective: str, T
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
     train_pack(pack, device="cuda")
     peak = torch.cuda.max_memory_allocated()
-    assert before <= GPU_FIXED_BYTES
     assert peak == pytest.approx(k * memory_bytes(pack[0], "cuda") + GPU_FIXED_BYTES, rel=0.15)
