@@ -15,7 +15,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from cluster.open_commands import open_app
-from cluster.wandb_commands import wandb_app
+from cluster.wandb_commands import wandb_setup
 from stsq_core import UserError
 
 BAD_INPUT = 2
@@ -29,9 +29,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 job_app = typer.Typer(help="Send a sweep to a Ray cluster as a job, and look after it.", no_args_is_help=True)
+wandb_app = typer.Typer(help="Weights & Biases.", no_args_is_help=True)
 app.add_typer(job_app, name="job")
 app.add_typer(wandb_app, name="wandb")
 app.add_typer(open_app, name="open")
+wandb_app.command("setup")(wandb_setup)
 
 
 class DeviceName(StrEnum):
@@ -248,6 +250,16 @@ def schema() -> None:
     from sweeps import spec_json_schema
 
     print(json.dumps(spec_json_schema(), indent=2))
+
+
+@wandb_app.command("sync")
+def wandb_sync(run: Run) -> None:
+    """Publish a run to W&B now, from its journals; what is there already is left alone."""
+    from dashboards import sync
+    from sweeps.run_directory import open_run
+
+    done = sync(open_run(run).path)
+    print(f"W&B {done.mode}: {done.num_published} trials published, {done.num_up_to_date} were up to date")
 
 
 @job_app.command("submit", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

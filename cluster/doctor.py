@@ -24,6 +24,9 @@ BETTER = {
     "plotly": "draws the page",
     "matplotlib": "draws the figures",
     "optuna": "searches for thresholds",
+    "optuna-dashboard": "`stsq open optuna`",
+    "pandas": "tables of a run in a notebook",
+    "wandb-workspaces": "`stsq wandb setup`",
 }
 MIN_PYTHON = (3, 11)
 MIN_FREE_BYTES = 2 * 2**30

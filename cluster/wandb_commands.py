@@ -1,28 +1,16 @@
-"""`stsq wandb`: publishes a run to Weights & Biases, and sets up the boards that show it there."""
+"""`stsq wandb setup`: the boards that show a run in Weights & Biases."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-wandb_app = typer.Typer(help="Weights & Biases.", no_args_is_help=True)
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/quickstart.")]
-
-
-@wandb_app.command()
-def sync(run: Run) -> None:
-    """Publish a run to W&B now, from its journals; what is there already is left alone."""
-    from dashboards import sync as publish
-    from sweeps.run_directory import open_run
-
-    done = publish(open_run(run).path)
-    print(f"W&B {done.mode}: {done.num_published} trials published, {done.num_up_to_date} were up to date")
-
-
-@wandb_app.command()
-def setup(
-    run: Run,
+def wandb_setup(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="RUN|SWEEP", help="A run directory, or a sweep, whose run is then runs/NAME, begun or not."),
+    ],
     json_folder: Annotated[
         Path | None, typer.Option("--json", metavar="DIR", help="Write the documents to a folder; needs no account.")
     ] = None,
@@ -30,6 +18,7 @@ def setup(
     """Make the W&B workspace and report of a run, or replace them: thresholds with both laws, loss against width, curves."""
     from dashboards.boards.saving import save_boards, write_documents
 
+    run = _run_of(target)
     if json_folder is not None:
         for path in write_documents(run, json_folder):
             print(path)
@@ -37,3 +26,16 @@ def setup(
     saved = save_boards(run)
     print(f"workspace: {saved.workspace_url}")
     print(f"report: {saved.report_url}")
+
+
+def _run_of(target: str) -> Path:
+    """The run directory of a run or a sweep; that of a sweep is made where there is none, so that its runs will lie there."""
+    from cluster.options import run_path
+    from sweeps.loading import load_sweep
+    from sweeps.run_directory import create_or_open, open_run
+
+    if Path(target).is_dir():
+        return open_run(target).path
+    spec = load_sweep(target)
+    path = run_path(spec.name, None)
+    return (open_run(path) if path.is_dir() else create_or_open(path, spec)).path

@@ -1,4 +1,4 @@
-"""Shows a sweep: tables, figures, one self-contained page, and Weights & Biases.
+"""Shows a sweep: tables, figures, one self-contained page, Weights & Biases and other viewers, and notebooks.
 
 Everything here is computed from a run directory and changes no number in it. plotly, matplotlib and wandb load when first used.
 """
@@ -7,14 +7,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dashboards.notebooks.loaded_run import load
     from dashboards.page import write_report
     from dashboards.publishing.process import PublisherProcess
     from dashboards.publishing.publisher import publish, sync
 
-__all__ = ["PublisherProcess", "publish", "sync", "write_report"]
+__all__ = ["PublisherProcess", "load", "publish", "sync", "write_report"]
 
 _HOMES = {
     "PublisherProcess": "dashboards.publishing.process",
+    "load": "dashboards.notebooks.loaded_run",
     "publish": "dashboards.publishing.publisher",
     "sync": "dashboards.publishing.publisher",
     "write_report": "dashboards.page",

@@ -41,11 +41,6 @@ class RunDirectory:
         return self.path / "curves"
 
     @property
-    def study(self) -> Path:
-        """The Optuna studies of its searches, as an Optuna journal file."""
-        return self.path / "study.journal"
-
-    @property
     def checkpoints(self) -> Path:
         """The states of packs in training."""
         return self.path / "checkpoints"

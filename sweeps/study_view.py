@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -32,9 +33,15 @@ class Overlay:
 
 def open_studies(run: RunDirectory) -> BaseStorage | None:
     """The storage that the searches of a run keep their studies in; None where the run has searched nothing."""
-    if not run.study.is_file():
+    path = studies_file(run)
+    if not path.is_file():
         return None  # asked first, because Optuna's backend makes the file that it does not find
-    return JournalStorage(JournalFileBackend(str(run.study)))
+    return JournalStorage(JournalFileBackend(str(path)))
+
+
+def studies_file(run: RunDirectory) -> Path:
+    """Where the searches of a run keep their studies, as an Optuna journal."""
+    return run.path / "study.journal"
 
 
 def attributes_set_by(write: Callable[[Study], None], *, metric: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dashboards.boards.charts import Chart, loss_chart, status_chart, threshold_chart
+from dashboards.cells import cell_views
 from dashboards.findings import Findings, read_findings
 from dashboards.panels import threshold_panels
 from dashboards.publishing import keys
@@ -92,10 +93,11 @@ class Board:
 
     @cached_property
     def charts(self) -> dict[str, Chart]:
-        """The charts to register with W&B; the threshold chart only where the sweep has thresholds."""
-        level, target = self.findings.spec.criterion.level, self.findings.spec.criterion.target_loss
+        """The charts to register with W&B by kind; those of thresholds and losses only where the sweep has any."""
         panels = threshold_panels(self.findings.regimes)
-        made = [*([threshold_chart(panels, level=level)] if panels else []), loss_chart(target), status_chart()]
+        cells = cell_views(self.findings.thresholds, {})
+        thresholds = [threshold_chart(panels, level=self.findings.spec.criterion.level)] if panels else []
+        made = [*thresholds, *([loss_chart(cells)] if cells else []), status_chart()]
         for chart in made:
             for key in chart.config:
                 self.config(key)

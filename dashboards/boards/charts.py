@@ -1,19 +1,21 @@
 """Vega-Lite charts of the W&B boards, for what W&B's own panels do not draw: intervals, laws with bands, a target line a cell.
 
-The threshold chart carries its numbers, those of the paper's figure; the others draw W&B's runs as they are. In those,
-`${field:x}` stands for a column of W&B's query and `${string:x}` for words that a panel gives.
+The charts of thresholds and losses carry their numbers, those of the paper's figures. The chart of statuses draws W&B's runs as
+they are: there `${field:x}` stands for a column of W&B's query.
 """
 
 import hashlib
 import json
+import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboards.panels import Line, Mark, Panel, Series
-from dashboards.publishing.keys import CELL, RELATIVE_LOSS, STATUS, WIDTH
-from dashboards.style import FAINT, INK, MARKERS, MUTED, TARGET, series_shade
+from dashboards.cells import CellView
+from dashboards.panels import Line, Mark, Panel, Series, round_numbers
+from dashboards.publishing.keys import CELL, STATUS
+from dashboards.style import FAINT, INK, MARKERS, MUTED, SHORT_NAMES, TARGET, series_shade
 
 Spec = dict[str, Any]
 
@@ -22,6 +24,8 @@ RUNS = {"name": "wandb"}
 """The data that W&B puts in: a row a run."""
 
 FONT = "Source Sans Pro, system-ui, sans-serif"
+MAX_SMALL_PANELS = 24
+MAX_TICKS = 6
 SUBTITLE_LETTERS = 62
 """What fits on a line over a panel of the threshold chart."""
 
@@ -30,14 +34,13 @@ STATUS_COLOURS = {"finished": "#009e73", "diverged": "#d55e00", "failed": "#b345
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart to register with W&B: the columns it asks of each run's config and summary, and the words it is given."""
+    """A chart to register with W&B, and the columns that it asks of each run's config and summary."""
 
     kind: str
     title: str
     spec: Spec
     config: tuple[str, ...] = ()
     summary: tuple[str, ...] = ()
-    strings: Mapping[str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -55,8 +58,6 @@ class Chart:
         text = json.dumps(self.spec)
         for name, column in self.fields.items():
             text = text.replace(f"${{field:{name}}}", column)
-        for name, words in (self.strings or {}).items():
-            text = text.replace(f"${{string:{name}}}", json.dumps(words)[1:-1])
         filled: Spec = json.loads(text)
         return filled | {"datasets": {"wandb": [dict(row) for row in rows]}}
 
@@ -68,46 +69,10 @@ def threshold_chart(panels: Sequence[Panel], *, level: float) -> Chart:
     return Chart("thresholds", title, _whole(hconcat=drawn, resolve={"scale": {"color": "independent"}}))
 
 
-def loss_chart(target_loss: float) -> Chart:
-    """Loss against width, a small panel a cell: a dot a trial, the median of each width as a line, the target."""
-    m, loss, cell = (f"${{field:{name}}}" for name in (WIDTH, RELATIVE_LOSS, CELL))
-    x = {"field": m, "type": "quantitative", "scale": {"type": "log", "nice": False, "padding": 8}, "title": "width m"}
-    y = {"type": "quantitative", "scale": {"type": "log"}, "title": "relative loss"}
-    shades = {kind: series_shade(kind, 0).light for kind in MARKERS}
-    scale = {"domain": [*shades], "range": [*shades.values()]}
-    colour = {"field": "architecture", "type": "nominal", "scale": scale, "legend": None}
-    dots = {
-        "mark": {"type": "point", "filled": True, "size": 18, "opacity": 0.45},
-        "encoding": {
-            "x": x,
-            "color": colour,
-            "y": y | {"field": loss},
-            "tooltip": [{"field": "name", "title": "run"}, {"field": m, "title": "m"}, {"field": loss, "format": ".3g"}],
-        },
-    }
-    median = {
-        "mark": {"type": "line", "strokeWidth": 1.6},
-        "encoding": {"x": x, "color": colour, "y": y | {"field": loss, "aggregate": "median"}},
-    }
-    target = {
-        "mark": {"type": "rule", "color": TARGET.light, "strokeDash": [4, 3]},
-        "encoding": {"y": {"aggregate": "min", "field": "target", "type": "quantitative"}},
-    }
-    spec = _whole(
-        transform=[
-            {"filter": f"isValid(datum['{loss}']) && datum['{loss}'] > 0 && isValid(datum['{m}'])"},
-            {"calculate": "toNumber('${string:target}')", "as": "target"},
-            {"calculate": f"split(datum['{cell}'], ' ')[0]", "as": "architecture"},
-        ],
-        facet={"field": cell, "title": None, "header": {"labelFontSize": 10, "labelLimit": 290}},
-        columns=3,
-        resolve={"scale": {"x": "independent"}},
-        spec={"width": 250, "height": 160, "layer": [target, dots, median]},
-    )
-    return Chart(
-        "loss-against-width", "Loss against width by cell", spec, config=(WIDTH, CELL), summary=(RELATIVE_LOSS,),
-        strings={"target": f"{target_loss:g}"},
-    )  # fmt: skip
+def loss_chart(cells: Sequence[CellView]) -> Chart:
+    """Loss against width, a small panel a cell: trials as dots, their median as a line, the target, the interval."""
+    panels = [_loss_panel(cell) for cell in cells[:MAX_SMALL_PANELS]]
+    return Chart("loss-against-width", "Loss against width by cell", _whole(concat=panels, columns=3))
 
 
 def status_chart() -> Chart:
@@ -133,6 +98,43 @@ def status_chart() -> Chart:
     return Chart("statuses", "How trials ended, by cell", spec, config=(CELL,), summary=(STATUS,))
 
 
+def _loss_panel(cell: CellView) -> Spec:
+    colour, threshold = series_shade(cell.kind, 0).light, cell.threshold
+    tried = tuple(dict.fromkeys(cell.median_widths))
+    x = _log_axis("m", "width m", cell.width_range, tried if len(tried) <= MAX_TICKS else cell.width_ticks)
+    y = _log_axis("loss", "relative loss", cell.loss_range, _few(round_numbers(*cell.loss_range)))
+    point = {"x": x, "y": y, "tooltip": [{"field": "m"}, {"field": "loss"}]}
+    dots, medians = _points(cell.dot_widths, cell.dot_losses), _points(cell.median_widths, cell.median_losses)
+    layers = [
+        _layer([{"loss": cell.target_loss}], {"type": "rule", "color": TARGET.light, "strokeDash": [4, 3]}, {"y": y}),
+        _layer(dots, {"type": "point", "filled": True, "size": 16, "opacity": 0.5, "color": colour}, point),
+        _layer(medians, {"type": "line", "color": colour, "strokeWidth": 1.6}, point),
+    ]
+    if threshold.status == "found" and threshold.low is not None and threshold.high is not None:
+        interval, band = [{"m": threshold.low, "to": threshold.high}], {"type": "rect", "color": colour, "opacity": 0.16}
+        layers.insert(0, _layer(interval, band, {"x": x, "x2": {"field": "to"}}))
+    title = {"text": f"{SHORT_NAMES.get(cell.kind, cell.kind)}, {cell.name}", "fontSize": 11, "anchor": "start"}
+    return {"title": title, "width": 230, "height": 150, "layer": layers}
+
+
+def _few(ticks: Sequence[float]) -> Sequence[float]:
+    return ticks[:: math.ceil(len(ticks) / MAX_TICKS)] if ticks else ticks
+
+
+def _layer(rows: Sequence[Mapping[str, Any]], mark: Spec, encoding: Spec) -> Spec:
+    return {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding}
+
+
+def _log_axis(field: str, title: str, ends: tuple[float, float], ticks: Sequence[float]) -> Spec:
+    scale = {"type": "log", "domain": list(ends), "nice": False}
+    axis = {"values": list(ticks), "format": "~g"}
+    return {"field": field, "type": "quantitative", "title": title, "scale": scale, "axis": axis}
+
+
+def _points(widths: Sequence[int], losses: Sequence[float]) -> list[dict[str, float]]:
+    return [{"m": m, "loss": loss} for m, loss in zip(widths, _rounded(losses), strict=True)]
+
+
 def _threshold_panel(panel: Panel, *, level: float) -> Spec:
     layers = [layer for series in panel.series for layer in _series_layers(series, level=level)]
     inks = {line.name.text: _ink(line, series.shade.light) for series in panel.series for line in series.lines}
@@ -146,19 +148,8 @@ def _threshold_panel(panel: Panel, *, level: float) -> Spec:
         "width": 360,
         "height": 300,
         "encoding": {
-            "x": {
-                "field": "x",
-                "type": "quantitative",
-                "title": panel.axis,
-                "axis": {"values": list(panel.x_ticks), "format": "~g"},
-                "scale": {"type": "log", "domain": list(panel.x_range), "nice": False},
-            },
-            "y": {
-                "type": "quantitative",
-                "title": "width threshold m*",
-                "axis": {"values": list(panel.y_ticks), "format": "~g"},
-                "scale": {"type": "log", "domain": list(panel.y_range), "nice": False},
-            },
+            "x": _log_axis("x", panel.axis, panel.x_range, panel.x_ticks),
+            "y": _log_axis("y", "width threshold m*", panel.y_range, panel.y_ticks),
             "color": {
                 "type": "nominal",
                 "title": None,

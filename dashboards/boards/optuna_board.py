@@ -3,7 +3,9 @@
 A run that searches shows the studies of its searches as they grow; any other run shows a study a cell, made from its ledger.
 """
 
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from socketserver import ThreadingMixIn
@@ -13,8 +15,10 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from dashboards.extras import load_extra
 from dashboards.findings import read_findings
 from stsq_core import UserError
+from sweeps.ledger_studies import studies_of
 from sweeps.plan import expand
 from sweeps.run_directory import RunDirectory, open_run
+from sweeps.study_view import Overlay, StudyView, open_studies, studies_file
 from sweeps.thresholds import width_thresholds
 
 LOOPBACK = "127.0.0.1"
@@ -26,17 +30,17 @@ Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def open_optuna(run_path: Path | str, *, port: int = 0, say: Callable[[str], None]) -> None:
-    """Serve optuna-dashboard for a run until Ctrl-C; `say` is told the address.
+    """Serve optuna-dashboard for a run until Ctrl-C or SIGTERM; `say` is told the address.
 
     Raises:
         UserError: it is no run, optuna-dashboard is missing, or the port is taken.
     """
     with OptunaBoard(run_path, port=port) as board:
+        for number in (signal.SIGINT, signal.SIGTERM):  # named, because a shell's background job starts with Ctrl-C ignored
+            signal.signal(number, lambda *_: board.stop())
         say(f"optuna-dashboard of {run_path}: {board.url} (read-only; Ctrl-C ends it)")
-        try:
-            board.wait()
-        except KeyboardInterrupt:
-            say("ended")
+        board.wait()
+        say("ended")
 
 
 class OptunaBoard:
@@ -45,8 +49,6 @@ class OptunaBoard:
     def __init__(self, run_path: Path | str, *, port: int = 0) -> None:
         self._run = open_run(run_path)
         dashboard = load_extra("optuna_dashboard", extra="boards", what="`stsq open optuna`")
-        from sweeps.study_view import StudyView
-
         self._seen: object = None
         self._view = StudyView(*self._look())
         self._server = _listen(port, guarded(dashboard.wsgi(self._view)))
@@ -63,24 +65,29 @@ class OptunaBoard:
             self._view.show(*self._look())
 
     def wait(self) -> None:
-        """Keep what is shown up to date until the board is left."""
-        while not self._stopped.wait(REFRESH_S):
+        """Keep what is shown up to date until the board is stopped."""
+        took = 0.0
+        while not self._stopped.wait(max(REFRESH_S, 4 * took)):  # at most a fifth of the time, the rest is the training's
+            began = time.monotonic()
             self.refresh()
+            took = time.monotonic() - began
+
+    def stop(self) -> None:
+        """End `wait`."""
+        self._stopped.set()
 
     def __enter__(self) -> "OptunaBoard":
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stopped.set()
+        self.stop()
         self._server.shutdown()
         self._server.server_close()
 
-    def _look(self) -> tuple[Any, Mapping[str, Any]]:
+    def _look(self) -> tuple[Any, Mapping[str, Overlay]]:
         """The storage to show, and what is laid over its studies."""
-        from dashboards.boards.study_notes import overlays_of
-        from sweeps.ledger_studies import studies_of
-        from sweeps.study_view import open_studies
+        from dashboards.boards.study_notes import overlays_of  # which needs the extra
 
         self._seen = _stamp(self._run)
         findings = read_findings(self._run.path)
@@ -144,4 +151,4 @@ def _listen(port: int, app: Wsgi) -> WSGIServer:
 
 def _stamp(run: RunDirectory) -> object:
     """Changes when the run has got new results, a new study or another form of its sweep."""
-    return tuple(path.stat().st_size if path.exists() else 0 for path in (run.ledger, run.study, run.spec))
+    return tuple(path.stat().st_size if path.exists() else 0 for path in (run.ledger, studies_file(run), run.spec))

@@ -23,7 +23,7 @@ def chart_panel(board: Board, kind: str, *, w: int = 24, h: int = 14) -> Any | N
         query=_query(chart),
         chart_name=f"{board.entity}/{chart.name}",
         chart_fields=chart.fields,
-        chart_strings={"title": chart.title, **(chart.strings or {})},
+        chart_strings={"title": chart.title},
         layout=wr.Layout(w=w, h=h),
     )
 

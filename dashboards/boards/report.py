@@ -59,7 +59,7 @@ def _blocks(board: Board) -> Iterator[Any]:
         yield wr.MarkdownBlock(laws_words(findings.regimes))
         yield wr.MarkdownBlock(thresholds_table(findings.thresholds))
     yield wr.H2("Loss against width by cell")
-    yield _grid(board, "losses", [chart_panel(board, "loss-against-width", h=20)])
+    yield _grid(board, "losses", [chart_panel(board, "loss-against-width", h=20) or loss_panel(board)])
     yield from _cells(board)
     yield wr.H2("Swept fields")
     yield _grid(board, "swept", sweep_panels(board))

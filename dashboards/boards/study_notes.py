@@ -44,7 +44,7 @@ def note(findings: Findings, cell: Cell, threshold: WidthThreshold | None) -> st
     criterion = findings.spec.criterion
     widths, share = cell.widths, f"{criterion.success_rate:.0%} of the seeds"
     rows = [
-        ("sweep", f"{findings.spec.heading} (`{findings.run.path.name}`)"),
+        ("sweep", f"{findings.spec.heading} ({findings.run.path.name})"),
         ("hypothesis", findings.spec.hypothesis),
         ("solved", f"relative loss at most {criterion.target_loss:g} in {share}"),
         ("widths declared", f"{widths[0]} to {widths[-1]}" if len(widths) > 1 else str(widths[0])),

@@ -14,6 +14,7 @@ from dashboards.boards.optuna_board import OptunaBoard, study_cells
 from stsq_core import UserError
 from sweeps import expand
 from sweeps.run_directory import RunDirectory
+from sweeps.study_view import studies_file
 
 MakeRun = Callable[..., RunDirectory]
 
@@ -46,7 +47,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def searched(make_run: MakeRun, fully_connected: dict[str, Any]) -> RunDirectory:
     """A run whose directory holds a journal of studies: one of a cell with a point that is still training, one of no cell."""
     run = make_run(trials=[{**fully_connected, "seeds": 2}])
-    backend = optuna.storages.journal.JournalFileBackend(str(run.study))
+    backend = optuna.storages.journal.JournalFileBackend(str(studies_file(run)))
     storage = optuna.storages.JournalStorage(backend)
     cell = expand(run.read_spec())[1]
     study = optuna.create_study(storage=storage, study_name=f"quickstart/{cell.cell_id}", direction="minimize")
@@ -105,7 +106,7 @@ def test_the_studies_of_a_search_are_shown_with_their_points_and_nothing_is_writ
 
 
 def test_a_search_that_goes_on_is_followed(searched: RunDirectory) -> None:
-    backend = optuna.storages.journal.JournalFileBackend(str(searched.study))
+    backend = optuna.storages.journal.JournalFileBackend(str(studies_file(searched)))
     with OptunaBoard(searched.path) as board:
         assert len(told(board, "/api/studies")["study_summaries"]) == 2
         cell = expand(searched.read_spec())[0]
