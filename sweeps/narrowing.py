@@ -10,10 +10,10 @@ from sweeps.spec import Criterion
 from sweeps.thresholds import WidthThreshold, width_thresholds
 from sweeps.trials import cell_of
 
-MAX_STATES = 12
+MAX_STATES = 8
 """States of a cell that are computed: the first and the last, and others at even ratios of the number of trials."""
 
-MAX_TRIALS = 4000
+MAX_TRIALS = 1500
 """A cell with more trials is not retraced: each of its states costs as much as its threshold."""
 
 Known = MutableMapping[tuple[tuple[str, ...], int], WidthThreshold]

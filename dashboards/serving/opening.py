@@ -129,6 +129,8 @@ class Renderer:
                 if not told:
                     self._say(f"the process that draws ended ({self._last_words()}); it is started again")
                 told = True
+                if self._process.stdin is not None:
+                    self._process.stdin.close()
                 if self._over.wait(RESTART_PAUSE_S):
                     return
                 self._start()
