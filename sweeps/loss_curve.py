@@ -1,13 +1,15 @@
 """How likely the losses of a cell are, for every threshold, slope, noise and lapse rate on a grid.
 
 The curve. With `x = log m` and `y = log relative loss`, the median over the seeds that did not lapse falls by `a` a unit of x
-below the crossing `x0` of the log target and by `b` above it. It is capped at the zero predictor's loss, log 1 = 0, and
-followed down to `REACH` below the target only: losses further down count as that deep.
+below the crossing `x0` of the log target and by `b` above it, and is capped at the zero predictor's loss, log 1 = 0. Losses
+are read within a window of `REACH` about the log target; one beyond it tells that it is beyond, and nothing else. So neither a
+floor of the loss nor the way in which it leaves the zero predictor's is mistaken for a slope.
 
-The scatter. A seed's log loss is Gaussian about the curve with variance `noise^2 + (MISFIT D)^2`, where D is the curve's
-distance from the target there: a broken line is a good picture of a curve near its kink only, and without this term many
-distant points would be sure of a wrong threshold. With probability `lapse` a seed lapses instead: its log loss is spread
-evenly over what is left unsolved, rarely over the rest. A diverged seed is a lapse for sure.
+The scatter. A seed's log loss is Gaussian about the curve with variance `noise^2 + (SHIFT slope)^2 + (MISFIT D)^2`: noise of
+the loss, a shift of the seed's curve in log width, and a misfit that grows with the distance D of the curve from the target. A
+broken line is a good picture of a curve near its kink only, and without the last term many distant points would be sure of a
+wrong threshold. With probability `lapse` a seed lapses instead: its log loss is spread evenly between the target and the zero
+predictor's loss, rarely below. A diverged seed is a lapse for sure.
 
 The grid. Each axis is a row of equal cells; the extent of a cell is part of the variance. So a coarse grid blurs the
 posterior and never makes it sure of the wrong cell, and a finer one may be laid over what the coarse one left.
@@ -18,14 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 
 REACH = 1.2
-"""Depth below the log target to which the curve is followed."""
-MISFIT = 0.45
+"""Half the length of the window about the log target in which losses are read."""
 SHIFT = 0.04
+MISFIT = 0.45
 SOLVED_LAPSES = 0.05
 """The part of the lapses that is spread over solved losses: an allowance for tails that are heavier than Gaussian."""
-LAPSE_RATES = np.array([0.01, 0.04, 0.09, 0.15, 0.25, 0.5])
-LAPSE_PRIOR = np.array([0.24, 0.32, 0.23, 0.13, 0.07, 0.01])
-"""At the last rate half of the seeds lapse whatever the width: where all seeds diverge, no width is the threshold."""
 TYPICAL_SLOPE, SLOPE_SPREAD, KINK_SPREAD = 4.0, 1.3, 1.0
 """Prior of the slopes: log a is normal about log 4, and log b normal about log a."""
 TYPICAL_NOISE, NOISE_SPREAD = 0.2, 0.8
@@ -61,6 +60,14 @@ class Axis:
 
 
 @dataclass(frozen=True)
+class Lapses:
+    """Lapse rates and their prior probabilities."""
+
+    rates: tuple[float, ...]
+    prior: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Grid:
     """Axes of the log crossing, the log slopes to its left and right, and the log noise."""
 
@@ -68,6 +75,7 @@ class Grid:
     left: Axis
     right: Axis
     noise: Axis
+    lapses: Lapses
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,7 @@ def weigh(evidence: Evidence, grid: Grid) -> Weights:
     left, right = _log_likelihoods(evidence, grid)  # [crossing, slope, noise, lapse]
     tops = left.max(axis=1, keepdims=True), right.max(axis=1, keepdims=True)
     left, right = np.exp(left - tops[0]), np.exp(right - tops[1])
-    common = tops[0] + tops[1] + _log_prior(grid) + evidence.num_diverged * np.log(LAPSE_RATES)
+    common = tops[0] + tops[1] + _log_prior(grid) + evidence.num_diverged * np.log(grid.lapses.rates)
     common = np.exp(common - common.max())
     pairs = _slope_prior(grid)
     by_left = left * np.einsum("ab,xbsl->xasl", pairs, right) * common
@@ -105,7 +113,7 @@ def weigh(evidence: Evidence, grid: Grid) -> Weights:
 def _log_prior(grid: Grid) -> np.ndarray:
     """[1, 1, noise, lapse]; even over log m."""
     noise = -0.5 * ((grid.noise.centres - np.log(TYPICAL_NOISE)) / NOISE_SPREAD) ** 2
-    both: np.ndarray = (noise[:, None] + np.log(LAPSE_PRIOR))[None, None]
+    both: np.ndarray = (noise[:, None] + np.log(grid.lapses.prior))[None, None]
     return both
 
 
@@ -120,36 +128,57 @@ def _slope_prior(grid: Grid) -> np.ndarray:
 
 def _log_likelihoods(evidence: Evidence, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
     """Of the points left of each crossing, and of those right of it: [crossing, slope, noise, lapse] each."""
-    shape = (grid.crossing.num, grid.left.num, grid.noise.num, len(LAPSE_RATES))
+    shape = (grid.crossing.num, grid.left.num, grid.noise.num, len(grid.lapses.rates))
     left, right = np.zeros(shape), np.zeros(shape)
     for start in range(0, len(evidence.log_widths), CHUNK):
         some = slice(start, start + CHUNK)
         before = grid.crossing.centres - evidence.log_widths[some, None]  # [n, crossing]
         kept, lapsed = _densities(evidence, evidence.log_losses[some], before, grid)
         is_left = (before > 0)[:, :, None, None]
-        for place, rate in enumerate(LAPSE_RATES):
+        for place, rate in enumerate(grid.lapses.rates):
             likelihood = (1 - rate) * kept + rate * lapsed
-            left[..., place] += np.log(np.prod(likelihood, axis=0, where=is_left))
-            right[..., place] += np.log(np.prod(likelihood, axis=0, where=~is_left))
+            both = np.log(np.prod(likelihood, axis=0))
+            of_left = np.log(np.prod(np.where(is_left, likelihood, 1.0), axis=0))
+            left[..., place] += of_left
+            right[..., place] += both - of_left
     return left, right
 
 
 def _densities(evidence: Evidence, losses: np.ndarray, before: np.ndarray, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
-    """Of each log loss, had its seed not lapsed [n, crossing, slope, noise], and had it [n, 1, 1, 1]."""
+    """Likelihoods of each loss, had its seed not lapsed [n, crossing, slope, noise], and had it [n, 1, 1, 1]: densities within
+    the window, probabilities beyond it.
+    """
     height = -evidence.log_target
-    slopes = np.exp(np.where((before > 0)[..., None], grid.left.centres, grid.right.centres))
-    steps = np.where(before > 0, grid.left.step, grid.right.step)[..., None]
-    distances = np.clip(slopes * before[..., None], -2 * REACH, height)
-    misfits = np.minimum(distances**2, REACH**2) * (MISFIT**2 + steps**2 / 12)
-    moves = np.minimum(slopes**2 * (grid.crossing.step**2 / 12 + SHIFT**2), height**2)
-    variances = (misfits + moves)[..., None] + np.exp(2 * grid.noise.centres)
     above = np.clip(losses - evidence.log_target, -REACH, REACH)
+    distances, variances = _predictions(before, grid, height)
     residuals = (above[:, None, None] - distances)[..., None] / np.sqrt(variances)
     kept = np.exp(-0.5 * residuals**2) / np.sqrt(2 * np.pi * variances)
-    deep, high = above == -REACH, above == REACH
-    kept[deep] = 1 / (1 + np.exp(-1.702 * residuals[deep]))
-    kept[high] = 1 / (1 + np.exp(1.702 * residuals[high]))
     lapsed = np.where(above > 0, (1 - SOLVED_LAPSES) / height, SOLVED_LAPSES / REACH / 2)
+    deep, high = above == -REACH, above == REACH
+    kept[deep] = _normal_tail(-residuals[deep])
+    kept[high] = _normal_tail(residuals[high])
     lapsed[deep] = SOLVED_LAPSES / 2
-    lapsed[high] = (1 - SOLVED_LAPSES) * (1 - REACH / height)
+    lapsed[high] = (1 - SOLVED_LAPSES) * max(1 - REACH / height, SOLVED_LAPSES)
     return kept, lapsed[:, None, None, None]
+
+
+def _predictions(before: np.ndarray, grid: Grid, height: float) -> tuple[np.ndarray, np.ndarray]:
+    """The curve's distance above the log target at each point [n, crossing, slope], and the variance there [.., noise].
+
+    Args:
+        before: how far each point lies left of each crossing [n, crossing].
+        grid: of which the cells' extents count as scatter.
+        height: of the zero predictor's log loss above the log target.
+    """
+    is_left = (before > 0)[..., None]
+    slopes = np.exp(np.where(is_left, grid.left.centres, grid.right.centres))
+    distances = np.clip(slopes * before[..., None], -2 * REACH, height)
+    misfits = np.minimum(distances**2, REACH**2) * (MISFIT**2 + np.where(is_left, grid.left.step, grid.right.step) ** 2 / 12)
+    shifts = np.minimum(slopes**2 * (SHIFT**2 + grid.crossing.step**2 / 12), height**2)
+    return distances, (misfits + shifts)[..., None] + np.exp(2 * grid.noise.centres)
+
+
+def _normal_tail(deviations: np.ndarray) -> np.ndarray:
+    """The probability that a normal variable exceeds this, to 0.01, by the logistic function."""
+    tail: np.ndarray = 1 / (1 + np.exp(1.702 * deviations))
+    return tail

@@ -4,7 +4,7 @@ The threshold is where the fraction of solved seeds, lapses counted as unsolved,
 `(1 - lapse) Phi(s) = p` at s standard deviations of the seeds. It lies `s noise / slope` beyond the crossing of the median of
 the seeds that did not lapse (module `loss_curve`); where `1 - lapse <= p` no width reaches the success rate, and the mass
 counts as above the range. The posterior is made on a grid that closes in on the mass, and is a function of the points alone:
-neither their order nor how they came about matters.
+neither their order nor how they came about matters. Of very many points those nearest to the threshold count.
 """
 
 import math
@@ -14,16 +14,21 @@ from statistics import NormalDist
 
 import numpy as np
 
-from sweeps.loss_curve import LAPSE_RATES, Axis, Evidence, Grid, Weights, weigh
+from sweeps.loss_curve import Axis, Evidence, Grid, Lapses, Weights, weigh
 
 MARGIN = 1.5
 """How far beyond the range, in log m, a threshold is thought possible before any evidence."""
-SLOPES = Axis(math.log(0.1), math.log(100.0), 10)
-NOISES = Axis(math.log(0.02), math.log(1.5), 6)
-NUM_CROSSINGS = 72
+SLOPES = math.log(0.1), math.log(100.0)
+NOISES = math.log(0.02), math.log(1.5)
+LAPSES = Lapses((0.01, 0.04, 0.09, 0.15, 0.25, 0.5), (0.24, 0.32, 0.23, 0.13, 0.07, 0.01))
+"""At the last rate half of the seeds lapse whatever the width: where all seeds diverge, no width is the threshold."""
+FEW_LAPSES = Lapses((0.03, 0.15, 0.5), (0.7, 0.29, 0.01))
+COARSE, FINE = (48, 6, 4), (56, 10, 5)
+"""Cells of the crossing, of a slope and of the noise while the grid closes in, and in the end."""
+MOST_POINTS = 128
 TAIL, NUISANCE_TAIL = 1e-5, 1e-4
 """Mass that closing in may leave outside at each end, of the crossing and of the other axes."""
-MOST_STAGES = 5
+MOST_STAGES = 4
 LEAST_LOG_LOSS = -27.0
 
 
@@ -126,33 +131,45 @@ class ThresholdPosterior:
     @cached_property
     def _weights(self) -> Weights:
         evidence = self._evidence
-        crossing = Axis(math.log(self.low) - MARGIN, math.log(self.high) + MARGIN, NUM_CROSSINGS)
-        weights = weigh(evidence, Grid(crossing, SLOPES, SLOPES, NOISES))
+        num, num_slopes, num_noises = COARSE
+        slopes = Axis(*SLOPES, num_slopes)
+        crossing = Axis(math.log(self.low) - MARGIN, math.log(self.high) + MARGIN, num)
+        weights = weigh(evidence, Grid(crossing, slopes, slopes, Axis(*NOISES, num_noises), FEW_LAPSES))
         for _ in range(MOST_STAGES):
-            closer = _closer(weights)
+            closer = _closer(weights, COARSE, FEW_LAPSES)
             shrunk = closer.crossing.step / weights.grid.crossing.step
             weights = weigh(evidence, closer)
             if shrunk > 0.7:
                 break
-        return weights
+        return weigh(evidence, _closer(weights, FINE, LAPSES))
 
     @property
     def _evidence(self) -> Evidence:
         known = np.isfinite(self.log_losses) | (self.log_losses == -np.inf)
         order = np.lexsort((self.log_losses[known], self.widths[known]))
-        log_losses = np.maximum(self.log_losses[known][order], LEAST_LOG_LOSS)
         log_widths = np.log(self.widths[known][order])
-        return Evidence(log_widths, log_losses, int(np.sum(~known)), self.log_target)
+        log_losses = np.maximum(self.log_losses[known][order], LEAST_LOG_LOSS)
+        nearest = _nearest(log_losses <= self.log_target)
+        return Evidence(log_widths[nearest], log_losses[nearest], int(np.sum(~known)), self.log_target)
 
 
-def _closer(weights: Weights) -> Grid:
+def _nearest(solved: np.ndarray) -> slice:
+    """Of points in the order of their widths, as many as count: those about the place that parts unsolved from solved best."""
+    wrong = np.concatenate([[0], np.cumsum(solved)]) + np.concatenate([np.cumsum(~solved[::-1])[::-1], [0]])
+    middle = int(np.flatnonzero(wrong == wrong.min()).mean())
+    start = max(0, min(middle - MOST_POINTS // 2, len(solved) - MOST_POINTS))
+    return slice(start, start + MOST_POINTS)
+
+
+def _closer(weights: Weights, nums: tuple[int, int, int], lapses: Lapses) -> Grid:
     """A grid over the mass."""
-    grid = weights.grid
+    grid, (num, num_slopes, num_noises) = weights.grid, nums
     return Grid(
-        crossing=grid.crossing.around(weights.by_left.sum(axis=(1, 2, 3)), tail=TAIL, num=NUM_CROSSINGS),
-        left=grid.left.around(weights.by_left.sum(axis=(0, 2, 3)), tail=NUISANCE_TAIL, num=grid.left.num),
-        right=grid.right.around(weights.by_right.sum(axis=(0, 2, 3)), tail=NUISANCE_TAIL, num=grid.right.num),
-        noise=grid.noise.around(weights.by_left.sum(axis=(0, 1, 3)), tail=NUISANCE_TAIL, num=grid.noise.num),
+        crossing=grid.crossing.around(weights.by_left.sum(axis=(1, 2, 3)), tail=TAIL, num=num),
+        left=grid.left.around(weights.by_left.sum(axis=(0, 2, 3)), tail=NUISANCE_TAIL, num=num_slopes),
+        right=grid.right.around(weights.by_right.sum(axis=(0, 2, 3)), tail=NUISANCE_TAIL, num=num_slopes),
+        noise=grid.noise.around(weights.by_left.sum(axis=(0, 1, 3)), tail=NUISANCE_TAIL, num=num_noises),
+        lapses=lapses,
     )
 
 
@@ -160,7 +177,7 @@ def _threshold_masses(weights: Weights, success_rate: float) -> tuple[np.ndarray
     """The cumulative distribution of the threshold: crossings moved by the seeds' scatter and the lapse rate."""
     grid, step = weights.grid, weights.grid.crossing.step
     moves, masses, total = [], [], float(weights.by_left.sum())
-    for place, rate in enumerate(LAPSE_RATES):
+    for place, rate in enumerate(grid.lapses.rates):
         if 1 - rate <= success_rate:
             continue
         deviations = NormalDist().inv_cdf(success_rate / (1 - rate))

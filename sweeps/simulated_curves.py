@@ -52,7 +52,8 @@ class Plateau:
     curve: Logistic
 
     def log_loss(self, log_width: np.ndarray) -> np.ndarray:
-        return np.log(self.floor + (1 - self.floor) * np.exp(self.curve.log_loss(log_width)))
+        log_loss: np.ndarray = np.log(self.floor + (1 - self.floor) * np.exp(self.curve.log_loss(log_width)))
+        return log_loss
 
     @classmethod
     def through(cls, crossing: float, *, slope: float, log_target: float, floor: float) -> "Plateau":
