@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from cluster.terminal import say, say_table, table
+from dashboards.pages.headway_section import ended_words, searches_words
 from dashboards.story import duration_words
 from sweeps.headway import CellHeadway, Headway
 
@@ -17,7 +18,14 @@ def show_status(console: Console, headway: Headway) -> None:
     if headway.workers:
         names = ("worker", "trials", "step", "of", "time left", "last heard of")
         rows = [
-            (one.worker, one.num_trials, one.step, one.num_steps, _left(one.seconds_left), f"{duration_words(one.quiet_s)} ago")
+            (
+                one.worker,
+                one.num_trials,
+                one.step,
+                one.num_steps or "",
+                _left(one.seconds_left),
+                f"{duration_words(one.quiet_s)} ago",
+            )
             for one in headway.workers
         ]
         say_table(console, table(names, rows, right=("trials", "step", "of", "time left")))
@@ -31,6 +39,8 @@ def status_json(headway: Headway) -> str:
         "num_trials": headway.num_trials,
         "num_ended": headway.num_ended,
         "complete": headway.complete,
+        "num_searches": headway.num_searches,
+        "num_searching": headway.num_searching,
         "holder": headway.holder,
         "seconds_left": headway.seconds_left,
         "workers": [asdict(worker) for worker in headway.workers],
@@ -40,7 +50,8 @@ def status_json(headway: Headway) -> str:
 
 
 def _line(headway: Headway) -> str:
-    ended = f"{headway.num_ended:,} of {headway.num_trials:,} trials have ended"
+    searches = f", {told}" if (told := searches_words(headway)) else ""
+    ended = f"{ended_words(headway)} trials have ended{searches}"
     if headway.complete:
         return ended
     if headway.holder is None:
@@ -50,7 +61,7 @@ def _line(headway: Headway) -> str:
 
 
 def _row(cell: CellHeadway) -> tuple[object, ...]:
-    left = "done" if cell.num_ended == cell.num_trials else _left(cell.seconds_left)
+    left = "done" if cell.complete else "searching" if cell.searching else _left(cell.seconds_left)
     counts = (cell.num_ended, cell.num_trials, cell.num_diverged, cell.num_failed, cell.num_training)
     return cell.label, *counts, left
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from dashboards.cells import drawn_points
 from dashboards.regimes import Regime, regimes_of
 from dashboards.section import MAX_CELLS
+from sweeps.headway import Known
 from sweeps.journal import Curve, read_curves
 from sweeps.law_comparison import LawComparison
 from sweeps.laws import ScalingLaw
@@ -65,6 +66,13 @@ class Findings:
     def cells(self) -> tuple[Cell, ...]:
         """The cells that the sweep declares, and of those that it searches the ones that have points."""
         return (*expand(self.spec), *cells_with_points(searched_cells(self.spec), self.records))
+
+    @property
+    def known(self) -> Known:
+        """What the run's headway rests on."""
+        searches = {cell.cell_id: False for cell in searched_cells(self.spec)}
+        searches |= {t.cell_id: t.search.finished for t in self.thresholds if t.search is not None}
+        return Known(self.cells, self.records, searches)
 
     @property
     def linked_cells(self) -> frozenset[str]:

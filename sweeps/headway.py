@@ -8,7 +8,7 @@ out, so that a cell's time left is when the last of its packs would end.
 import heapq
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,14 +18,19 @@ from sweeps.packs import make_packs, pack_of, trial_operations
 from sweeps.plan import Cell, expand
 from sweeps.results import read_results
 from sweeps.run_directory import Lock, RunDirectory
+from sweeps.searched import cells_with_points
 from sweeps.sessions import read_sessions
+from sweeps.thresholds import thresholds_of
 from sweeps.training import Training, read_training
 from sweeps.trials import Trials
 
 
 @dataclass(frozen=True)
 class CellHeadway:
-    """How many trials of a cell ended in which way, train now and wait. `seconds_left` is None where nothing tells."""
+    """How many trials of a cell ended in which way, train now and wait. `seconds_left` is None where nothing tells.
+
+    Of a searched cell the trials are those of its points so far; `searching` while it may ask for more.
+    """
 
     cell_id: str
     label: str
@@ -36,6 +41,12 @@ class CellHeadway:
     num_failed: int
     num_training: int
     seconds_left: float | None
+    searching: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.num_ended == self.num_trials and not self.searching
 
     @property
     def kind(self) -> str:
@@ -55,14 +66,17 @@ class CellHeadway:
 
 @dataclass(frozen=True)
 class WorkerHeadway:
-    """What one worker trains: `step` of `num_steps` of a pack of `num_trials`, last heard of `quiet_s` seconds ago."""
+    """What one worker trains: `step` of `num_steps` of a pack of `num_trials`, last heard of `quiet_s` seconds ago.
+
+    Of new points of a search nothing but the step is known before they end: no cells, and `num_steps` is None.
+    """
 
     worker: str
     pack_id: str
     cell_ids: tuple[str, ...]
     num_trials: int
     step: int
-    num_steps: int
+    num_steps: int | None
     quiet_s: float
     seconds_left: float | None
 
@@ -70,57 +84,84 @@ class WorkerHeadway:
 @dataclass(frozen=True)
 class Headway:
     """A run's state. `holder` names the process that runs it, None where nobody does; `seconds_left` is None where nothing
-    tells.
+    tells. Of `num_searches` searched cells `num_searching` may ask for more points.
     """
 
     cells: tuple[CellHeadway, ...]
     workers: tuple[WorkerHeadway, ...]
     holder: str | None
     seconds_left: float | None
+    num_searches: int = 0
+    num_searching: int = 0
 
     @property
     def num_trials(self) -> int:
-        """Trials that the sweep declares."""
+        """Trials that the sweep declares, and of searches those that have ended."""
         return sum(cell.num_trials for cell in self.cells)
 
     @property
     def num_ended(self) -> int:
-        """Declared trials that ended."""
+        """Those of the trials that ended."""
         return sum(cell.num_ended for cell in self.cells)
 
     @property
     def complete(self) -> bool:
         """Whether nothing is left to train."""
-        return self.num_ended == self.num_trials
+        return self.num_ended == self.num_trials and not self.num_searching
 
 
-def read_headway(run: RunDirectory, cells: Sequence[Cell] | None = None, records: Outcomes | None = None) -> Headway:
-    """The headway of a run; its cells and the outcomes of its trials where they are at hand.
+@dataclass(frozen=True)
+class Known:
+    """What of a run was read already: its cells (searched ones with their points), the outcomes of their trials, and of each
+    searched cell whether its search has finished.
+    """
+
+    cells: Sequence[Cell]
+    records: Outcomes
+    searches: Mapping[str, bool] = field(default_factory=dict)
+
+
+def read_known(run: RunDirectory) -> Known:
+    """What a run's headway rests on.
 
     Raises:
         UserError: the ledger or the sweep cannot be read.
     """
-    cells = expand(run.read_spec()) if cells is None else cells
-    records = read_results(run, cells=cells).records if records is None else records
+    spec = run.read_spec()
+    cells = expand(spec)
+    results = read_results(run, spec, cells)
+    searches = {cell.cell_id: False for cell in results.searched}
+    if searches:
+        found = thresholds_of(spec, results)
+        searches |= {one.cell_id: one.search.finished for one in found if one.search is not None}
+    return Known((*cells, *cells_with_points(results.searched, results.records)), results.records, searches)
+
+
+def read_headway(run: RunDirectory, known: Known | None = None) -> Headway:
+    """The headway of a run.
+
+    Raises:
+        UserError: the ledger or the sweep cannot be read.
+    """
+    known = read_known(run) if known is None else known
     now, sessions = time.time(), read_sessions(run)
     is_open = bool(sessions) and sessions[-1].ended_at is None
     holder = Lock(run.lock).holder() if is_open else None
-    return headway(cells, records, read_training(run, now=now), holder=holder, now=now)
+    return headway(known, read_training(run, now=now), holder=holder, now=now)
 
 
-def headway(
-    cells: Sequence[Cell], records: Outcomes, training: Sequence[Training], *, holder: str | None, now: float
-) -> Headway:
-    """The headway of a sweep of these cells.
+def headway(known: Known, training: Sequence[Training], *, holder: str | None, now: float) -> Headway:
+    """The headway of a sweep.
 
     Args:
-        cells: the sweep's.
-        records: the outcomes of declared trials.
+        known: its cells, the outcomes of their trials, and how far its searches are.
         training: the packs in training; trials that ended, or that no cell declares, do not count as in training.
         holder: who runs the sweep, in words.
         now: seconds since 1970.
     """
+    cells, searches = known.cells, known.searches
     declared = _Declared.of(cells)
+    records = known.records.take(np.array([i in declared.place_of for i in known.records.trial_ids], dtype=bool))
     ended = declared.places(records.trial_ids)
     waits = np.ones(len(declared.trials), dtype=bool)
     waits[ended] = False
@@ -144,6 +185,7 @@ def headway(
             num_diverged=int(diverged[place]),
             num_failed=int(failed[place]),
             num_training=int(training_now[place]),
+            searching=not searches.get(cell.cell_id, True),
             seconds_left=_known(
                 float(lefts[place]), rate, len(cell.trials) > finished[place] + diverged[place] + failed[place]
             ),
@@ -151,9 +193,12 @@ def headway(
         for place, cell in enumerate(cells)
     ]
     workers = [_worker(pack, declared, cells, rate, now) for pack in packs]
-    return Headway(
-        tuple(told), tuple(workers), holder, _known(float(lefts.max(initial=0.0)), rate, len(records) < len(declared.trials))
-    )
+    num_searching = sum(not finished for finished in searches.values())
+    if num_searching:
+        at_work = {worker.pack_id for worker in workers}
+        workers += [_worker_of_points(one, now) for one in training if one.pack_id not in at_work]
+    left = _known(float(lefts.max(initial=0.0)), rate, len(records) < len(declared.trials))
+    return Headway(tuple(told), tuple(workers), holder, None if num_searching else left, len(searches), num_searching)
 
 
 @dataclass(frozen=True)
@@ -248,6 +293,12 @@ def _worker(pack: _PackInTraining, declared: _Declared, cells: Sequence[Cell], r
         quiet_s=max(0.0, now - max(pack.told.last_at, pack.told.began_at)),
         seconds_left=pack.operations * (1 - pack.share) / rate if rate else None,
     )
+
+
+def _worker_of_points(told: Training, now: float) -> WorkerHeadway:
+    """A worker that trains new points of searches."""
+    quiet_s = max(0.0, now - max(told.last_at, told.began_at))
+    return WorkerHeadway(told.worker, told.pack_id, (), len(told.trial_ids), told.step, None, quiet_s, None)
 
 
 def _known(seconds: float, rate: float | None, anything_left: object) -> float | None:

@@ -52,17 +52,33 @@ def _totals(headway: Headway) -> dict[str, int]:
     return {share: sum(_count(cell, share) for cell in headway.cells) for share in SHARES}
 
 
+def ended_words(headway: Headway) -> str:
+    """How many trials ended, of all where their number is known: a search asks for more as it goes on."""
+    if headway.num_searching and headway.num_ended == headway.num_trials:
+        return f"{headway.num_ended:,}"
+    return f"{headway.num_ended:,} of {headway.num_trials:,}"
+
+
+def searches_words(headway: Headway) -> str:
+    """How many searches are done; empty where none goes on."""
+    if not headway.num_searching:
+        return ""
+    return f"{headway.num_searches - headway.num_searching} of {headway.num_searches} searches done"
+
+
 def _told(headway: Headway) -> list[object]:
-    ended = element("b", f"{headway.num_ended:,} of {headway.num_trials:,}")
+    ended = element("b", ended_words(headway))
     if headway.complete:
         return [element("b", f"All {headway.num_trials:,}"), " trials have ended."]
     if headway.holder is None:
-        return [ended, " trials have ended. Nobody runs the sweep now: the same command goes on from here."]
+        searches = f", {told}" if (told := searches_words(headway)) else ""
+        return [ended, f" trials have ended{searches}. Nobody runs the sweep now: the same command goes on from here."]
     left = left_words(headway.seconds_left)
     return [
         ended,
         " trials have ended",
         *([", ", element("b", left), " left"] if left else []),
+        *([", ", searches_words(headway)] if headway.num_searching else []),
         ". Run by ",
         headway.holder.partition(" since ")[0],
         ".",
@@ -104,7 +120,7 @@ def _cells(headway: Headway, names: Mapping[str, Html], linked: Collection[str])
             else names[cell.cell_id],
             "bar": _bar({share: _count(cell, share) for share in SHARES}),
             "ended": f"{cell.num_ended:,} / {cell.num_trials:,}",
-            "left": "done" if cell.num_ended == cell.num_trials else left_words(cell.seconds_left),
+            "left": "done" if cell.complete else left_words(cell.seconds_left) if not cell.searching else "searching",
         }
         for cell in headway.cells[:MAX_ROWS]
     ]
@@ -129,12 +145,13 @@ def _workers(headway: Headway, names: Mapping[str, Html]) -> list[Html]:
 
 
 def _worker(worker: WorkerHeadway, names: Mapping[str, Html]) -> dict[str, object]:
-    share = worker.step / max(1, worker.num_steps)
+    share = worker.step / worker.num_steps if worker.num_steps else 0.0
     cells = names[worker.cell_ids[0]] if len(worker.cell_ids) == 1 else f"{len(worker.cell_ids)} cells"
-    words = f"step {worker.step:,} of {worker.num_steps:,}"
+    steps = f"{worker.step:,} / {worker.num_steps:,}" if worker.num_steps else f"{worker.step:,}"
+    words = f"step {steps}"
     return {
         "worker": worker.worker,
-        "cells": [f"{worker.num_trials:,} trials of ", cells],
+        "cells": [f"{worker.num_trials:,} trials of ", cells] if worker.cell_ids else f"{worker.num_trials:,} new points",
         "bar": element(
             "div",
             element("i", class_="training", style=f"width:{100 * share:.2f}%"),
@@ -142,7 +159,7 @@ def _worker(worker: WorkerHeadway, names: Mapping[str, Html]) -> dict[str, objec
             role="img",
             aria_label=words,
         ),
-        "steps": f"{worker.step:,} / {worker.num_steps:,}",
+        "steps": steps,
         "left": left_words(worker.seconds_left),
         "heard": f"{duration_words(worker.quiet_s)} ago",
     }

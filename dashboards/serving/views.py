@@ -10,13 +10,13 @@ from dashboards.pages.contents import Contents, contents_of
 from dashboards.pages.document import Document
 from dashboards.pages.files import write_figures, write_tables
 from dashboards.pages.heading import footer, heading
-from dashboards.pages.headway_section import headway_section, left_words
+from dashboards.pages.headway_section import ended_words, headway_section, left_words
 from dashboards.section import section
 from dashboards.serving.shelf import Pulse, View
 from stsq_core import UserError
 from sweeps.headway import Headway, read_headway
 from sweeps.narrowing import Known
-from sweeps.plan import Cell, expand
+from sweeps.plan import Cell
 from sweeps.run_directory import RunDirectory
 
 
@@ -68,9 +68,8 @@ class RunView:
     def _look(self, came_in: bool) -> None:
         if came_in or self._findings is None:
             self._findings = read_findings(self._run.path)
-            self._cells = expand(self._findings.spec)
         findings = self._findings
-        self._headway = read_headway(self._run, self._cells, findings.records)
+        self._headway = read_headway(self._run, findings.known)
         if came_in or self._contents is None:
             write_tables(findings, self._view.folder)
             self._contents = contents_of(findings, self._headway, given=self.given, known=self._known)
@@ -109,7 +108,7 @@ def pulse_of(headway: Headway) -> Pulse:
     if headway.complete:
         return Pulse(f"All {headway.num_trials:,} trials have ended", running=False)
     left = left_words(headway.seconds_left)
-    words = f"{headway.num_ended:,} of {headway.num_trials:,} trials" + (f", {left} left" if left else "")
+    words = f"{ended_words(headway)} trials" + (f", {left} left" if left else "")
     return Pulse(words if headway.holder else f"{words}; nobody runs it now", running=headway.holder is not None)
 
 

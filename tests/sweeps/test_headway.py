@@ -1,12 +1,12 @@
 """Headway counts every trial once, and its times follow from operations, rate and workers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from stsq_core import TrialConfig, TrialResult
-from sweeps.headway import Headway, headway, read_headway
+from sweeps.headway import Headway, Known, headway, read_headway
 from sweeps.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result
 from sweeps.outcomes import Outcomes
 from sweeps.packs import trial_operations
@@ -38,8 +38,14 @@ def cells(spec: SweepSpec) -> tuple[Cell, ...]:
     return expand(spec)
 
 
-def told(cells: tuple[Cell, ...], records: list[LedgerRecord], *training: Training, holder: str | None = HOLDER) -> Headway:
-    return headway(cells, Outcomes.of(records), training, holder=holder, now=NOW)
+def told(
+    cells: tuple[Cell, ...],
+    records: list[LedgerRecord],
+    *training: Training,
+    holder: str | None = HOLDER,
+    searches: Mapping[str, bool] | None = None,
+) -> Headway:
+    return headway(Known(cells, Outcomes.of(records), searches or {}), training, holder=holder, now=NOW)
 
 
 def test_every_trial_is_counted_once(cells: tuple[Cell, ...]) -> None:
@@ -109,3 +115,32 @@ def test_a_run_directory_tells_its_headway(spec: SweepSpec, tmp_path: Path) -> N
     assert made.num_ended == len(configs)
     assert made.holder is None
     assert made.seconds_left is None
+
+
+def test_a_search_that_goes_on_leaves_a_run_incomplete_and_its_time_unknown(cells: tuple[Cell, ...]) -> None:
+    records = at_rate([c for cell in cells for c in cell.configs], 1e6)
+    goes_on = {cells[0].cell_id: False, "a cell without points": False, cells[1].cell_id: True}
+    stranger = Training("b", "process 7 on there", ("x", "y"), 40, NOW - 9, NOW - 2)
+    made = told(cells, records, stranger, searches=goes_on)
+    assert (made.num_searches, made.num_searching) == (3, 2)
+    assert not made.complete
+    assert made.seconds_left is None
+    assert [cell.searching for cell in made.cells[:2]] == [True, False]
+    (worker,) = made.workers
+    assert (worker.worker, worker.num_trials, worker.step, worker.num_steps) == ("process 7 on there", 2, 40, None)
+    assert worker.cell_ids == ()
+    assert told(cells, records, searches=dict.fromkeys(goes_on, True)).complete
+
+
+def test_a_searched_run_is_told_by_its_points(hunt, simulated) -> None:
+    one = hunt()
+    before = read_headway(one.run)
+    assert (before.cells, before.num_searches, before.num_searching, before.complete) == ((), 1, 1, False)
+    one.go(simulated, trials=5)
+    during = read_headway(one.run)
+    assert (during.num_ended, during.num_trials, during.num_searching) == (5, 5, 1)
+    assert during.cells[0].searching
+    one.go(simulated)
+    after = read_headway(one.run)
+    assert after.complete
+    assert after.num_ended == len(one.asked)
