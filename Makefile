@@ -41,6 +41,7 @@ bench: $(STAMP)  ## ratios against the alternatives, in one run each; add JAX wi
 	$(BIN)/python tests/benchmarks/overhead.py
 	$(BIN)/python tests/benchmarks/overhead.py --size small
 	$(BIN)/python tests/benchmarks/scale.py
+	$(BIN)/python tests/benchmarks/wandb_cost.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
