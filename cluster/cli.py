@@ -10,11 +10,14 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from stsq_core import UserError
+
+if TYPE_CHECKING:
+    from dashboards.publishing.destination import Asked
 
 BAD_INPUT = 2
 
@@ -65,6 +68,15 @@ Address = Annotated[str | None, typer.Option("--address", help="The job server, 
 ClusterAddress = Annotated[
     str | None, typer.Option("--address", help="Join this Ray cluster [default: RAY_ADDRESS, else our own].")
 ]
+WandbProject = Annotated[
+    str | None, typer.Option("--wandb-project", help="W&B project [default: WANDB_PROJECT, else the sweep's, else stsq].")
+]
+WandbEntity = Annotated[
+    str | None, typer.Option("--wandb-entity", help="W&B entity [default: WANDB_ENTITY, else the sweep's, else your own].")
+]
+WandbTags = Annotated[
+    str | None, typer.Option("--wandb-tags", metavar="TAG,TAG", help="W&B tags [default: WANDB_TAGS, else the sweep's].")
+]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id that `stsq job submit` printed.")]
 
 
@@ -114,6 +126,9 @@ def run(
     wandb: Annotated[
         WandbName | None, typer.Option("--wandb", help="W&B mode [default: WANDB_MODE, else the sweep's].")
     ] = None,
+    wandb_project: WandbProject = None,
+    wandb_entity: WandbEntity = None,
+    wandb_tags: WandbTags = None,
     device: Annotated[DeviceName, typer.Option("--device", help="Where packs train.")] = DeviceName.AUTO,
     address: ClusterAddress = None,
     checkpoint_every: Annotated[
@@ -137,6 +152,7 @@ def run(
         retry_failed=retry_failed,
         keep_weights=keep_weights,
         wandb=wandb.value if wandb else None,
+        wandb_asked=_asked(wandb_project, wandb_entity, wandb_tags),
         device=device.value,
         address=address,
         checkpoint_every_s=checkpoint_every,
@@ -231,13 +247,29 @@ def schema() -> None:
 
 
 @wandb_app.command("sync")
-def wandb_sync(run: Run) -> None:
+def wandb_sync(
+    run: Run,
+    wandb_project: WandbProject = None,
+    wandb_entity: WandbEntity = None,
+    wandb_tags: WandbTags = None,
+    shard: Annotated[
+        str | None, typer.Option("--shard", metavar="I/N", help="Only the I-th of N equal shares, counted from 0.")
+    ] = None,
+) -> None:
     """Publish a run to W&B now, from its journals; what is there already is left alone."""
     from dashboards import sync
+    from dashboards.publishing.shards import WHOLE, read_shard
     from sweeps.run_directory import open_run
 
-    done = sync(open_run(run).path)
-    print(f"W&B {done.mode}: {done.num_published} trials published, {done.num_up_to_date} were up to date")
+    own = read_shard(shard) if shard else WHOLE
+    done = sync(open_run(run).path, asked=_asked(wandb_project, wandb_entity, wandb_tags), shard=own)
+    print(f"W&B {done.mode}: {done.num_published} runs published, {done.num_up_to_date} were up to date")
+
+
+def _asked(project: str | None, entity: str | None, tags: str | None) -> "Asked":
+    from dashboards.publishing.destination import Asked, tags_of
+
+    return Asked(project, entity, None if tags is None else tags_of(tags))
 
 
 @job_app.command("submit", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -125,7 +125,7 @@ def _wandb() -> Iterator[Check]:
     if not _version("wandb"):
         return
     from dashboards.publishing.mode import has_key
-    from dashboards.publishing.stream import restart_service, server_url
+    from dashboards.publishing.service import restart_service, server_url
 
     restart_service()  # what an earlier command left in the environment may name a service that is gone
     key = has_key(server_url())

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from dashboards.publishing.destination import NOTHING_ASKED, Asked
 from stsq_core import UserError
 from stsq_core.devices import Device
 
@@ -16,8 +17,9 @@ class RunOptions:
     """How to run a sweep.
 
     `out` is the run directory (see `run_path`). `workers` is the number of packs that train at once, by default one a core, or
-    one a GPU. `address` joins a Ray cluster instead of starting one for the run. A pack in training saves its state every
-    `checkpoint_every_s` seconds, which is the most that a killed worker loses.
+    one a GPU. `wandb` is W&B's mode and `wandb_asked` its project, entity and tags, where the command names them. `address`
+    joins a Ray cluster instead of starting one for the run. A pack in training saves its state every `checkpoint_every_s`
+    seconds, which is the most that a killed worker loses.
     """
 
     out: Path | None = None
@@ -26,6 +28,7 @@ class RunOptions:
     retry_failed: bool = False
     keep_weights: bool = False
     wandb: WandbMode | None = None
+    wandb_asked: Asked = NOTHING_ASKED
     device: Device = "auto"
     address: str | None = None
     checkpoint_every_s: float = 20.0

@@ -21,6 +21,7 @@ from cluster.terminal import say
 from cluster.verdict import STOPPED, exit_code
 from cluster.worker import adopt_outcomes
 from dashboards import PublisherProcess
+from dashboards.publishing.process import offline_reason
 from stsq_core import UserError
 from sweeps import Cell, SweepSpec, expand, load_sweep
 from sweeps.drawings import keeps_weights
@@ -188,7 +189,7 @@ def _publication(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log
     process = None
     if (options.wandb or os.environ.get("WANDB_MODE") or spec.wandb.mode) != "disabled":
         try:
-            process = PublisherProcess.start(run.path, mode=options.wandb)
+            process = PublisherProcess.start(run.path, mode=options.wandb, asked=options.wandb_asked)
         except (UserError, OSError) as error:
             say(log, f"W&B: nothing is published, and training goes on without it: {error}; then publish with {later}")
     publication = Publication(process)
@@ -201,6 +202,8 @@ def _publication(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log
             if not publication.complete:
                 log_path = run.wandb / "publisher.log"
                 say(log, f"W&B: not everything is published yet; see {log_path}, then publish the rest with {later}")
+            elif process is not None and (reason := offline_reason(run.path)):
+                say(log, f"W&B: written offline to {run.wandb}: {reason}; publish with {later}")
 
 
 @contextmanager

@@ -164,7 +164,7 @@ def _curves(chosen: Points, curves: Mapping[str, Curve]) -> Iterable[MedianCurve
         trial_ids = chosen.take(chosen.widths == width).outcomes.trial_ids
         told = [curves[trial_id] for trial_id in trial_ids if trial_id in curves and len(curves[trial_id][0])]
         if told:
-            yield _median_curve(width, told)
+            yield median_curve(width, told)
 
 
 def _drawn_widths(widths: Sequence[int]) -> Sequence[int]:
@@ -174,7 +174,7 @@ def _drawn_widths(widths: Sequence[int]) -> Sequence[int]:
     return [widths[round(i * (len(widths) - 1) / (MAX_CURVES - 1))] for i in range(MAX_CURVES)]
 
 
-def _median_curve(width: int, told: Sequence[Curve]) -> MedianCurve:
+def median_curve(width: int, told: Sequence[Curve]) -> MedianCurve:
     """The median at each step at which any seed reports; a seed that has diverged counts as infinite from then on."""
     steps = np.unique(np.concatenate([steps for steps, _ in told]))
     if len(steps) > MAX_CURVE_POINTS:

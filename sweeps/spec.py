@@ -45,12 +45,16 @@ class Budget(Record):
 
 
 class WandbSettings(Record):
-    """Where the runs of a sweep appear in Weights & Biases; `auto` is online with a key and a server, else offline."""
+    """Where the runs of a sweep appear in Weights & Biases; `auto` is online with a key and a server, else offline.
+
+    A sweep of more trials than `max_trial_runs` has one run a cell instead of one a trial.
+    """
 
     project: str | None = None
     entity: str | None = None
     tags: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
     mode: Literal["auto", "offline", "online", "disabled"] = "auto"
+    max_trial_runs: Annotated[int, Field(ge=0)] = 1000
 
 
 def _case(value: object) -> object:

@@ -7,6 +7,7 @@ Source: `wandb/proto/wandb_internal.proto`, and files of wandb 0.31: `test_files
 """
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,13 +48,13 @@ def write_offline(projections: Sequence[RunProjection], target: Target) -> dict[
     A file is there as a whole or not at all, whenever the process or the machine stops.
 
     Returns:
-        The files by trial_id.
+        The files by key.
 
     Raises:
         UserError: the disk is full or may not be written.
     """
     delete_local(target, [projection.run_id for projection in projections])
-    return {projection.trial_id: _write(projection, target) for projection in projections}
+    return {projection.key: _write(projection, target) for projection in projections}
 
 
 def local_files(target: Target, run_id: str) -> tuple[Path, ...]:
@@ -75,7 +76,7 @@ def delete_local(target: Target, run_ids: Iterable[str]) -> None:
 def _write(projection: RunProjection, target: Target) -> Path:
     outcome = projection.outcome
     if outcome is None:
-        raise ValueError(f"trial {projection.trial_id} has not ended: only ended trials are written offline")
+        raise ValueError(f"run {projection.key} has not ended: only ended trials are written offline")
     began = datetime.fromtimestamp(_began(outcome), UTC)
     folder = target.files / f"offline-run-{began:%Y%m%d_%H%M%S}-{projection.run_id}"
     with disk_errors(folder):
@@ -126,12 +127,17 @@ def _history(projection: RunProjection, outcome: Outcome) -> Iterator[dict[str, 
     for row in projection.rows:
         runtime = seconds * row.step / max(1, projection.rows[-1].step)
         clock = {"_step": row.step, "_runtime": runtime, "_timestamp": began + runtime}
-        yield row.told() | clock
+        yield dict(row.values) | clock
 
 
 def _items(values: Mapping[str, Any]) -> list[dict[str, str]]:
     """Keys with their values in JSON; what is not finite is NaN, Infinity or -Infinity, as the client spells it."""
-    return [{"key": name, "value_json": json.dumps(value)} for name, value in values.items()]
+    return [{"key": name, "value_json": _spelled(value)} for name, value in values.items()]
+
+
+def _spelled(value: Any) -> str:
+    """A value in JSON; most are finite numbers, which need none of its care."""
+    return repr(value) if type(value) is float and math.isfinite(value) else json.dumps(value)
 
 
 def _seconds(outcome: Outcome) -> float:

@@ -1,7 +1,8 @@
 """Decides whether W&B is written online, offline or not at all, before anything could wait for a server.
 
 Asked for in this order: the caller (`--wandb`), the environment (`WANDB_MODE`), the sweep file. `auto` and `online` become
-`offline` when there is no key or the server does not answer within two seconds; the files can be published later.
+`offline` when there is no key; with a key but a server that does not answer within two seconds, they are `offline` until it
+does.
 """
 
 import contextlib
@@ -28,10 +29,11 @@ NO_KEY = "there is no W&B key: set WANDB_API_KEY or run `wandb login`"
 
 @dataclass(frozen=True)
 class Decision:
-    """The mode, and in words why it is that one."""
+    """The mode, and in words why it is that one; `may_heal` where it is offline only until the server answers."""
 
     mode: Mode
     reason: str
+    may_heal: bool = False
 
 
 def decide_mode(
@@ -56,7 +58,7 @@ def decide_mode(
     if not has_key(url, environment):
         return Decision("offline", NO_KEY)
     if not (answers or can_reach)(url):
-        return Decision("offline", f"the W&B server {url} does not answer")
+        return Decision("offline", f"the W&B server {url} does not answer", may_heal=True)
     return Decision("online", f"publishing to {url}")
 
 
@@ -67,14 +69,19 @@ def may_have_key(environment: Mapping[str, str] = os.environ) -> bool:
 
 def has_key(server: str, environment: Mapping[str, str] = os.environ) -> bool:
     """Whether a W&B key is set in the environment or stored for this server by `wandb login`."""
-    if environment.get("WANDB_API_KEY"):
-        return True
-    path = _netrc_path(environment)
+    return key_for(server, environment) is not None
+
+
+def key_for(server: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """The W&B key of the environment, else the one that `wandb login` stored for this server."""
+    if key := environment.get("WANDB_API_KEY"):
+        return key
     host = urllib.parse.urlsplit(server).hostname or ""
     try:
-        return netrc.netrc(path).authenticators(host) is not None
+        stored = netrc.netrc(_netrc_path(environment)).authenticators(host)
     except (OSError, netrc.NetrcParseError):
-        return False
+        return None
+    return stored[2] if stored else None
 
 
 def _netrc_path(environment: Mapping[str, str]) -> Path:

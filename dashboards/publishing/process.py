@@ -9,16 +9,19 @@ own, so a Ctrl-C in the driver's terminal does not cut it off in mid-file; what 
     publisher.finish(timeout_s=60)                             # after training; False: it is still busy and ends by itself
 """
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from dashboards.publishing.destination import NOTHING_ASKED, Asked
 from sweeps.files import disk_errors
 
 
@@ -29,20 +32,24 @@ class PublisherProcess:
     process: subprocess.Popen[bytes]
 
     @classmethod
-    def start(cls, run_path: Path, *, mode: str | None = None) -> "PublisherProcess":
-        """Start publishing in a mode (`auto`, `offline`, ...); None leaves it to `WANDB_MODE` and the sweep.
+    def start(cls, run_path: Path, *, mode: str | None = None, asked: Asked = NOTHING_ASKED) -> "PublisherProcess":
+        """Start publishing in a mode (`auto`, `offline`, ...), to a project, an entity and with tags.
+
+        What is None is left to the environment and the sweep.
 
         Raises:
             UserError: `RUN/wandb` cannot be written.
         """
         log_path = run_path / "wandb" / "publisher.log"
-        command = [sys.executable, "-m", "dashboards.publishing.publisher", str(run_path), "--follow"]
+        tags = None if asked.tags is None else ",".join(asked.tags)
+        told = {"mode": mode, "project": asked.project, "entity": asked.entity, "tags": tags}
+        flags = [f"--{name}={value}" for name, value in told.items() if value is not None]
         with disk_errors(log_path.parent):
             log_path.parent.mkdir(parents=True, exist_ok=True)
             log = log_path.open("ab")
         with log:
             process = subprocess.Popen(
-                command + (["--mode", mode] if mode else []),
+                [sys.executable, "-m", "dashboards.publishing", str(run_path), "--follow", *flags],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -62,6 +69,15 @@ class PublisherProcess:
             return self.process.wait(timeout_s) == 0
         except subprocess.TimeoutExpired:
             return False
+
+
+def offline_reason(run_path: Path) -> str | None:
+    """Why the last publication of a run directory left runs offline; None where it did not, or has told nothing."""
+    with suppress(OSError, ValueError, KeyError):
+        report = json.loads((run_path / "wandb" / "report.json").read_text())
+        if report["mode"] == "offline":
+            return str(report["reason"])
+    return None
 
 
 def watch_driver() -> Callable[[], bool]:

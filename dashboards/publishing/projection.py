@@ -1,4 +1,4 @@
-"""What one trial looks like in W&B: the run's name, group, config, rows and summary, as plain values.
+"""What a trial looks like in W&B: the run's name, group, config, rows and summary, as plain values.
 
 The run's id is made from the run directory's id and `trial_id`, so that a later publication continues the same run and never
 starts a second one. Config keys are the fields of `TrialConfig` joined by dots (`task.T`, `model.positions.d_e`): the papers'
@@ -7,8 +7,8 @@ letters.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -28,20 +28,23 @@ MAX_GROUP = 128
 
 @dataclass(frozen=True)
 class Row:
-    """One logged step: the relative loss of the training batch (may be nan or inf), and the metrics of an evaluation."""
+    """One row of a run's history: W&B's step, which only grows, and the values by key (numbers may be nan or inf)."""
 
     step: int
-    relative_loss: float
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    values: Mapping[str, Any]
 
-    def told(self) -> dict[str, Any]:
-        """The keys and values of the step."""
-        return {"step": self.step, "relative_loss": self.relative_loss} | dict(self.metrics)
+
+@dataclass(frozen=True)
+class Table:
+    """A table that is shown with a run."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the trial ended, as W&B shows it: the summary, and an exit code that is 1 for a failed trial only.
+    """How a run ended, as W&B shows it: the summary, an exit code that is 0 where nothing failed, and tables by name.
 
     `ended_at` is in seconds since 1970.
     """
@@ -49,13 +52,17 @@ class Outcome:
     summary: Mapping[str, Any]
     exit_code: int
     ended_at: float
+    tables: Mapping[str, Table] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class RunProjection:
-    """One trial as one W&B run; `outcome` is None while it trains."""
+    """One W&B run: a trial, or in large sweeps a cell; `key` is the id of either. `outcome` is None while it goes on.
 
-    trial_id: str
+    `axes` names for patterns of keys (`training_loss/*`) the key that they are drawn against, where that is not W&B's step.
+    """
+
+    key: str
     run_id: str
     name: str
     group: str
@@ -64,66 +71,79 @@ class RunProjection:
     config: Mapping[str, Any]
     rows: tuple[Row, ...]
     outcome: Outcome | None
+    axes: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
         """Sixteen hex digits over everything W&B is told: equal digests need no second publication."""
-        rows = [(row.step, repr(row.relative_loss), *_spelled(row.metrics)) for row in self.rows]
-        ended = None if self.outcome is None else [dict(self.outcome.summary), self.outcome.exit_code]
+        rows = [(row.step, dict(row.values)) for row in self.rows]
+        ended: list[Any] = []
+        if self.outcome is not None:
+            tables = {name: [table.columns, table.rows] for name, table in self.outcome.tables.items()}
+            ended = [dict(self.outcome.summary), self.outcome.exit_code, tables]
         told = [self.run_id, self.name, self.group, self.job_type, self.tags, dict(self.config), rows, ended]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def project_record(
-    record: LedgerRecord,
-    curve: Curve,
-    metrics: Mapping[str, Curve] = NO_METRICS,
-    *,
-    directory_id: str,
-    cell: str,
-    tags: tuple[str, ...] = (),
-) -> RunProjection:
-    """The W&B run of a trial that has ended, in the group of its cell; one that diverged or failed says so in a tag as well."""
-    verdict = () if record.status == "finished" else (record.status,)
-    live = project_live(record.trial_config, curve, metrics, directory_id=directory_id, cell=cell, tags=(*tags, *verdict))
-    return replace(live, trial_id=record.trial_id, outcome=_outcome(record))
-
-
-def project_live(
+def project_trial(
     config: TrialConfig,
-    curve: Curve,
-    metrics: Mapping[str, Curve] = NO_METRICS,
+    rows: Sequence[Row],
+    outcome: Outcome | None = None,
     *,
     directory_id: str,
     cell: str,
     tags: tuple[str, ...] = (),
 ) -> RunProjection:
-    """The W&B run of a trial that is still training; `metrics` are those of its evaluations, each at steps of the curve."""
+    """The W&B run of a trial in the group of its cell; one that diverged or failed says so in a tag as well."""
+    status = "finished" if outcome is None else outcome.summary["status"]
     trial_id = config.trial_id
     return RunProjection(
-        trial_id=trial_id,
+        key=trial_id,
         run_id=f"{directory_id}-{trial_id}",
         name=f"{config.model.kind} T={config.task.T} m={config.width} lr={config.optimizer.lr:g} seed={config.seed}",
-        group=_short(cell),
+        group=short(cell),
         job_type=config.model.kind,
-        tags=tags,
+        tags=tags if status == "finished" else (*tags, status),
         config=flatten(config.model_dump(mode="json")) | {"trial_id": trial_id, "m": config.width},
-        rows=tuple(_rows(curve, metrics)),
-        outcome=None,
+        rows=tuple(rows),
+        outcome=outcome,
     )
 
 
-def _rows(curve: Curve, metrics: Mapping[str, Curve]) -> Iterator[Row]:
+def rows_of(curve: Curve, metrics: Mapping[str, Curve] = NO_METRICS) -> Iterator[Row]:
+    """The rows of a trial: the relative loss of the training batch at each step, and the metrics of an evaluation there."""
     at: dict[int, dict[str, float]] = {}
     for name, (steps, values) in metrics.items():
         for step, value in zip(steps.tolist(), values.tolist(), strict=True):
             at.setdefault(step, {})[name] = value
     for step, loss in zip(*curve, strict=True):
-        yield Row(int(step), float(loss), at.get(int(step), {}))
+        yield trial_row(int(step), float(loss), at.get(int(step), {}))
 
 
-def _spelled(metrics: Mapping[str, float]) -> list[str]:
-    return [f"{name} {value!r}" for name, value in sorted(metrics.items())]
+def trial_row(step: int, relative_loss: float, metrics: Mapping[str, float]) -> Row:
+    """One logged step of a trial."""
+    return Row(step, {"step": step, "relative_loss": relative_loss} | dict(metrics))
+
+
+def trial_outcome(record: LedgerRecord, *, target_loss: float, counts: bool | None) -> Outcome:
+    """How a trial ended: its final evaluation, whether it is `solved`, and whether it `counts_for_threshold`.
+
+    `solved` is None for a failed trial, which says nothing about its width; `counts` is None while that is open.
+    """
+    loss = record.relative_loss
+    summary = {
+        "status": record.status,
+        "relative_loss": loss,
+        "relative_loss_stderr": record.relative_loss_stderr,
+        "solved": None if record.status == "failed" else loss is not None and loss <= target_loss,
+        "steps": record.steps,
+        "seconds": record.seconds,
+        "reason": record.reason,
+        **({} if counts is None else {"counts_for_threshold": counts}),
+        **(record.metrics or {}),
+    }
+    ended_at = datetime.fromisoformat(record.finished_at).timestamp()
+    return Outcome(summary, exit_code=1 if record.status == "failed" else 0, ended_at=ended_at)
 
 
 def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -139,22 +159,8 @@ def _flat_items(mapping: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, 
             yield f"{prefix}{key}", value
 
 
-def _short(label: str) -> str:
+def short(label: str) -> str:
     """A label that W&B takes; a cut one keeps a hash, so that cells stay apart."""
     if len(label) <= MAX_GROUP:
         return label
     return f"{label[: MAX_GROUP - 9]}~{hashlib.sha256(label.encode()).hexdigest()[:8]}"
-
-
-def _outcome(record: LedgerRecord) -> Outcome:
-    summary = {
-        "status": record.status,
-        "relative_loss": record.relative_loss,
-        "relative_loss_stderr": record.relative_loss_stderr,
-        "steps": record.steps,
-        "seconds": record.seconds,
-        "reason": record.reason,
-        **(record.metrics or {}),
-    }
-    ended_at = datetime.fromisoformat(record.finished_at).timestamp()
-    return Outcome(summary, exit_code=1 if record.status == "failed" else 0, ended_at=ended_at)

@@ -1,56 +1,70 @@
 """What has been published of a run directory, kept beside W&B's files so that a second publication does nothing.
 
-`wandb/published.jsonl` has one line a publication and the newest line of a trial counts; `wandb/identity.json` holds the random
-id that keeps the runs of two directories apart in one project; `wandb/publisher.lock` admits one publisher at a time.
+`wandb/published.jsonl` has one line a publication and the newest line of a run counts; a publisher of shard I of N has a file
+of its own, `published-I-of-N.jsonl`, and all of them are read. `wandb/identity.json` holds the random id that keeps the runs
+of two directories apart in one project.
 """
 
-import fcntl
 import json
 import os
 import secrets
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from stsq_core import UserError
+from dashboards.publishing.shards import WHOLE, Shard
 from sweeps.files import disk_errors
 
 
 @dataclass(frozen=True)
 class Publication:
-    """One trial as it was published: `digest` of what W&B was told, and the offline file's name when there is one."""
+    """One run as it was published: `digest` of what W&B was told and where, and the offline file's name when there is one.
 
-    trial_id: str
+    `key` is the trial's or the cell's id; `at` is in seconds since 1970.
+    """
+
+    key: str
     run_id: str
     mode: str
     digest: str
     file: str | None = None
+    at: float = 0.0
 
 
-class PublishedTrials:
-    """The publications of one run directory, by trial."""
+class Published:
+    """The publications of one run directory, by key."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "published.jsonl"
+    def __init__(self, folder: Path, shard: Shard = WHOLE) -> None:
+        name = "published" if shard.count == 1 else f"published-{shard.index}-of-{shard.count}"
+        self._path = folder / f"{name}.jsonl"
         self._folder = folder
+        self._torn = False
         self._latest: dict[str, Publication] = {}
-        text = self._path.read_text() if self._path.exists() else ""
-        self._torn = bool(text) and not text.endswith("\n")
-        for line in text.splitlines():
-            with suppress(ValueError, TypeError):  # a line torn by a kill: that trial is published again
-                publication = Publication(**json.loads(line))
-                self._latest[publication.trial_id] = publication
+        read = [publication for path in sorted(folder.glob("published*.jsonl")) for publication in self._read(path)]
+        self._latest = {publication.key: publication for publication in sorted(read, key=lambda one: one.at)}
 
-    def holds(self, trial_id: str, digest: str, mode: str) -> bool:
+    def _read(self, path: Path) -> Iterable[Publication]:
+        text = path.read_text()
+        if path == self._path:
+            self._torn = bool(text) and not text.endswith("\n")
+        for line in text.splitlines():
+            with suppress(ValueError, TypeError, KeyError):  # a line torn by a kill: that run is published again
+                told = json.loads(line)
+                yield Publication(**({"key": told.pop("trial_id")} if "trial_id" in told else {}), **told)
+
+    def holds(self, key: str, digest: str, mode: str) -> bool:
         """Whether exactly this was published, online or, where offline will do, in a file that is still there."""
-        known = self._latest.get(trial_id)
+        known = self._latest.get(key)
         if known is None or known.digest != digest:
             return False
         if known.mode == "online":
             return True
         return mode == "offline" and known.file is not None and (self._folder / known.file).exists()
+
+    def offline(self, keys: Collection[str]) -> set[str]:
+        """Those of these runs that are not online as yet."""
+        return {key for key in keys if key not in self._latest or self._latest[key].mode != "online"}
 
     def add(self, publications: Iterable[Publication]) -> None:
         """Note publications; a kill after this returns loses none.
@@ -58,7 +72,7 @@ class PublishedTrials:
         Raises:
             UserError: the disk is full or may not be written.
         """
-        added = {publication.trial_id: publication for publication in publications}
+        added = {publication.key: publication for publication in publications}
         lines = "".join(json.dumps(asdict(publication)) + "\n" for publication in added.values())
         if not added:
             return
@@ -74,34 +88,9 @@ def directory_id(folder: Path) -> str:
     path = folder / "identity.json"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".tmp")
+        draft = path.with_name(f"identity.{os.getpid()}.tmp")
         draft.write_text(json.dumps({"id": secrets.token_hex(4)}) + "\n")
-        draft.replace(path)
+        with suppress(FileExistsError):  # another shard's publisher was first
+            os.link(draft, path)
+        draft.unlink()
     return str(json.loads(path.read_text())["id"])
-
-
-@contextmanager
-def sole_publisher(folder: Path, *, may_wait: Callable[[], bool]) -> Iterator[None]:
-    """Be the only publisher of this directory; a publisher that died is no obstacle.
-
-    Raises:
-        UserError: another publisher is at work and `may_wait` says that the waiting is over.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "publisher.lock").open("a+") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not may_wait():
-                    lock.seek(0)
-                    holder = lock.read().strip() or "unknown"
-                    raise UserError(
-                        f"another publisher (process {holder}) is writing {folder}: wait until it has ended, then try again"
-                    ) from None
-                time.sleep(0.2)
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        yield

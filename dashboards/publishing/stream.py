@@ -1,50 +1,34 @@
-"""Streams projected trials to a server with the wandb client.
+"""Streams projected runs to a server with the wandb client.
 
-Every call into wandb is bounded in time by the settings below. What wandb raises is caught here, told once in the log, and
-answered by "not written"; the caller decides whether to try again.
+Every call into wandb is bounded in time. What wandb raises is caught here, told once in the log, and answered by "not
+published"; the caller decides when to try again. A run counts as published when the server says that it holds it.
 """
 
 import contextlib
 import logging
-import os
-import resource
-from collections.abc import Callable, Collection, Iterable, Sequence
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import wandb
-
+from dashboards.publishing.client import FINISH_TIMEOUT_S, INIT_TIMEOUT_S, end_run, log_rows, open_run
 from dashboards.publishing.files import Target, delete_local, local_files
-from dashboards.publishing.projection import Outcome, Row, RunProjection
+from dashboards.publishing.held import Account
+from dashboards.publishing.projection import RunProjection
+from dashboards.publishing.service import Service
 
 LOG = logging.getLogger(__name__)
 
-MAX_OPEN_RUNS = 256
-"""The most runs one publisher keeps open; each costs its wandb service three file descriptors."""
+MAX_THREADS = 64
+HANGS_S = 0.9 * min(INIT_TIMEOUT_S, FINISH_TIMEOUT_S)
+"""A call that failed after this long waited for a server that hangs: the other runs are not tried."""
 
-INIT_TIMEOUT_S = 10.0
-FINISH_TIMEOUT_S = 20.0
-INTERRUPTED = 130
+HELD_PATIENCE_S = 10.0
+"""How long a server may take from the end of a run until it says that it holds it."""
 
-
-def server_url() -> str:
-    """The W&B server this machine is set up for."""
-    return os.environ.get("WANDB_BASE_URL") or str(wandb.setup().settings.base_url)
-
-
-def open_run_limit() -> int:
-    """How many runs may be open at once: short of file descriptors, wandb loses files without a word."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_OPEN_RUNS if soft == resource.RLIM_INFINITY else max(1, min(MAX_OPEN_RUNS, (soft - 64) // 3))
-
-
-def restart_service() -> None:
-    """End wandb's service process; the next run starts a fresh one."""
-    for _ in range(2):  # tearing down a service that has died raises once
-        with contextlib.suppress(Exception):
-            wandb.teardown()
-    os.environ.pop("WANDB_SERVICE", None)  # left behind by a service that has died, it would send the next one to a dead socket
+Note = Callable[[Sequence[RunProjection]], None]
+T = TypeVar("T")
 
 
 class OnlineStream:
@@ -53,132 +37,182 @@ class OnlineStream:
     A run that exists on the server is continued behind its last row, so that nothing is ever sent twice.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, account: Account) -> None:
         self._target = target
+        self._account = account
+        self._service = Service()
         self._open: dict[str, Any] = {}
         self._next_step: dict[str, int] = {}
-        self._capacity = open_run_limit()
 
-    def advance(self, projections: Sequence[RunProjection]) -> set[str]:
-        """Send what is new of these trials; returns those that have ended and are whole on the server.
+    def deliver(self, projections: Sequence[RunProjection], note: Note) -> None:
+        """Send runs that have ended, as many at once as may be open; `note` is told those that the server holds.
 
         Raises:
-            ConnectionError: the service died, or nothing could be opened or finished; a later call replays every run.
+            ConnectionError: the service died, or the server takes nothing; a later call replays what was not noted.
         """
-        self._open_missing(projections)
-        at_hand = [projection for projection in projections if projection.trial_id in self._open]
-        try:
-            for projection in at_hand:
-                self._send(projection)
-        except Exception as error:  # a dead service raises from every call, so all runs are opened again
-            self.reset()
-            raise ConnectionError(f"W&B's service was lost: {error}") from error
-        ended = [projection for projection in at_hand if projection.outcome is not None]
-        finished = set(_in_threads(self._finish, ended))
-        if projections and (not at_hand or (ended and not finished)):
-            self.reset()
-            raise ConnectionError(f"W&B took none of {len(projections)} runs")
-        return finished
+        capacity = self._service.capacity
+        for start in range(0, len(projections), capacity):
+            wave = projections[start : start + capacity]
+            self._make_room(wave)
+            held = self._held(self._end(self._advance(wave)))
+            note(held)
+            for projection in held:
+                self._mark_synced(projection)
+            if not held:
+                raise ConnectionError(self._lost(f"the server took none of {len(wave)} runs"))
+
+    def stream(self, projections: Sequence[RunProjection]) -> None:
+        """Send what is new of runs that go on; of those that are not open as yet, as many as there is room for.
+
+        Raises:
+            ConnectionError: the service died, or the server takes nothing; a later call replays every run.
+        """
+        room = self._service.capacity - len(self._open)
+        missing = [projection for projection in projections if projection.key not in self._open][: max(0, room)]
+        wanted = {projection.key for projection in missing} | self._open.keys()
+        if missing:
+            self._renew_if_worn()
+        at_hand = [projection for projection in projections if projection.key in wanted]
+        if at_hand and not self._advance(at_hand):
+            raise ConnectionError(self._lost("the server opens no run"))
+
+    def let_go(self, keys: Collection[str] | None = None) -> None:
+        """Finish runs that go on, of some keys or all, as interrupted; a later stream continues them.
+
+        Raises:
+            ConnectionError: the server hangs; every run is forgotten.
+        """
+        keys = [key for key in (list(self._open) if keys is None else keys) if key in self._open]
+        runs = [self._open.pop(key) for key in keys]
+        self._service.ended(len(runs))
+        self._unless_it_hangs(lambda: self._in_threads(_interrupt, runs))
+
+    def close(self) -> None:
+        """Let every run go and end the service; a server that hangs is not waited for."""
+        with contextlib.suppress(ConnectionError):
+            self.let_go()
+        self._service.restart()
 
     def reset(self) -> None:
-        """Forget every open run and end wandb's service."""
+        """Forget every open run and end the service at once."""
         self._open.clear()
-        restart_service()
+        self._service.restart(at_once=True)
 
-    def let_go(self, keep: Collection[str] = ()) -> None:
-        """Finish the runs of trials that have not ended, as interrupted; a later stream continues them."""
-        for trial_id in set(self._open) - set(keep):
-            with contextlib.suppress(Exception):
-                self._open.pop(trial_id).finish(exit_code=INTERRUPTED)
+    def _make_room(self, wave: Sequence[RunProjection]) -> None:
+        """Let runs go that stand in the way of others, and restart a service that is worn."""
+        own = {projection.key for projection in wave}
+        others = [key for key in self._open if key not in own]
+        num_missing = len(own - self._open.keys())
+        excess = len(self._open) + num_missing - self._service.capacity
+        self.let_go(others[: max(0, excess)])
+        if num_missing:
+            self._renew_if_worn()
 
-    def _open_missing(self, projections: Iterable[RunProjection]) -> None:
+    def _renew_if_worn(self) -> None:
+        if self._service.is_worn:
+            self.let_go()
+            self._service.restart()
+
+    def _advance(self, projections: Sequence[RunProjection]) -> list[RunProjection]:
+        """Open what is not open and send what is new; returns the runs that are open then."""
+        missing = [projection for projection in projections if projection.key not in self._open]
         try:
-            wandb.setup()  # once, before the threads: set up by several at a time it can lose the server's address
-        except Exception as error:
+            if missing:
+                self._service.start()
+                delete_local(self._target, [projection.run_id for projection in missing])
+                self._unless_it_hangs(lambda: self._in_threads(self._start, missing))
+            at_hand = [projection for projection in projections if projection.key in self._open]
+            for projection in at_hand:
+                self._send(projection)
+        except ConnectionError:
             self.reset()
-            raise ConnectionError(f"W&B's service does not start: {error}") from error
-        missing = [projection for projection in projections if projection.trial_id not in self._open]
-        _in_threads(self._start, missing[: max(0, self._capacity - len(self._open))])
+            raise
+        except Exception as error:  # a dead service raises from every call, so all runs are opened again
+            raise ConnectionError(self._lost(f"W&B's service was lost: {error}")) from error
+        return at_hand
 
-    def _start(self, projection: RunProjection) -> str:
-        delete_local(self._target, [projection.run_id])
-        run = _open(projection, self._target)
-        self._open[projection.trial_id] = run
-        self._next_step[projection.trial_id] = run.starting_step
-        return projection.trial_id
+    def _start(self, projection: RunProjection) -> None:
+        run = open_run(projection, self._target, "online")
+        self._next_step[projection.key] = run.starting_step
+        self._open[projection.key] = run
 
     def _send(self, projection: RunProjection) -> None:
-        rows = [row for row in projection.rows if row.step >= self._next_step[projection.trial_id]]
+        rows = [row for row in projection.rows if row.step >= self._next_step[projection.key]]
         if rows:
-            _log(self._open[projection.trial_id], rows)
-            self._next_step[projection.trial_id] = rows[-1].step + 1
+            log_rows(self._open[projection.key], rows)
+            self._next_step[projection.key] = rows[-1].step + 1
 
-    def _finish(self, projection: RunProjection) -> str:
-        _close(self._open.pop(projection.trial_id), projection.outcome)
+    def _end(self, projections: Sequence[RunProjection]) -> list[RunProjection]:
+        """Finish runs; returns those whose client says that it has."""
+        self._service.ended(len(projections))
+        return self._unless_it_hangs(lambda: self._in_threads(self._finish, projections))
+
+    def _finish(self, projection: RunProjection) -> None:
+        end_run(self._open.pop(projection.key), projection.outcome)
+
+    def _held(self, projections: Sequence[RunProjection]) -> list[RunProjection]:
+        """Those of these runs that the server says it holds, once it does or its time is up."""
+        deadline, pause = time.monotonic() + HELD_PATIENCE_S, 0.1
+        waiting, held = list(projections), []
+        try:
+            while waiting:
+                told = self._account.held([one.run_id for one in waiting], self._target.project, self._target.entity)
+                found = [one for one in waiting if one.run_id in told and told[one.run_id].covers(one)]
+                held += found
+                known = {one.key for one in found}
+                waiting = [one for one in waiting if one.key not in known]
+                if not waiting or time.monotonic() + pause > deadline:
+                    break
+                time.sleep(pause)
+                pause = min(2 * pause, 2.0)
+        except ConnectionError as error:
+            LOG.warning("%s", error)
+        return held
+
+    def _mark_synced(self, projection: RunProjection) -> None:
         for path in local_files(self._target, projection.run_id):
             path.with_name(path.name + ".synced").touch()  # wandb's own mark, so that `wandb sync` does not append it again
-        return projection.trial_id
+
+    def _lost(self, reason: str) -> str:
+        self.reset()
+        return reason
+
+    def _unless_it_hangs(self, act: Callable[[], list[T]]) -> list[T]:
+        try:
+            return act()
+        except TimeoutError as error:
+            raise ConnectionError(self._lost(str(error))) from None
+
+    def _in_threads(self, act: Callable[[T], None], items: Sequence[T]) -> list[T]:
+        """Do something to every run at once, as each waits for the server; returns those for which it succeeded.
+
+        Raises:
+            TimeoutError: one waited for a server that hangs; the others were left.
+        """
+        hangs = threading.Event()
+
+        def attempt(item: T) -> Exception | None:
+            began = time.monotonic()
+            try:
+                if not hangs.is_set():
+                    act(item)
+            except Exception as error:
+                if time.monotonic() - began > HANGS_S:
+                    hangs.set()
+                return error
+            return None
+
+        if not items:
+            return []
+        with ThreadPoolExecutor(min(MAX_THREADS, len(items))) as pool:
+            errors = list(pool.map(attempt, items))
+        refusals = [str(error) for error in errors if error is not None]
+        if refusals:
+            LOG.warning("W&B refused %d of %d runs: %s", len(refusals), len(errors), "; ".join(sorted(set(refusals))[:3]))
+        if hangs.is_set():
+            raise TimeoutError("the server hangs")
+        return [item for item, error in zip(items, errors, strict=True) if error is None]
 
 
-def _in_threads(act: Callable[[RunProjection], str], projections: Sequence[RunProjection]) -> list[str]:
-    """Do something to every run at once, as each waits for the server; returns the trials for which it succeeded."""
-    if not projections:
-        return []
-    with ThreadPoolExecutor(max_workers=min(32, len(projections))) as pool:
-        futures = [pool.submit(act, projection) for projection in projections]
-    done = []
-    for projection, future in zip(projections, futures, strict=True):
-        error = future.exception()
-        if error is None:
-            done.append(future.result())
-        else:
-            LOG.warning("W&B refused trial %s: %s", projection.trial_id, error)
-    return done
-
-
-def _open(projection: RunProjection, target: Target) -> Any:
-    """Open one run with everything switched off that costs time or tells the server about the machine."""
-    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-    run = wandb.init(
-        project=target.project,
-        entity=target.entity,
-        dir=str(target.directory),
-        id=projection.run_id,
-        name=projection.name,
-        group=projection.group,
-        job_type=projection.job_type,
-        tags=list(projection.tags),
-        config=dict(projection.config),
-        mode="online",
-        resume="allow",
-        reinit="create_new",
-        settings=wandb.Settings(
-            console="off",
-            disable_code=True,
-            disable_git=True,
-            finish_timeout=FINISH_TIMEOUT_S,
-            finish_timeout_raises=True,
-            init_timeout=INIT_TIMEOUT_S,
-            silent=True,
-            x_disable_machine_info=True,
-            x_disable_meta=True,
-            x_disable_stats=True,
-            x_save_requirements=False,
-            base_url=server_url(),
-        ),
-    )
-    if not Path(run.settings.sync_file).exists():
-        raise OSError(f"W&B made no file for run {projection.run_id}: is the disk full, or are file descriptors short?")
-    return run
-
-
-def _log(run: Any, rows: Iterable[Row]) -> None:
-    for row in rows:
-        # commit: otherwise wandb holds the row back until the next one comes
-        run.log(row.told(), step=row.step, commit=True)
-
-
-def _close(run: Any, outcome: Outcome | None) -> None:
-    if outcome is not None:
-        run.summary.update(dict(outcome.summary))
-    run.finish(exit_code=0 if outcome is None else outcome.exit_code)
+def _interrupt(run: Any) -> None:
+    end_run(run, None)

@@ -293,7 +293,7 @@ import subprocess, sys, time
 from cluster import cli, session
 from dashboards.publishing.process import PublisherProcess
 
-def start(run_path, *, mode=None):
+def start(run_path, *, mode=None, asked=None):
     code = "import sys, time; sys.stdin.read(); time.sleep(300)"
     child = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

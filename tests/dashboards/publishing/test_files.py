@@ -17,9 +17,9 @@ import wandb
 
 from dashboards.publishing.files import Record, Target, delete_local, local_files, write_offline
 from dashboards.publishing.log import unpack
-from dashboards.publishing.projection import Outcome, Row, RunProjection
+from dashboards.publishing.projection import Outcome, RunProjection, trial_row
 from dashboards.publishing.reader import read_run
-from dashboards.publishing.stream import restart_service
+from dashboards.publishing.service import restart_service
 
 CLOCK = ("_runtime", "_timestamp", "_wandb.runtime")
 """What tells when a row was logged, which no two writings share."""
@@ -38,7 +38,7 @@ def projection() -> RunProjection:
         ended_at=1.8e9,
     )  # fmt: skip
     return RunProjection(
-        trial_id="0123456789abcdef",
+        key="0123456789abcdef",
         run_id="89abcdef-0123456789abcdef",
         name='fcn T=4 "q"',
         group="fcn T=4 q=2 d=2 é",
@@ -46,7 +46,9 @@ def projection() -> RunProjection:
         tags=("synthetic", "failed"),
         config={"task.T": 4, "optimizer.lr": 0.1, "training.decay": 1e-7, "model.tail": None, "widths": [1, 2], "on": True},
         rows=tuple(
-            Row(1 + 3 * place, loss, {} if place % 100 else {"loss": loss / 3, "loss@T=250": 0.1 + place, "cosine_W": math.nan})
+            trial_row(
+                1 + 3 * place, loss, {} if place % 100 else {"loss": loss / 3, "loss@T=250": 0.1 + place, "cosine": math.nan}
+            )
             for place, loss in enumerate(losses)
         ),
         outcome=outcome,
@@ -79,7 +81,7 @@ def written_by_the_client(projection: RunProjection, folder: Path) -> Path:
         ),
     )  # fmt: skip
     for row in projection.rows:
-        run.log({"step": row.step, "relative_loss": row.relative_loss} | row.metrics, step=row.step, commit=True)
+        run.log(dict(row.values), step=row.step, commit=True)
     run.summary.update(dict(outcome.summary))
     run.finish(exit_code=outcome.exit_code)
     restart_service()  # `finish` returns before the end is written
@@ -127,7 +129,7 @@ def test_wandbs_own_command_reads_the_same_numbers(
     history = [record["history"]["item"] for record in records if record["type"] == "history"]
     assert [row["step"] for row in history] == [row["_step"] for row in history] == [row.step for row in projection.rows]
     losses = [float(row["relative_loss"]).hex() for row in history]
-    assert losses == [row.relative_loss.hex() for row in projection.rows]
+    assert losses == [row.values["relative_loss"].hex() for row in projection.rows]
     run, summary, outcome = records[1]["run"], records[-2]["summary"]["update"], projection.outcome
     assert outcome is not None
     assert run["config"]["update"] == projection.config

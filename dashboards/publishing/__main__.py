@@ -1,0 +1,60 @@
+"""The publisher as a child process: `python -m dashboards.publishing RUN --follow`.
+
+It publishes while the sweep goes on and ends by itself: when its standard input reaches end of file (the driver closes the
+pipe to say "finished", and the kernel closes it when the driver dies), or when its parent process is gone, or on SIGTERM, it
+publishes what is left and exits. `process` starts and ends it so. Without `--follow` it makes one pass.
+
+The exit code is 0 when every ended run is published, else 1; the driver need not look at it, since `sync` can publish the rest.
+"""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dashboards.publishing.destination import Asked, tags_of
+from dashboards.publishing.mode import REQUESTS
+from dashboards.publishing.process import watch_driver
+from dashboards.publishing.publisher import publish
+from dashboards.publishing.shards import WHOLE, read_shard
+from stsq_core import UserError
+
+LOG = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Publish and say how it went."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    os.nice(10)  # training goes first
+    stop = watch_driver() if options.follow else lambda: True
+    asked = Asked(options.project, options.entity, None if options.tags is None else tags_of(options.tags))
+    try:
+        shard = read_shard(options.shard) if options.shard else WHOLE
+        report = publish(options.run, mode=options.mode, asked=asked, shard=shard, stop=stop)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    LOG.info(
+        "W&B %s: %d runs published, %d were up to date, %d missing",
+        report.mode, report.num_published, report.num_up_to_date, report.num_missing,
+    )  # fmt: skip
+    return 1 if report.num_missing else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m dashboards.publishing", description="Publish a run directory to W&B.")
+    parser.add_argument("run", type=Path, metavar="RUN")
+    parser.add_argument("--follow", action="store_true", help="until standard input ends or the parent process is gone")
+    parser.add_argument("--mode", choices=REQUESTS)
+    parser.add_argument("--project")
+    parser.add_argument("--entity")
+    parser.add_argument("--tags", help="with commas between")
+    parser.add_argument("--shard", metavar="I/N", help="publish the I-th of N equal shares of the runs, counted from 0")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

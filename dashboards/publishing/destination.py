@@ -1,0 +1,84 @@
+"""Where runs appear in W&B: project, entity and tags, each from the first that names it.
+
+1. the caller (`--wandb-project`, `--wandb-entity`, `--wandb-tags`);
+2. the environment (`WANDB_PROJECT`, `WANDB_ENTITY`, `WANDB_TAGS`, the last with commas between);
+3. what a caller last asked for this run directory, kept in `RUN/wandb/asked.json`, so that a later `sync` goes to the same
+   place;
+4. the sweep file (`wandb.project`, `wandb.entity`, `wandb.tags`);
+5. the project `stsq` of the account's own entity, without tags.
+
+The mode has an order of its own: see `mode`.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from sweeps.files import disk_errors, write_atomically
+from sweeps.spec import WandbSettings
+
+PROJECT = "stsq"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What one source says about the destination; None where it says nothing."""
+
+    project: str | None = None
+    entity: str | None = None
+    tags: tuple[str, ...] | None = None
+
+    def beside(self, other: "Asked") -> "Asked":
+        """What this source says, and the other where this one is silent."""
+        return Asked(self.project or other.project, self.entity or other.entity, other.tags if self.tags is None else self.tags)
+
+
+NOTHING_ASKED = Asked()
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A project of an entity (None: the account's own), and the tags of every run."""
+
+    project: str
+    entity: str | None
+    tags: tuple[str, ...]
+
+
+def choose_destination(
+    caller: Asked, settings: WandbSettings, folder: Path, *, environment: Mapping[str, str] = os.environ
+) -> Destination:
+    """The destination of a run directory whose W&B files lie in `folder`; remembers there what the caller asks for.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    path = folder / "asked.json"
+    earlier = _remembered(path)
+    if caller != NOTHING_ASKED and (kept := caller.beside(earlier)) != earlier:
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(asdict(kept)).encode())
+    sweep = Asked(settings.project, settings.entity, settings.tags)
+    asked = caller.beside(_of(environment)).beside(earlier).beside(sweep)
+    return Destination(asked.project or PROJECT, asked.entity, asked.tags or ())
+
+
+def tags_of(text: str) -> tuple[str, ...]:
+    """Tags written with commas between."""
+    return tuple(tag.strip() for tag in text.split(",") if tag.strip())
+
+
+def _of(environment: Mapping[str, str]) -> Asked:
+    tags = environment.get("WANDB_TAGS")
+    return Asked(environment.get("WANDB_PROJECT"), environment.get("WANDB_ENTITY"), tags_of(tags) if tags else None)
+
+
+def _remembered(path: Path) -> Asked:
+    with suppress(FileNotFoundError, ValueError, TypeError):
+        told = Asked(**json.loads(path.read_text()))
+        return replace(told, tags=None if told.tags is None else tuple(told.tags))
+    return NOTHING_ASKED

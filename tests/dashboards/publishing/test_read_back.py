@@ -1,0 +1,72 @@
+"""Offline files as W&B's own command reads them: 64 trials of 200 steps, every number that of the journals and the ledger."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from wandb.util import get_core_path
+
+from dashboards.publishing.projection import flatten
+from dashboards.publishing.publisher import publish
+from dashboards.publishing.reader import read_run
+from stsq_core import Measurement
+from sweeps import expand, make_packs
+from sweeps.journal import JournalWriter, read_curves
+from sweeps.ledger import Ledger
+from sweeps.run_directory import RunDirectory
+
+
+@pytest.fixture
+def run(make_run: Callable[..., RunDirectory], small: dict[str, Any]) -> RunDirectory:
+    """64 trials that report at every one of 200 steps."""
+    training = {"objective": "minibatch", "batch_size": 8, "steps": 200, "log_every": 1}
+    made = make_run(trials=[small | {"base": small["base"] | {"training": training}, "seeds": 16}])
+    configs = [config for cell in expand(made.read_spec()) for config in cell.configs]
+    for pack in make_packs(configs):
+        with JournalWriter(made.curves / f"{pack.pack_id}.jsonl", pack) as journal:
+            journal.truncate()
+            for step in range(201):
+                losses = tuple(1 / (1 + step / (3 + place)) for place in range(len(pack.trial_ids)))
+                journal(Measurement(step, pack.trial_ids, losses, {}))
+    return made
+
+
+def inspected(path: Path, *flags: str) -> str:
+    """What `wandb leet inspect FLAGS PATH` prints: the program that it runs, without half a second of Python a file."""
+    command = [get_core_path(), "leet", "inspect", "--no-observability", *flags, "--run-file", str(path), str(path.parent)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_every_file_equals_the_journal_and_the_ledger_for_both_readers(
+    run: RunDirectory, wandb_command: Callable[..., str]
+) -> None:
+    """Scenario 16: offline with no key there are as many run files as trials, all readable back."""
+    report = publish(run.path)
+    assert (report.mode, report.num_published) == ("offline", 64)
+    assert "WANDB_API_KEY" in report.reason
+    curves, records = read_curves(run), {record.trial_id: record for record in Ledger(run.ledger).read()}
+    files = sorted(run.wandb.glob("offline-run-*/*.wandb"))
+    seen = set()
+    for path in files:
+        ours = read_run(path)
+        record = records[ours.config["trial_id"]]
+        steps, losses = curves[record.trial_id]
+        assert len(steps) == 201
+        lines = [json.loads(line) for line in inspected(path, "--json").splitlines()]
+        theirs = [line["history"]["item"] for line in lines if line["type"] == "history"]
+        for history in (ours.history, theirs):
+            assert [row["step"] for row in history] == [row["_step"] for row in history] == steps.tolist()
+            assert [row["relative_loss"] for row in history] == losses.tolist()
+        summary = json.loads(inspected(path, "--summary", "--json"))
+        assert (summary["state"], summary["exit_code"]) == ("finished", 0)
+        expected = flatten(record.config) | {"trial_id": record.trial_id, "m": record.trial_config.width}
+        assert summary["config"] == ours.config == expected
+        for name in ("status", "relative_loss", "relative_loss_stderr", "steps", "seconds"):
+            assert summary["summary"][name] == ours.summary[name] == getattr(record, name), name
+        seen.add(record.trial_id)
+    assert seen == records.keys()
+    assert len(files) == 64
+    assert wandb_command("leet", "inspect", str(files[0]), "--summary", "--json") == inspected(files[0], "--summary", "--json")

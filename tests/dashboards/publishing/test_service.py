@@ -1,0 +1,113 @@
+"""wandb's service is never given more runs than it has file descriptors for, and its end is bounded in time."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from dashboards.publishing import service
+from dashboards.publishing.process import offline_reason
+from dashboards.publishing.publisher import publish
+from dashboards.publishing.reader import read_run
+from dashboards.publishing.service import KEPT_DESCRIPTORS, OPEN_DESCRIPTORS, SPARE_DESCRIPTORS, Service
+from sweeps.journal import read_curves
+from sweeps.ledger import Ledger
+from sweeps.run_directory import RunDirectory
+
+MakeRun = Callable[..., RunDirectory]
+
+PUBLISH_WITH_FEW_DESCRIPTORS = (
+    "import resource, sys; from pathlib import Path; from dashboards.publishing.__main__ import main\n"
+    "resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024)); sys.exit(main(sys.argv[1:]))"
+)
+
+
+@pytest.fixture
+def limit_descriptors() -> Iterator[Callable[[int, int], None]]:
+    """Pretends a limit without setting it."""
+    patch = pytest.MonkeyPatch()
+    yield lambda soft, hard: patch.setattr(resource, "getrlimit", lambda _kind: (soft, hard))
+    patch.undo()
+
+
+@pytest.mark.parametrize("limit", [256, 1024, 4096, 65_536, resource.RLIM_INFINITY])
+def test_the_open_and_the_ended_runs_fit_in_the_limit(limit_descriptors: Callable[[int, int], None], limit: int) -> None:
+    limit_descriptors(limit, limit)
+    service = Service()
+    num_ended = 0
+    while not service.is_worn:
+        service.ended()
+        num_ended += 1
+        assert num_ended <= 2000
+    used = SPARE_DESCRIPTORS + OPEN_DESCRIPTORS * service.capacity + KEPT_DESCRIPTORS * num_ended
+    assert service.capacity >= 1
+    assert limit == resource.RLIM_INFINITY or used <= limit
+
+
+@pytest.fixture
+def thousand(make_run: MakeRun, small: dict[str, Any]) -> RunDirectory:
+    """A run directory of 1,000 trials that have all ended."""
+    return make_run(trials=[small | {"seeds": 250}])
+
+
+def test_a_thousand_trials_offline_with_few_descriptors_lose_none(thousand: RunDirectory) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PUBLISH_WITH_FEW_DESCRIPTORS, str(thousand.path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    read = [read_run(path) for path in thousand.wandb.glob("offline-run-*/*.wandb")]
+    curves = read_curves(thousand)
+    assert len(read) == 1000
+    assert {one.config["trial_id"] for one in read} == {record.trial_id for record in Ledger(thousand.ledger).read()}
+    for one in read:
+        steps, losses = curves[one.config["trial_id"]]
+        assert [(row["step"], row["relative_loss"]) for row in one.history] == [*zip(steps, losses, strict=True)]
+
+
+def test_a_thousand_open_trials_online_with_few_descriptors_lose_none(
+    thousand: RunDirectory, server: Any, assert_whole: Callable[..., None]
+) -> None:
+    """All thousand train at once when the publisher starts; they end while it streams as many as it may keep open."""
+    ledger = thousand.ledger.read_bytes()
+    thousand.ledger.write_bytes(b"")
+    command = [sys.executable, "-c", PUBLISH_WITH_FEW_DESCRIPTORS, str(thousand.path), "--follow"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while process.poll() is None and sum(bool(one.rows) for one in [*server.runs.values()]) < 50:
+            time.sleep(0.05)
+        thousand.ledger.write_bytes(ledger)
+        _, told = process.communicate("")
+    assert process.returncode == 0, told
+    again = [sys.executable, "-c", PUBLISH_WITH_FEW_DESCRIPTORS, str(thousand.path), "--mode", "online"]
+    for _ in range(20):  # on a busy machine the stand-in may be too slow for the client: then the rest is offline
+        if offline_reason(thousand.path) is None:
+            break
+        subprocess.run(again, check=True, capture_output=True)
+    assert_whole(thousand, server, resent=True)
+
+
+def test_a_service_that_is_killed_costs_no_row(
+    make_run: MakeRun, small: dict[str, Any], server: Any, assert_whole: Callable[..., None]
+) -> None:
+    """As when the machine runs out of memory."""
+    run = make_run(trials=[small])
+    ledger = run.ledger.read_bytes()
+    run.ledger.write_bytes(b"")
+    killed: list[int] = []
+
+    def stop() -> bool:
+        process = service._process()
+        if not killed and process is not None and len(server.runs) == 4:
+            killed.append(process.pid)
+            os.kill(process.pid, signal.SIGKILL)
+            run.ledger.write_bytes(ledger)
+        return bool(killed)
+
+    report = publish(run.path, stop=stop, poll_s=0.1)
+    assert (report.mode, report.num_missing) == ("online", 0)
+    assert_whole(run, server, resent=True)
