@@ -161,8 +161,8 @@ def measure(pairs: int, trials: int, steps: int, size: str, folder: Path) -> tup
                 seconds[publish] = trainer.train(followed.run if publish else plain, pair)
         rows.append((seconds[True], seconds[False]))
         print(f"pair {pair}: {seconds[True]:.2f} s published, {seconds[False]:.2f} s plain", flush=True)
-    trainer.close()
     publisher_s = followed.start_s + (followed.finish() - followed.start_s) / (pairs + 1)
+    trainer.close()  # after the publisher, whose CPU time is that of the children that have ended
     published_s, plain_s = np.array(rows[1:]).T  # the first compiles, and fills the caches
     return published_s, plain_s, publisher_s
 

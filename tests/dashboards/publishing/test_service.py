@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dashboards.publishing import service
+from dashboards.publishing.process import offline_reason
 from dashboards.publishing.publisher import publish
 from dashboards.publishing.reader import read_run
 from dashboards.publishing.service import KEPT_DESCRIPTORS, OPEN_DESCRIPTORS, SPARE_DESCRIPTORS, Service
@@ -82,7 +83,12 @@ def test_a_thousand_open_trials_online_with_few_descriptors_lose_none(
         thousand.ledger.write_bytes(ledger)
         _, told = process.communicate("")
     assert process.returncode == 0, told
-    assert_whole(thousand, server)
+    again = [sys.executable, "-c", PUBLISH_WITH_FEW_DESCRIPTORS, str(thousand.path), "--mode", "online"]
+    for _ in range(20):  # on a busy machine the stand-in may be too slow for the client: then the rest is offline
+        if offline_reason(thousand.path) is None:
+            break
+        subprocess.run(again, check=True, capture_output=True)
+    assert_whole(thousand, server, resent=True)
 
 
 def test_a_service_that_is_killed_costs_no_row(
