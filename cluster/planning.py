@@ -20,7 +20,7 @@ from stsq_core.trial import TrialConfig
 from sweeps import Plan, catalog_names, load_sweep, make_plan
 from sweeps.ledger import LedgerRecord
 from sweeps.outcomes import FINISHED, Outcomes
-from sweeps.packs import trial_operations
+from sweeps.packs import GPU_PACKS, trial_operations
 from sweeps.results import read_results
 from sweeps.run_directory import RunDirectory
 from sweeps.search_plan import SearchPlan, plan_searches
@@ -29,8 +29,11 @@ from sweeps.searched import searched_cells
 ASSUMED_RATE = 2.0e10
 """Operations a second of one core of 2020 or later, training packs (tests/benchmarks/engine.py)."""
 
-GPU_PACK_STEP_S = 1e-3
-"""A step of a pack of small trials on a GPU is bound by the launching of its kernels, whatever the pack's size."""
+GPU_RATE = 3.0e13
+"""Operations a second of packs on an H200, within a factor of two for every model (tests/benchmarks/gpu_engine.py)."""
+
+GPU_LAUNCHES_S = 80e-6
+"""Launching the kernels of one step of a pack of any size there."""
 
 FIRST_ROUND_PACKS = 8
 """Widths far apart stand on different rungs of the padding ladder and so in different packs."""
@@ -139,6 +142,7 @@ def cost_lines(plan: Plan, rate: Rate, *, slots: int, searches: Sequence[SearchP
         )
     if not left and not expected:
         return lines
+<<<<<<< HEAD
     operations = sum(one.expected_operations for one in searches)
     model_steps = plan.num_steps + sum(one.model_steps for one in searches)
     seconds = plan.seconds(rate.operations_per_s, slots=slots) + operations / slots / rate.operations_per_s + OVERHEAD_S
@@ -168,6 +172,23 @@ def _rounds_steps(searches: Sequence[SearchPlan]) -> float:
         first = min(FIRST_ROUND_PACKS, one.num_expected) if not one.num_done else 0
         steps += (first + (one.num_expected - first) / FIRST_ROUND_PACKS) * one.cell.family.sample.training.steps
     return steps
+=======
+    seconds = plan.seconds(rate.operations_per_s, slots=slots) + OVERHEAD_S
+    core_hours = plan.device_hours(rate.operations_per_s)
+    gpu_hours = gpu_seconds(plan) / 3600
+    return [
+        *lines,
+        f"{plan.num_steps:,} model-steps, {plan.operations:.3g} operations, at most {plan.memory_bytes / 2**20:.0f} MiB a pack",
+        f"about {_duration(seconds)} with {slots} workers on CPU, {core_hours:.2g} core-hours ({rate.source})",
+        f"about {gpu_hours:.2g} GPU-hours on GPUs (at {GPU_RATE:.2g} operations/s, as an H200 was measured)",
+    ]
+>>>>>>> main
+
+
+def gpu_seconds(plan: Plan) -> float:
+    """What the packs would take on one GPU, where trials of one shape train in packs of `GPU_PACKS` at least."""
+    launches = sum(pack.num_steps * min(1.0, len(pack.trials) / GPU_PACKS[0]) for pack in plan.packs)
+    return plan.operations / GPU_RATE + launches * GPU_LAUNCHES_S
 
 
 def warning_lines(plan: Plan) -> list[str]:

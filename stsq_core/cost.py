@@ -25,6 +25,14 @@ VECTOR_EFFORT = 5.0
 CALL_EFFORT = 1.2e7
 """Time of calling one step's functions for a whole stack, in operations of a matrix product (measured)."""
 
+GPU_CALL_OPERATIONS = 1.6e9
+"""Time of launching one step's kernels for a whole stack, some 80 us, in the least operations that a GPU does in it (measured
+on an H200: tests/benchmarks/gpu_engine.py)."""
+
+GPU_FIXED_BYTES = 3 * 2.0**25
+"""What a process holds on a GPU beside its stacks: a workspace of matrix products, 32 MiB on a Hopper, for each stream that it
+works on (its own, that of rehearsals, that of captures; stsq_core.stepper)."""
+
 
 @dataclass(frozen=True)
 class StepCost:

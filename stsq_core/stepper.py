@@ -5,6 +5,7 @@ compute. A graph replays them without the host. A stepper serves the trials that
 leaves, another takes its place.
 """
 
+import functools
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -94,7 +95,8 @@ def captured(rehearsal: Work, work: Work) -> Work:
     The rehearsal runs first, on a stream of its own, because what happens once (builds, workspaces, handles) must not happen
     while the device records.
     """
-    here, elsewhere = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    here = torch.cuda.current_stream()
+    elsewhere = _stream_beside(here.device_index)
     elsewhere.wait_stream(here)
     with torch.cuda.stream(elsewhere):
         rehearsal()
@@ -106,6 +108,12 @@ def captured(rehearsal: Work, work: Work) -> Work:
     finally:
         torch.cuda.set_stream(here)  # a capture that fails stays on its own
     return graph.replay
+
+
+@functools.cache
+def _stream_beside(device: int) -> torch.cuda.Stream:
+    """One stream a device for all rehearsals, because each stream keeps a workspace of matrix products for ever."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 def _copies(tensors: Tensors) -> Tensors:

@@ -11,7 +11,15 @@ from typing import Literal
 
 import numpy as np
 
-from stsq_core.cost import CALL_EFFORT, evaluation_operations, memory_bytes, step_cost, step_operations
+from stsq_core.cost import (
+    CALL_EFFORT,
+    GPU_CALL_OPERATIONS,
+    GPU_FIXED_BYTES,
+    evaluation_operations,
+    memory_bytes,
+    step_cost,
+    step_operations,
+)
 from stsq_core.stacking import stack_key
 from stsq_core.trial import TrialConfig
 from sweeps.trials import Trials
@@ -22,8 +30,8 @@ CALLS_SHARE = 0.1
 CPU_PACKS = (8, 64)
 """The least and the most trials at the knee on a core: larger packs gain little and lose more with a worker."""
 
-GPU_PACK = 256
-"""Trials in a pack on a GPU, where a step's twenty or so launches take as long as some twenty trials."""
+GPU_PACKS = (256, 2048)
+"""The least and the most trials at the knee on a GPU, where more trials cost a light step nearly nothing."""
 
 MEMORY_SHARE = 0.6
 """The part of a worker's memory that a pack's own arrays may take; the rest is for libraries, graphs and other programs."""
@@ -39,15 +47,16 @@ class Room:
 
     def pack_size(self, config: TrialConfig) -> int:
         """The most trials like this one in a pack: those at the knee of throughput, or what fits into memory, at least one."""
-        fits = MEMORY_SHARE * self.memory_bytes / memory_bytes(config, self.device)
+        fixed = GPU_FIXED_BYTES if self.device == "cuda" else 0
+        fits = (MEMORY_SHARE * self.memory_bytes - fixed) / memory_bytes(config, self.device)
         return int(max(1, min(self._knee(config), fits, self.most or math.inf)))
 
     def _knee(self, config: TrialConfig) -> int:
         if self.device == "cuda":
-            return GPU_PACK
-        least, most = CPU_PACKS
-        knee = CALL_EFFORT / (CALLS_SHARE * step_cost(config).effort)
-        return min(most, 1 << math.ceil(math.log2(max(least, knee))))
+            (least, most), calls_per_trial = GPU_PACKS, GPU_CALL_OPERATIONS / step_cost(config).least
+        else:
+            (least, most), calls_per_trial = CPU_PACKS, CALL_EFFORT / step_cost(config).effort
+        return min(most, 1 << math.ceil(math.log2(max(least, calls_per_trial / CALLS_SHARE))))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,10 +1,13 @@
 """Training on a real GPU against the CPU, and replayed against called."""
 
+import gc
+
 import pytest
 import torch
 
 import stsq_core.stack
 from stsq_core import train_pack
+from stsq_core.cost import GPU_FIXED_BYTES, memory_bytes
 from stsq_core.kernels import kernels_for
 from stsq_core.stepper import EagerStepper, GraphStepper, stepper_for
 
@@ -86,3 +89,18 @@ def test_a_billion_words_give_no_normal_that_is_not_finite() -> None:
     assert bool(drawn.isfinite().all())
     assert drawn.abs().max() < 6
     assert float(drawn.double().var()) == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize("objective", ["minibatch", "population"])
+@pytest.mark.parametrize(("T", "d_e", "batch", "k"), [(200, 64, 256, 128), (200, 64, 256, 512), (32, 32, 64, 1024)])
+def test_the_memory_of_a_pack_is_what_was_counted(transformer, objective: str, T: int, d_e: int, batch: int, k: int) -> None:
+    """Within 15% of the allocator's own peak, the fixed part of a process with it."""
+    training = {"objective": objective, "batch_size": batch, "steps": 3, "log_every": 3}
+    codes = {"kind": "random_sign", "d_e": d_e, "query": "dual"}
+    pack = [transformer(T=T, d=5, model__positions=codes, training=training, seed=seed) for seed in range(k)]
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    train_pack(pack, device="cuda")
+    peak = torch.cuda.max_memory_allocated()
+    assert peak == pytest.approx(k * memory_bytes(pack[0], "cuda") + GPU_FIXED_BYTES, rel=0.15)

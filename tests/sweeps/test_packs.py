@@ -2,7 +2,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stsq_core import TrialConfig
-from stsq_core.cost import CALL_EFFORT, memory_bytes, step_cost
+from stsq_core.cost import CALL_EFFORT, GPU_FIXED_BYTES, memory_bytes, step_cost
 from stsq_core.stacking import stack_key
 from sweeps.packs import CALLS_SHARE, MEMORY_SHARE, Room, halves, make_packs, pack_of
 
@@ -66,12 +66,14 @@ def test_a_pack_is_as_large_as_pays_and_fits(transformer, fcn):
     assert Room().pack_size(heavy) == 8
     calls = CALL_EFFORT / Room().pack_size(step)
     assert calls <= CALLS_SHARE * step_cost(step).effort < 2 * calls
-    assert Room("cuda").pack_size(light) == 256
-    for device in ("cpu", "cuda"):
-        five = 5.5 * memory_bytes(heavy, device) / MEMORY_SHARE
+    assert Room("cuda").pack_size(light) == 2048
+    assert Room("cuda").pack_size(heavy) == 256
+    assert Room("cuda").pack_size(with_batches(transformer(64, T=200, d=5), objective="minibatch", batch_size=256)) == 512
+    for device, fixed in (("cpu", 0.0), ("cuda", GPU_FIXED_BYTES)):
+        five = (5.5 * memory_bytes(heavy, device) + fixed) / MEMORY_SHARE
         assert Room(device, five).pack_size(heavy) == 5
         assert Room(device, five / 100).pack_size(heavy) == 1
-    assert len(make_packs([fcn(seed=seed) for seed in range(600)], room=Room("cuda"))) == 3
+    assert len(make_packs([fcn(seed=seed) for seed in range(5000)], room=Room("cuda"))) == 3
 
 
 def test_a_pack_is_named_by_its_trials_alone(fcn):
