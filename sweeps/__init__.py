@@ -12,9 +12,11 @@ from sweeps.packs import Pack, make_packs
 from sweeps.plan import Cell, Plan, describe, expand, make_plan
 from sweeps.queue import Failure, PackOutcome, PackQueue
 from sweeps.run_directory import RunDirectory, create_or_open, open_run
+from sweeps.search_spec import SearchSettings, WidthRange
+from sweeps.searched import SearchedCell, searched_cells
 from sweeps.spec import Budget, Criterion, SweepSpec, TrialGroup, WandbSettings
 from sweeps.strategy import Grid, Strategy
-from sweeps.thresholds import WidthThreshold, width_thresholds
+from sweeps.thresholds import WidthThreshold, thresholds_of, width_thresholds
 from sweeps.weights import load_weights, save_weights
 
 __all__ = [
@@ -30,10 +32,13 @@ __all__ = [
     "PackQueue",
     "Plan",
     "RunDirectory",
+    "SearchSettings",
+    "SearchedCell",
     "Strategy",
     "SweepSpec",
     "TrialGroup",
     "WandbSettings",
+    "WidthRange",
     "WidthThreshold",
     "catalog_names",
     "cell_of",
@@ -55,6 +60,8 @@ __all__ = [
     "read_curves",
     "read_metrics",
     "save_weights",
+    "searched_cells",
     "spec_json_schema",
+    "thresholds_of",
     "width_thresholds",
 ]

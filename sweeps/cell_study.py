@@ -120,11 +120,12 @@ class CellStudy:
         for name, value in found.items():
             self._study.set_user_attr(f"stsq:{name}", value)
 
-    def release(self, points: Sequence[OpenPoint]) -> None:
-        """Let points wait that will not end in this session: none of them is left running."""
-        for point in points:
-            self._study.tell(point.trial, state=TrialState.FAIL)
-            self._enqueue(point.key)
+    def release(self) -> None:
+        """Let the points wait that will not end in this session: none of them is left running."""
+        for frozen in self._trials(TrialState.RUNNING):
+            self._study.tell(frozen.number, state=TrialState.FAIL)
+            if (key := _key(frozen)) is not None:
+                self._enqueue(key)
 
     def _enqueue(self, key: Key) -> None:
         self._study.enqueue_trial({WIDTH: key[0]}, user_attrs={"seed": key[1]})

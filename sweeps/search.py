@@ -152,7 +152,7 @@ class _CellSearch:
     def close(self) -> None:
         """Let the points in flight wait in the study."""
         if self._study is not None:
-            self._study.release(tuple(self._open.values()))
+            self._study.release()
             self._open = {}
 
     def _next_round(self, study: CellStudy) -> tuple[OpenPoint, ...]:
