@@ -142,7 +142,6 @@ def cost_lines(plan: Plan, rate: Rate, *, slots: int, searches: Sequence[SearchP
         )
     if not left and not expected:
         return lines
-<<<<<<< HEAD
     operations = sum(one.expected_operations for one in searches)
     model_steps = plan.num_steps + sum(one.model_steps for one in searches)
     seconds = plan.seconds(rate.operations_per_s, slots=slots) + operations / slots / rate.operations_per_s + OVERHEAD_S
@@ -152,10 +151,8 @@ def cost_lines(plan: Plan, rate: Rate, *, slots: int, searches: Sequence[SearchP
     if searches:
         more = sum(one.most_operations - one.expected_operations for one in searches) / slots / rate.operations_per_s
         lines.append(f"at most {_duration(seconds + more)}, should every search need all of its points at the largest width")
-    gpu_hours = (sum(pack.num_steps for pack in plan.packs) + _rounds_steps(searches)) * GPU_PACK_STEP_S / 3600
-    lines.append(
-        f"about {gpu_hours:.2g} GPU-hours on GPUs (assuming {1e3 * GPU_PACK_STEP_S:g} ms for a step of a pack)",
-    )
+    gpu_hours = (gpu_seconds(plan) + operations / GPU_RATE + _rounds_steps(searches) * GPU_LAUNCHES_S) / 3600
+    lines.append(f"about {gpu_hours:.2g} GPU-hours on GPUs (at {GPU_RATE:.2g} operations/s, as an H200 was measured)")
     return lines
 
 
@@ -172,17 +169,6 @@ def _rounds_steps(searches: Sequence[SearchPlan]) -> float:
         first = min(FIRST_ROUND_PACKS, one.num_expected) if not one.num_done else 0
         steps += (first + (one.num_expected - first) / FIRST_ROUND_PACKS) * one.cell.family.sample.training.steps
     return steps
-=======
-    seconds = plan.seconds(rate.operations_per_s, slots=slots) + OVERHEAD_S
-    core_hours = plan.device_hours(rate.operations_per_s)
-    gpu_hours = gpu_seconds(plan) / 3600
-    return [
-        *lines,
-        f"{plan.num_steps:,} model-steps, {plan.operations:.3g} operations, at most {plan.memory_bytes / 2**20:.0f} MiB a pack",
-        f"about {_duration(seconds)} with {slots} workers on CPU, {core_hours:.2g} core-hours ({rate.source})",
-        f"about {gpu_hours:.2g} GPU-hours on GPUs (at {GPU_RATE:.2g} operations/s, as an H200 was measured)",
-    ]
->>>>>>> main
 
 
 def gpu_seconds(plan: Plan) -> float:
