@@ -151,11 +151,7 @@ def cost_lines(plan: Plan, rate: Rate, *, slots: int, searches: Sequence[SearchP
     if searches:
         more = sum(one.most_operations - one.expected_operations for one in searches) / slots / rate.operations_per_s
         lines.append(f"at most {_duration(seconds + more)}, should every search need all of its points at the largest width")
-<<<<<<< HEAD
     gpu_hours = gpu_seconds(plan, searches) / 3600
-=======
-    gpu_hours = (gpu_seconds(plan) + operations / GPU_RATE + _rounds_steps(searches) * GPU_LAUNCHES_S) / 3600
->>>>>>> search
     lines.append(f"about {gpu_hours:.2g} GPU-hours on GPUs (at {GPU_RATE:.2g} operations/s, as an H200 was measured)")
     return lines
 
