@@ -187,11 +187,11 @@ def _series_layers(series: Series, *, level: float) -> Iterable[Spec]:
 
 
 def _ink(line: Line, colour: str) -> str:
-    return {"law": colour, "floor": INK.light, "relu": MUTED.light}[line.role]
+    return {"law": colour, "rival": MUTED.light, "floor": INK.light, "relu": MUTED.light}[line.role]
 
 
 def _line_layers(line: Line, colour: str) -> Iterable[Spec]:
-    dash = {"law": None, "floor": [6, 3], "relu": [2, 3]}[line.role]
+    dash = {"law": None, "rival": [8, 3, 2, 3], "floor": [6, 3], "relu": [2, 3]}[line.role]
     low, high = (line.y, line.y) if line.low is None or line.high is None else (line.low, line.high)
     rows = [
         {"x": x, "y": y, "low": bottom, "high": top, "name": line.name.text}
@@ -200,7 +200,7 @@ def _line_layers(line: Line, colour: str) -> Iterable[Spec]:
     if line.low is not None:
         yield {
             "data": {"values": rows},
-            "mark": {"type": "area", "color": colour, "opacity": 0.16, "clip": True},
+            "mark": {"type": "area", "color": _ink(line, colour), "opacity": 0.16, "clip": True},
             "encoding": {"y": {"field": "low"}, "y2": {"field": "high"}},
         }
     yield {
