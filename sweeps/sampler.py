@@ -16,7 +16,7 @@ import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,12 +27,11 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from sweeps.posterior import ThresholdPosterior
+from sweeps.stopping import Reason, stop_reason
 
 WIDTH = "m"
 STATUS, DIVERGED = "status", "diverged"
 GOLDEN = (math.sqrt(5) - 1) / 2
-
-Reason = Literal["precise", "cap", "above_range", "below_range", ""]
 
 
 @dataclass(frozen=True)
@@ -266,23 +265,8 @@ class ThresholdSampler(BaseSampler):
         if known.bounds is None:
             return Verdict(False, "", None)
         posterior = self._posterior(known)
-        reason: Reason = ""
-        beyond = (1 + self.level) / 2
-        if posterior.probability_above >= beyond:
-            reason = "above_range"
-        elif posterior.probability_below >= beyond:
-            reason = "below_range"
-        elif self._precise(posterior):
-            reason = "precise"
-        elif len(known.widths) >= self.cap:
-            reason = "cap"
+        reason = stop_reason(posterior, level=self.level, tolerance=self.tolerance, cap=self.cap)
         return Verdict(reason != "", reason, posterior)
-
-    def _precise(self, posterior: ThresholdPosterior) -> bool:
-        low, high = posterior.interval(self.level)
-        if math.isinf(low) or math.isinf(high):
-            return False
-        return high - low <= 2 * math.log1p(self.tolerance) or math.exp(high) - math.exp(low) <= 1
 
 
 def _width(log_width: float) -> float | None:
