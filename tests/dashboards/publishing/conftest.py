@@ -215,7 +215,7 @@ def assert_whole() -> Callable[..., None]:
                 assert one.summary[name] == value
             for name in ("status", "relative_loss", "relative_loss_stderr", "steps", "seconds", "reason"):
                 assert one.summary.get(name) == getattr(record, name)  # a value of None is not kept
-            assert one.config["task.T"] == record.config["task"]["T"]
+            assert one.config["task"] == record.config["task"]
             assert one.config["m"] == record.trial_config.width
             assert one.exit_code == (1 if record.status == "failed" else 0)
             assert one.fields["groupName"].startswith(f"fcn T={record.config['task']['T']}")

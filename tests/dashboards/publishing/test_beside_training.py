@@ -196,7 +196,7 @@ def test_twenty_trials_through_reused_workers_are_twenty_runs_with_their_own_con
     assert len({one.run_id for one in shown.values()}) == len(records) == 20
     for trial_id, one in shown.items():
         config = records[trial_id].config
-        assert (one.config["task.T"], one.config["seed"]) == (config["task"]["T"], config["seed"])
+        assert (one.config["task"], one.config["seed"]) == (config["task"], config["seed"])
 
 
 def _written(folder: Path, parts: dict[str, Any]) -> Path:

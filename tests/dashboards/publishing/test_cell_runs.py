@@ -70,7 +70,7 @@ def test_offline_one_file_a_cell_reads_back_as_its_log_and_its_threshold(make_ru
     assert_tells(run, {one.config["cell_id"]: (one.history, one.summary) for one in read})
     for one in read:
         assert (one.job_type, one.exit_code, one.tags) == ("fcn", 0, ("synthetic", "cell"))
-        assert "optimizer.lr" not in one.config
+        assert "lr" not in one.config["optimizer"]
         assert one.config["rates"] == [0.01, 0.03]
     assert publish(run.path).num_up_to_date == 2
 
