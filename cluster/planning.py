@@ -151,8 +151,9 @@ def cost_lines(plan: Plan, rate: Rate, *, slots: int, searches: Sequence[SearchP
     if searches:
         more = sum(one.most_operations - one.expected_operations for one in searches) / slots / rate.operations_per_s
         lines.append(f"at most {_duration(seconds + more)}, should every search need all of its points at the largest width")
-    gpu_hours = gpu_seconds(plan, searches) / 3600
-    lines.append(f"about {gpu_hours:.2g} GPU-hours on GPUs (at {GPU_RATE:.2g} operations/s, as an H200 was measured)")
+    hours = gpu_seconds(plan, searches) / 3600
+    told = f"{60 * hours:.2g} GPU-minutes" if hours < 1 else f"{hours:.2g} GPU-hours"
+    lines.append(f"about {told} on GPUs (at {GPU_RATE:.2g} operations/s, as an H200 was measured)")
     return lines
 
 
