@@ -48,6 +48,7 @@ bench: $(STAMP)  ## ratios against the alternatives, in one run each; add JAX wi
 	$(BIN)/python tests/benchmarks/overhead.py --size small
 	$(BIN)/python tests/benchmarks/scale.py
 	$(BIN)/python tests/benchmarks/wandb_cost.py
+	$(BIN)/python tests/benchmarks/search_scale.py
 
 bench-search: $(STAMP)  ## threshold searches on simulated cells; a GP row with .venv/bin/pip install scipy
 	$(BIN)/python tests/benchmarks/search.py
