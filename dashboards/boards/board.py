@@ -19,6 +19,7 @@ from dashboards.publishing.published import directory_id
 from sweeps.fields import WIDTH_SEED_RATE, flattened
 from sweeps.plan import Cell
 from sweeps.run_directory import open_run
+from sweeps.searched import searched_cells
 
 SUMMARY = (keys.STATUS, keys.REASON, keys.RELATIVE_LOSS)
 ROWS = (keys.STEP, keys.RELATIVE_LOSS)
@@ -118,11 +119,19 @@ def read_board(run_path: Path | str) -> Board:
     place = choose_destination(NOTHING_ASKED, findings.spec.wandb, run.wandb)
     return Board(
         findings=findings,
-        cells=findings.cells,
+        cells=(*findings.cells, *_cells_to_search(findings)),
         directory_id=directory_id(run.wandb),
         project=place.project,
         entity=place.entity or "",
     )
+
+
+def _cells_to_search(findings: Findings) -> Iterable[Cell]:
+    """The searched cells without points yet, with the ends of their range in place of what will be trained."""
+    begun = {cell.cell_id for cell in findings.cells}
+    for one in searched_cells(findings.spec):
+        if one.cell_id not in begun:
+            yield Cell(one.cell_id, one.group, one.label, one.trials(((one.low, 0), (one.high, 0))))
 
 
 def _within(name: str, axes: Iterable[str]) -> bool:

@@ -26,6 +26,13 @@ def test_a_sweep_gets_its_documents_before_anything_has_run(here: Here, write_sw
     assert Path("runs/small/spec.yaml").is_file()
 
 
+def test_a_sweep_to_search_gets_its_documents_before_anything_has_run(here: Here) -> None:
+    done = here("wandb", "setup", "quickstart", "--json", "documents")
+    assert (done.code, done.err) == (0, "")
+    workspace = Path("documents/workspace.json").read_text()
+    assert "task.value.T" in workspace
+
+
 def test_a_run_gets_its_documents_with_its_thresholds(here: Here, write_sweep: Callable[..., Path]) -> None:
     assert here("run", write_sweep(), "--inline", "--wandb", "disabled").code == 0
     for target in ("runs/small", write_sweep()):
