@@ -210,7 +210,7 @@ def test_list_and_plan_run_nothing(
     assert "quickstart" in told(capsys, "list")
     plan = told(capsys, "plan", write_sweep(), "--set", "seeds=3")
     assert "2 cells, 12 trials, 0 done" in plan
-    assert "GPU-hours" in plan
+    assert "GPU-minutes" in plan
     assert [path.name for path in tmp_path.iterdir()] == ["sweep.yaml"]
 
 

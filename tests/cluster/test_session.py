@@ -320,7 +320,7 @@ def drawing(*_):
     print("drawing", flush=True)
     time.sleep(300)
 
-page._write_figures = drawing
+page.write_figures = drawing
 cli.main(sys.argv[1:])
 """
 
