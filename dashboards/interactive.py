@@ -10,6 +10,7 @@ from plotly.offline import get_plotlyjs
 
 from dashboards.cells import CellView
 from dashboards.panels import Line, Mark, Panel, Series, decades
+from dashboards.plain_figure import PlainFigure
 from dashboards.style import CARD, FAINT, INK, MARKERS, MUTED, TARGET, series_shade, translucent, width_shade
 
 Spec = dict[str, Any]
@@ -24,7 +25,7 @@ def plotly_script() -> str:
 
 def threshold_plot(panel: Panel, *, level: float) -> Spec:
     """One panel of the threshold figure; what its lines and marks are stands below it, so that all panels are equally high."""
-    figure = go.Figure()
+    figure = PlainFigure()
     for series in panel.series:
         for line in series.lines:
             _add_line(figure, line, series.shade.light)
@@ -53,7 +54,7 @@ def curves_plots(cells: Sequence[CellView]) -> list[Spec]:
 def _losses_plot(cell: CellView, reach: tuple[float, float]) -> Spec:
     """One cell's loss against width: a dot a seed, the median as a line, the target, the exact floor, the interval."""
     colour = series_shade(cell.kind, 0).light
-    figure = go.Figure()
+    figure = PlainFigure()
     if cell.floor is not None:
         figure.add_scatter(x=cell.floor[0], y=cell.floor[1], mode="lines", line=stroke(INK.light, 1.2, "dot"), hoverinfo="skip")
     figure.add_scatter(
@@ -74,7 +75,7 @@ def _losses_plot(cell: CellView, reach: tuple[float, float]) -> Spec:
 
 def _curves_plot(cell: CellView, reach: tuple[float, float]) -> Spec:
     """One cell's loss through training: the median over seeds of every width, narrow to wide in the ramp's colours."""
-    figure = go.Figure()
+    figure = PlainFigure()
     for place, curve in enumerate(cell.curves):
         figure.add_scatter(
             x=curve.steps, y=curve.losses, mode="lines", line=stroke(width_shade(place, len(cell.curves)).light, 1.6),
@@ -85,7 +86,7 @@ def _curves_plot(cell: CellView, reach: tuple[float, float]) -> Spec:
     return spec_of(figure)
 
 
-def _add_line(figure: go.Figure, line: Line, colour: str) -> None:
+def _add_line(figure: go.Figure | PlainFigure, line: Line, colour: str) -> None:
     match line.role:
         case "law":
             if line.low is not None and line.high is not None:
@@ -109,14 +110,14 @@ def _add_line(figure: go.Figure, line: Line, colour: str) -> None:
     )
 
 
-def _add_band(figure: go.Figure, x: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str) -> None:
+def _add_band(figure: go.Figure | PlainFigure, x: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str) -> None:
     figure.add_scatter(
         x=np.concatenate([x, x[::-1]]), y=np.concatenate([low, high[::-1]]), fill="toself", fillcolor=colour,
         line={"width": 0}, mode="lines", hoverinfo="skip", showlegend=False,
     )  # fmt: skip
 
 
-def _add_marks(figure: go.Figure, series: Series, *, level: float) -> None:
+def _add_marks(figure: go.Figure | PlainFigure, series: Series, *, level: float) -> None:
     colour = series.shade.light
     for held_out in (False, True):
         found = [mark for mark in series.marks if mark.m is not None and mark.held_out is held_out]
@@ -138,7 +139,7 @@ def _add_marks(figure: go.Figure, series: Series, *, level: float) -> None:
         _add_open_ends(figure, mark, series)
 
 
-def _add_open_ends(figure: go.Figure, mark: Mark, series: Series) -> None:
+def _add_open_ends(figure: go.Figure | PlainFigure, mark: Mark, series: Series) -> None:
     """Arrows where a threshold or an end of its interval lies beyond the widths that were tried."""
     for is_open, edge, symbol in ((mark.high_open, mark.high, "triangle-up"), (mark.low_open, mark.low, "triangle-down")):
         if is_open:
@@ -148,7 +149,7 @@ def _add_open_ends(figure: go.Figure, mark: Mark, series: Series) -> None:
             )  # fmt: skip
 
 
-def _set_small_axes(figure: go.Figure, x_axis: Spec, y_range: tuple[float, float]) -> None:
+def _set_small_axes(figure: go.Figure | PlainFigure, x_axis: Spec, y_range: tuple[float, float]) -> None:
     figure.update_layout(
         base_layout(left=38, bottom=24), xaxis=x_axis, yaxis=log_axis(y_range, decades(*y_range), ""), showlegend=False
     )
@@ -204,7 +205,7 @@ def stroke(colour: str, width: float, dash: str = "solid") -> Spec:
     return {"color": colour, "width": width, "dash": dash}
 
 
-def spec_of(figure: go.Figure) -> Spec:
+def spec_of(figure: go.Figure | PlainFigure) -> Spec:
     """The figure as plain JSON values: arrays as lists, so that a person can read them and a missing number is null."""
     spec = figure.to_plotly_json()
     return {"data": [_plain(trace) for trace in spec["data"]], "layout": _plain(spec["layout"])}

@@ -5,11 +5,11 @@ each width that reach the target; below, every seed's loss.
 """
 
 import numpy as np
-import plotly.graph_objects as go
 
 from dashboards.cells import LEAST_SHOWN, CellView
 from dashboards.interactive import Spec, base_axis, base_layout, log_axis, spec_of, stroke
 from dashboards.panels import decades, round_numbers
+from dashboards.plain_figure import PlainFigure
 from dashboards.style import INK, MUTED, TARGET, series_shade, translucent
 from sweeps.outcomes import FAILED
 from sweeps.thresholds import Points
@@ -26,7 +26,7 @@ def cell_plot(view: CellView) -> Spec:
     """The picture of a cell of which a trial finished."""
     colour = series_shade(view.kind, 0).light
     points = view.threshold.points.take(view.threshold.points.chosen)
-    figure = go.Figure()
+    figure = PlainFigure()
     _add_floor(figure, view)
     _add_losses(figure, view, points, colour)
     _add_shares(figure, view, points, colour)
@@ -78,12 +78,12 @@ def shares_solved(points: Points, target_loss: float) -> tuple[list[int], list[f
     return widths, [float((losses[(points.widths == width) & told] <= target_loss).mean()) for width in widths]
 
 
-def _add_floor(figure: go.Figure, view: CellView) -> None:
+def _add_floor(figure: PlainFigure, view: CellView) -> None:
     if view.floor is not None:
         figure.add_scatter(x=view.floor[0], y=view.floor[1], mode="lines", line=stroke(INK.light, 1.4, "dot"), hoverinfo="skip")
 
 
-def _add_losses(figure: go.Figure, view: CellView, points: Points, colour: str) -> None:
+def _add_losses(figure: PlainFigure, view: CellView, points: Points, colour: str) -> None:
     seeds = points.outcomes.trials.seeds
     distinct = np.unique(seeds)
     if not view.quantiles and len(distinct) <= MAX_SEED_LINES:
@@ -101,7 +101,7 @@ def _add_losses(figure: go.Figure, view: CellView, points: Points, colour: str) 
     )  # fmt: skip
 
 
-def _add_seed(figure: go.Figure, own: Points, seed: int, colour: str) -> None:
+def _add_seed(figure: PlainFigure, own: Points, seed: int, colour: str) -> None:
     """One seed: its losses, joined where it was trained at several widths."""
     losses = own.outcomes.relative_loss
     known = np.isfinite(losses)
@@ -114,7 +114,7 @@ def _add_seed(figure: go.Figure, own: Points, seed: int, colour: str) -> None:
     )  # fmt: skip
 
 
-def _add_shares(figure: go.Figure, view: CellView, points: Points, colour: str) -> None:
+def _add_shares(figure: PlainFigure, view: CellView, points: Points, colour: str) -> None:
     widths, shares = shares_solved(points, view.target_loss)
     figure.add_scatter(
         x=widths, y=shares, yaxis="y2", mode="lines+markers", line=stroke(colour, 1.4), marker={"size": 5, "color": colour},
@@ -122,7 +122,7 @@ def _add_shares(figure: go.Figure, view: CellView, points: Points, colour: str) 
     )  # fmt: skip
 
 
-def _add_density(figure: go.Figure, view: CellView, colour: str) -> None:
+def _add_density(figure: PlainFigure, view: CellView, colour: str) -> None:
     found = density(view.threshold.replicates, view.width_range)
     if found is not None:
         figure.add_scatter(
@@ -131,7 +131,7 @@ def _add_density(figure: go.Figure, view: CellView, colour: str) -> None:
         )  # fmt: skip
 
 
-def _add_threshold(figure: go.Figure, view: CellView, colour: str) -> None:
+def _add_threshold(figure: PlainFigure, view: CellView, colour: str) -> None:
     """The target across its strip, the success rate across its own, and the threshold with its interval down all three."""
     threshold = view.threshold
     across = {"type": "line", "xref": "x domain", "x0": 0, "x1": 1}

@@ -3,12 +3,11 @@
 import math
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
-
 from dashboards.cells import cell_names
 from dashboards.findings import Findings
 from dashboards.interactive import Spec, base_layout, log_axis, spec_of, stroke
 from dashboards.markup import Html, element, prose
+from dashboards.plain_figure import PlainFigure
 from dashboards.section import MAX_CELLS, Section, key, lead, more, name_html, plot_place, section
 from dashboards.style import NAMES, series_shade, translucent
 from sweeps.narrowing import Known, State, narrowings
@@ -95,7 +94,7 @@ def narrowing_plot(cell: Retraced) -> Spec:
     counts = [state.num_ended for state in cell.states]
     lows, highs = zip(*(_interval(state.threshold) for state in cell.states), strict=True)
     texts = [f"{low:.1f} to {high:.1f}" for low, high in zip(lows, highs, strict=True)]
-    figure = go.Figure()
+    figure = PlainFigure()
     figure.add_scatter(
         x=[*counts, *reversed(counts)], y=[*lows, *reversed(highs)], fill="toself", fillcolor=translucent(colour, 0.16),
         line={"width": 0}, mode="lines", hoverinfo="skip",

@@ -51,8 +51,8 @@ def sweep_of(cells: int) -> dict[str, object]:
 
 
 def simulated(cells: int) -> dict[int, SimulatedCell]:
-    """A cell for each T, their thresholds from 10 to 1000."""
-    crossings = [math.log(10) + math.log(100) * place / max(1, cells - 1) for place in range(cells)]
+    """A cell for each T, their thresholds from 60 to 2000: far from where one unit of width is precise enough."""
+    crossings = [math.log(60) + math.log(33) * place / max(1, cells - 1) for place in range(cells)]
     return {
         4 + place: SimulatedCell(
             Logistic.through(crossing, slope=4.0, log_target=math.log(0.1)),
