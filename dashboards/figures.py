@@ -22,8 +22,8 @@ from dashboards.panels import Line, Mark, Panel, Series, decades
 from dashboards.style import CARD, FAINT, INK, MARKERS, MUTED, SHORT_NAMES, TARGET, series_shade
 
 TWO_COLUMNS_IN = 7.0
-MAX_SMALL_MULTIPLES = 24
-TITLE_LETTERS = 28
+MAX_SMALL_MULTIPLES = 20
+TITLE_LETTERS = 26
 """What fits on a line over one of four small panels."""
 
 PAPER: Any = {
@@ -91,7 +91,15 @@ def losses_figure(cells: Sequence[CellView]) -> Figure:
     columns = min(4, max(1, len(shown)))
     rows = -(-len(shown) // columns)
     with paper():
-        figure = Figure(figsize=(TWO_COLUMNS_IN, 0.35 + 1.6 * rows), layout="constrained")
+        lines = max((_panel_title(cell).count("\n") + 1 for cell in shown), default=1)
+        head, panel, foot = 0.1 + 0.165 * lines, 1.15, 0.5  # inches
+        gap = 0.28 + head
+        height = head + rows * panel + (rows - 1) * gap + foot
+        figure = Figure(figsize=(TWO_COLUMNS_IN, height))
+        # Fixed places: a constrained layout measures every text of up to twenty panels, which takes longer than drawing them.
+        figure.subplots_adjust(
+            left=0.095, right=0.985, top=1 - head / height, bottom=foot / height, wspace=0.32, hspace=gap / panel
+        )
         for place, cell in enumerate(shown):
             axes = figure.add_subplot(rows, columns, place + 1)
             _draw_losses(axes, cell)
@@ -177,6 +185,10 @@ def _draw_open_ends(axes: Axes, mark: Mark, colour: str) -> None:
         axes.plot([mark.x], [edge], marker="_", color=colour, markersize=9, markeredgewidth=1.6, zorder=3)
 
 
+def _panel_title(cell: CellView) -> str:
+    return textwrap.fill(f"{SHORT_NAMES.get(cell.kind, cell.kind)}, {cell.name}", TITLE_LETTERS)
+
+
 def _draw_losses(axes: Axes, cell: CellView) -> None:
     colour = series_shade(cell.kind, 0).light
     axes.set_xscale("log")
@@ -189,8 +201,7 @@ def _draw_losses(axes: Axes, cell: CellView) -> None:
         axes.plot(*cell.floor, color=INK.light, linewidth=0.8, linestyle=(0, (1, 1.5)))
     axes.plot(cell.dot_widths, cell.dot_losses, "o", color=colour, markersize=2.2, alpha=0.5, markeredgewidth=0)
     axes.plot(cell.median_widths, cell.median_losses, color=colour, linewidth=1.2)
-    title = textwrap.fill(f"{SHORT_NAMES.get(cell.kind, cell.kind)}, {cell.name}", TITLE_LETTERS)
-    axes.set_title(title, loc="left", fontsize=8.5)
+    axes.set_title(_panel_title(cell), loc="left", fontsize=8.5)
     set_ticks(axes.xaxis, cell.width_ticks)
     set_ticks(axes.yaxis, decades(*cell.loss_range))
     axes.set_ylim(cell.loss_range)
