@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dashboards.law_words import plain_formula
-from dashboards.panels import MARGIN, Axis, axis_of, round_numbers
+from dashboards.panels import MARGIN, Axis, axis_of, ticks_at
 from dashboards.regimes import Regime
 from dashboards.style import NAMES, SHORT_NAMES, Shade, series_shade
 from sweeps.law_comparison import LawComparison
@@ -56,8 +56,7 @@ class ResidualPanel:
     @property
     def x_ticks(self) -> tuple[float, ...]:
         """The measured values where they are few, else round numbers."""
-        measured = sorted({one.x for series in self.series for one in series.residuals})
-        return tuple(measured) if len(measured) <= 8 else round_numbers(*self.x_range)
+        return ticks_at((one.x for series in self.series for one in series.residuals), self.x_range)
 
     @property
     def reach(self) -> float:

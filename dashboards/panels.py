@@ -84,13 +84,18 @@ class Panel:
     @property
     def x_ticks(self) -> tuple[float, ...]:
         """The measured values where they are few, else round numbers."""
-        measured = sorted({mark.x for series in self.series for mark in series.marks})
-        return tuple(measured) if len(measured) <= 8 else round_numbers(*self.x_range)
+        return ticks_at((mark.x for series in self.series for mark in series.marks), self.x_range)
 
     @property
     def y_ticks(self) -> tuple[float, ...]:
         """Round widths."""
         return round_numbers(*self.y_range)
+
+
+def ticks_at(values: Iterable[float], ends: tuple[float, float]) -> tuple[float, ...]:
+    """The values themselves where they are few, else round numbers between the ends."""
+    measured = sorted(set(values))
+    return tuple(measured) if len(measured) <= 8 else round_numbers(*ends)
 
 
 def threshold_panels(regimes: Sequence[Regime]) -> tuple[Panel, ...]:

@@ -4,15 +4,13 @@ a figure, and a page has hundreds. What is drawn is tested in a browser.
 
 from typing import Any
 
-Spec = dict[str, Any]
-
 
 class PlainFigure:
     """The part of `plotly.graph_objects.Figure` that the page's many small figures use, unchecked."""
 
     def __init__(self) -> None:
-        self._data: list[Spec] = []
-        self._layout: Spec = {}
+        self._data: list[dict[str, Any]] = []
+        self._layout: dict[str, Any] = {}
 
     def add_scatter(self, **trace: Any) -> None:
         """A trace of lines or marks."""
@@ -22,7 +20,7 @@ class PlainFigure:
         """A line or rectangle."""
         self._layout.setdefault("shapes", []).append(shape)
 
-    def add_hline(self, *, y: float, line: Spec) -> None:
+    def add_hline(self, *, y: float, line: dict[str, Any]) -> None:
         """A line across at a height."""
         self.add_shape(type="line", xref="x domain", x0=0, x1=1, yref="y", y0=y, y1=y, line=line)
 
@@ -33,10 +31,10 @@ class PlainFigure:
             type="rect", xref="x", x0=x0, x1=x1, yref="y domain", y0=0, y1=1, fillcolor=fillcolor, line=line, layer=layer
         )
 
-    def update_layout(self, layout: Spec, **more: Any) -> None:
+    def update_layout(self, layout: dict[str, Any], **more: Any) -> None:
         """Set parts of the layout."""
         self._layout |= layout | more
 
-    def to_plotly_json(self) -> Spec:
+    def to_plotly_json(self) -> dict[str, Any]:
         """Traces and layout."""
         return {"data": self._data, "layout": self._layout}

@@ -22,6 +22,9 @@ _WORDS = frozenset(("status", "reason", "device", "pack_id", "finished_at"))
 _told = itemgetter(*_TOLD)
 BATCH = 65_536
 
+LEAST_LOSS = 1e-12
+"""Relative losses below this are rounding; taken literally, a loss of zero would draw every line to the width before it."""
+
 
 class Outcomes(Sequence[LedgerRecord]):
     """Ended trials, each once; a record is made when it is asked for.

@@ -13,11 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from sweeps.ledger import LedgerRecord
-from sweeps.outcomes import DIVERGED, FAILED, FINISHED, Outcomes
+from sweeps.outcomes import DIVERGED, FAILED, FINISHED, LEAST_LOSS, Outcomes
 from sweeps.searched import SearchedCell
-
-LEAST_LOSS = 1e-12
-"""Relative losses below this are rounding."""
 
 NEIGHBOURS = 5
 """The least number of points by which a rate is chosen."""

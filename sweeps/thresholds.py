@@ -30,7 +30,7 @@ from sweeps.crossings import chosen_rates, least_crossing
 from sweeps.intervals import attainable_level, interval_of
 from sweeps.ledger import LedgerRecord
 from sweeps.mean_crossing import mean_crossing
-from sweeps.outcomes import FAILED, FINISHED, Outcomes
+from sweeps.outcomes import FAILED, FINISHED, LEAST_LOSS, Outcomes
 from sweeps.plan import distinct_labels
 from sweeps.recheck import NO_RECHECKS, Rechecks
 from sweeps.resampling import replicated_crossings
@@ -45,9 +45,6 @@ from sweeps.width_threshold import Point, Points, WidthThreshold, status_of, wid
 __all__ = ["Point", "Points", "WidthThreshold", "thresholds_of", "width_thresholds"]
 
 NUM_REPLICATES = 2000
-LEAST_LOSS = 1e-12
-"""Relative losses below this are rounding; taken literally, a loss of zero would draw every line to the width before it."""
-
 CHUNK_NUMBERS = 400_000
 """Numbers resampled at a time, so that a large cell fills neither memory nor caches."""
 

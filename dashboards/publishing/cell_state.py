@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from sweeps.ledger import LedgerRecord
+from sweeps.outcomes import LEAST_LOSS
 from sweeps.plan import Cell
-from sweeps.thresholds import LEAST_LOSS
 
 MAX_PROGRESS_ROWS = 500
 """Rows that tell a cell's progress, at most; a width's training curve is told once more beside them."""
