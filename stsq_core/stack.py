@@ -16,9 +16,11 @@ from stsq_core.architecture import Transformer
 from stsq_core.descent import Descent
 from stsq_core.evaluation import Metrics, evaluate
 from stsq_core.fcn import FcnProgram
+from stsq_core.network import NetworkProgram
 from stsq_core.practical import PracticalTransformer
 from stsq_core.program import Program, Tensors
 from stsq_core.sample_codes import MinibatchSampleCodes, PopulationSampleCodes
+from stsq_core.stacking import is_derived
 from stsq_core.stepper import Stepper, stepper_for
 from stsq_core.transformer import MinibatchTransformer, PopulationTransformer
 from stsq_core.trial import Measurement, TrialConfig, TrialResult
@@ -135,6 +137,8 @@ class Stack:
 
 def build_program(configs: tuple[TrialConfig, ...], device: torch.device) -> Program:
     """The program of trials of one static shape."""
+    if not is_derived(configs[0]):
+        return NetworkProgram(configs, device)
     match configs[0].model, configs[0].training.objective:
         case Transformer(extensions=(_, *_)), _:
             return PracticalTransformer(configs, device)

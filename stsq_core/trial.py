@@ -19,7 +19,7 @@ from stsq_core.architecture import Fcn, Model, Transformer
 from stsq_core.optimizer import Optimizer
 from stsq_core.positions import Learned, OneHot
 from stsq_core.records import Record, as_tuple
-from stsq_core.task import PositiveInt, Stsq
+from stsq_core.task import PositiveInt, Task
 
 NUMERICS = 2
 """Raised whenever a change makes the same config give other numbers; old ledger lines are then trained again."""
@@ -35,14 +35,16 @@ class Training(Record):
     """How long and on what a trial trains.
 
     `population` integrates X out exactly (transformer from zero only); `minibatch` samples X and trains all of W and V.
-    `batch_size: all` takes every q-subset in every step. `log_every` sets the steps at which a trial reports and is checked for
-    divergence: by default about 20 times. `dtype: float64` is for comparing with the oracles.
+    `batch_size: all` takes every q-subset in every step. With `num_samples` the training set is finite: so many samples, drawn
+    once, of which every step takes a batch with replacement. `log_every` sets the steps at which a trial reports and is
+    checked for divergence: by default about 20 times. `dtype: float64` is for comparing with the oracles.
     """
 
     objective: Literal["population", "minibatch"] = "minibatch"
     batch_size: PositiveInt | Literal["all"] = 64
     steps: Annotated[int, Field(ge=1)]
     log_every: PositiveInt | None = None
+    num_samples: Annotated[int, Field(ge=1, le=2**20)] | None = None
     dtype: Literal["float32", "float64"] = "float32"
 
     @property
@@ -86,7 +88,7 @@ class Evaluation(Record):
 class TrialConfig(Record):
     """Everything that decides a trial's numbers, and nothing else."""
 
-    task: Stsq
+    task: Task
     model: Model
     optimizer: Optimizer
     training: Training
@@ -154,11 +156,7 @@ class TrialConfig(Record):
     @property
     def width(self) -> int:
         """The width m that a threshold is about: `d + d_e` for the transformer, the first layer's width for the FCN."""
-        match self.model:
-            case Transformer(positions=positions):
-                return self.task.d + positions.d_e
-            case Fcn(width=width):
-                return width
+        return self.model.width_on(self.task)
 
     @property
     def batch(self) -> int:
