@@ -43,7 +43,7 @@ class Source:
         return drawn.view(-1, rows, numbers)
 
     def integers(self, name: str, rows: int, numbers: int, *, below: int) -> torch.Tensor:
-        """Uniform on 0 to `below` - 1, int64, (k, rows, numbers); `below` is at most 2^20, which a float32 still tells apart."""
+        """Uniform on 0 to `below` - 1, int64, (k, rows, numbers); `below` is at most 2^20, as float32 tells apart."""
         return self.uniforms(name, rows, numbers).add_(1).mul_(below / 2).long().clamp_(0, below - 1)
 
     def signs(self, name: str, rows: int, length: int) -> torch.Tensor:
