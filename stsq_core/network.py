@@ -1,9 +1,9 @@
 """Programs of any task and any model: a task's `Examples`, a model's `Network`, and the gradient by autograd.
 
 The pairs that the papers are about have programs of their own with gradients derived by hand (`stsq_core.transformer`,
-`stsq_core.fcn`), several times faster; those written here are held to the same law of the pack. A `Network` keeps it by what it
-computes with: `stsq_core.products.product` for products of stacks (`outer` where a slice is a vector), elementwise
-functions, and sums along axes that lie behind the stack's and are not followed by a longer one.
+`stsq_core.fcn`), several times faster; those written here are held to the same law of the pack. A `Network` keeps it by what
+it computes with: `stsq_core.products.product` for products of stacks, elementwise functions, and sums along axes that lie
+behind the stack's and are not followed by a longer one.
 """
 
 from abc import ABC, abstractmethod
@@ -68,7 +68,7 @@ class NetworkProgram(Program):
         return self.network.initial()
 
     def gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
-        batch, source = self._training_batch(step), self._source(step, fresh=False)
+        batch, source = self.training_batch(step), self.source(step, fresh=False)
         leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
         with torch.enable_grad():
             outputs = self.network.outputs(leaves, batch, source)
@@ -83,29 +83,29 @@ class NetworkProgram(Program):
     def fresh_losses(self, parameters: Tensors, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
         """Relative losses of fresh samples, also on another number of tokens or positions where task and model have it."""
         task = self.task.model_copy(update={"T": T or self.task.T, "q": q or self.task.q})
-        examples, source = task.examples(), self._source(chunk, fresh=True)
+        examples, source = task.examples(), self.source(chunk, fresh=True)
         batch = examples.batch(source, CHUNK)
         return examples.relative_losses(self.network.outputs(parameters, batch, source), batch)
 
     def fresh_attention_mass(self, parameters: Tensors, chunk: int) -> torch.Tensor | None:
-        source = self._source(chunk, fresh=True)
+        source = self.source(chunk, fresh=True)
         return self.network.attention_mass(parameters, self.examples.batch(source, CHUNK), source)
 
     def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
         return self.network.weights(parameters, trial)
 
-    def _source(self, step: Step, *, fresh: bool) -> Source:
+    def source(self, step: Step, *, fresh: bool) -> Source:
         return Source(self.streams, self.kernels, step, fresh=fresh, dtype=self.dtype)
 
-    def _training_batch(self, step: Step) -> Batch:
+    def training_batch(self, step: Step) -> Batch:
         """A step's batch: new samples, or rows of the training set where it is finite, drawn with replacement."""
         num_samples = self.configs[0].training.num_samples
         if num_samples is None:
-            return self.examples.batch(self._source(step, fresh=False), self.batch)
-        rows = self._source(step, fresh=False).integers("rows of the training set", 1, self.batch, below=num_samples)
+            return self.examples.batch(self.source(step, fresh=False), self.batch)
+        rows = self.source(step, fresh=False).integers("rows of the training set", 1, self.batch, below=num_samples)
         return self._training_set.taken(rows[:, 0])
 
     @cached_property
     def _training_set(self) -> Batch:
         """All samples of a finite training set: a longer one begins with a shorter one only where the task draws by rows."""
-        return self.examples.batch(self._source(0, fresh=False), self.configs[0].training.num_samples or 0)
+        return self.examples.batch(self.source(0, fresh=False), self.configs[0].training.num_samples or 0)

@@ -83,13 +83,20 @@ def first_problem(error: ValidationError, root: type[BaseModel], data: object) -
             return path, f"a 'kind' is required here and missing; got {shown(detail['input'])}"
         case "union_tag_invalid":
             expected = detail["ctx"]["expected_tags"].replace("'", "")
-            return (*path, "kind"), f"unknown kind {detail['ctx']['tag']!r}; allowed: {expected}"
+            return (*path, "kind"), f"unknown kind {detail['ctx']['tag']!r}; allowed: {expected}{_plugin_hint(path)}"
+        case "literal_error" if path[-2:] in (("task", "kind"), ("model", "kind")):
+            return path, f"unknown kind {detail['input']!r}; allowed: {detail['ctx']['expected']}{_plugin_hint(path[:-1])}"
         case "value_error":
             error_raised = detail["ctx"]["error"]
             within = error_raised.path if isinstance(error_raised, FieldError) else ()
             return (*path, *within), str(error_raised)
         case _:
             return path, f"{detail['msg'].replace('Input should', 'must', 1)}; got {shown(detail['input'])}"
+
+
+def _plugin_hint(path: Path) -> str:
+    """How kinds are added to those of a field, where they can be."""
+    return "; a plugin adds kinds of its own: --plugin FILE" if path[-1:] in (("task",), ("model",)) else ""
 
 
 def allowed_names(root: type[BaseModel], data: object, path: Path) -> tuple[str, ...]:

@@ -54,6 +54,18 @@ def sweep_path(name_or_path: str | Path) -> Path:
     return catalog_path(str(name_or_path))
 
 
+def sweep_name(name_or_path: str | Path) -> str | None:
+    """The name that a sweep's file gives it, without a check of the rest; None where it gives none.
+
+    Raises:
+        UserError: an unknown sweep, or a file that cannot be read or is no YAML.
+    """
+    path = sweep_path(name_or_path)
+    data = parse(_text_of(path), str(path)).data
+    name = data.get("name") if isinstance(data, dict) else None
+    return name if isinstance(name, str) else None
+
+
 def check_sweep(document: Document) -> SweepSpec:
     """The sweep that a document declares.
 

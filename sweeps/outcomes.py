@@ -7,7 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from stsq_core.trial import NUMERICS
+from stsq_core.trial import NUMERICS, plugins_of
 from sweeps.ledger import SCHEMA, LedgerRecord, Status
 from sweeps.trials import Trials
 
@@ -95,6 +95,7 @@ class Outcomes(Sequence[LedgerRecord]):
             trial_id=self.trial_ids[place],
             config=config.model_dump(mode="json"),
             numerics=NUMERICS,
+            plugins=plugins_of(config) or None,
             **plain,
         )
 
