@@ -4,12 +4,12 @@ Source: arXiv:2406.06893. Theorem 1 gives the transformer width `m = d + d_e`; t
 the width of its first layer.
 """
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from stsq_core.optimizer import PositiveFloat
-from stsq_core.positions import Learned, Positions
+from stsq_core.positions import Learned, OneHot, Positions
 from stsq_core.records import Record
 from stsq_core.task import PositiveInt, TokenTask
 
@@ -39,6 +39,15 @@ class Architecture(Record):
         assert isinstance(value, int)
         return value
 
+    @property
+    def is_sized_by_task(self) -> bool:
+        """Whether the task leaves the model one size only, so that there is no width to choose."""
+        return False
+
+    def of_size(self, size: int) -> Self:
+        """The same model with another number at `size_field`; the number is that of a valid model."""
+        return _with_number(self, self.size_field, size)
+
     def offset(self, task: TokenTask) -> int:
         """The width m less `size`."""
         return 0
@@ -58,6 +67,15 @@ class Architecture(Record):
     def activations(self, task: TokenTask) -> float:
         """Numbers that a step holds for one sample beside its tokens."""
         return float(task.T * self.size)
+
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+def _with_number(record: RecordT, name: str, number: int) -> RecordT:
+    """A copy of a record with the number at a dotted name changed."""
+    head, _, rest = name.partition(".")
+    return record.model_copy(update={head: _with_number(getattr(record, head), rest, number) if rest else number})
 
 
 class Transformer(Architecture):
@@ -83,6 +101,11 @@ class Transformer(Architecture):
                 f"use init: gaussian, or leave init_scale out (at {default})"
             )
         return self
+
+    @property
+    def is_sized_by_task(self) -> bool:
+        """One-hot codes have `d_e = T`."""
+        return isinstance(self.positions, OneHot)
 
     def offset(self, task: TokenTask) -> int:
         return task.d

@@ -39,7 +39,7 @@ def padded_width(config: TrialConfig) -> int:
 
 def is_derived(config: TrialConfig) -> bool:
     """Whether a program with gradients derived by hand trains this pair of task and model."""
-    return isinstance(config.task, Stsq) and type(config.model) in (Transformer, Fcn) and config.training.num_samples is None
+    return type(config.task) is Stsq and type(config.model) in (Transformer, Fcn) and config.training.num_samples is None
 
 
 def padded_tokens(T: int) -> int:
