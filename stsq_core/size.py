@@ -5,8 +5,11 @@ A size is a value that is handed on, from a sweep's criterion to whatever tells 
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
+from stsq_core.architecture import Architecture
+from stsq_core.errors import UserError
 from stsq_core.records import Record
 from stsq_core.trial import TrialConfig
 
@@ -46,6 +49,10 @@ class Size(ABC):
     def of(self, config: TrialConfig) -> int:
         """The size of a trial."""
 
+    def is_told(self, config: TrialConfig) -> bool:
+        """Whether the trial has such a size."""
+        return True
+
     @abstractmethod
     def is_free(self, config: TrialConfig) -> bool:
         """Whether trials of one cell differ in it."""
@@ -80,7 +87,7 @@ class _Width(Size):
         return not config.model.is_sized_by_task
 
     def changed(self, config: TrialConfig, value: int) -> dict[str, Any]:
-        return {"model": config.model.of_size(value - config.model.offset(config.task))}
+        return {"model": _model_of_size(config.model, value - config.model.offset(config.task))}
 
     def fields(self, config: TrialConfig) -> tuple[str, ...]:
         return (f"model.{config.model.size_field}",) if self.is_free(config) else ()
@@ -105,11 +112,13 @@ class _Field(Size):
         return noun if noun == self.letter else f"{noun} {self.letter}"
 
     def of(self, config: TrialConfig) -> int:
-        value: object = config
-        for part in self.name.split("."):
-            value = getattr(value, part)
-        assert isinstance(value, int)
+        value = self._value(config)
+        if not isinstance(value, int):
+            raise UserError(f"criterion.of: {self.name} is no whole number of this trial; got {value!r}: use another `of`")
         return value
+
+    def is_told(self, config: TrialConfig) -> bool:
+        return isinstance(self._value(config), int)
 
     def is_free(self, config: TrialConfig) -> bool:
         return True
@@ -120,6 +129,12 @@ class _Field(Size):
 
     def fields(self, config: TrialConfig) -> tuple[str, ...]:
         return (self.name,)
+
+    def _value(self, config: TrialConfig) -> object:
+        value: object = config
+        for part in self.name.split("."):
+            value = getattr(value, part, None)
+        return value
 
     @property
     def _leaf(self) -> str:
@@ -168,6 +183,11 @@ def size_named(name: str) -> Size:
     """The size that a criterion's `of` names: `width`, `samples`, or a dotted field."""
     named = {size.name: size for size in (WIDTH, SAMPLES)}
     return named.get(name) or _Field(name)
+
+
+@lru_cache(maxsize=10_000)
+def _model_of_size(model: Architecture, number: int) -> Architecture:
+    return model.of_size(number)
 
 
 RecordT = TypeVar("RecordT", bound=Record)

@@ -36,8 +36,8 @@ SAMPLES_TO_TARGET = "samples_to_target"
 class StackState:
     """All that a stack needs to go on: `step` updates are behind the trials `alive`, in the order of the tensors' leading axis.
 
-    `diverged` maps a trial that left to the step at which it was seen to. `seconds` is the wall time spent so far. `reached` maps
-    a trial to the step of the first evaluation at which it was at its target, `stopped` one that left there to its metrics.
+    `diverged` maps a trial that left to the step at which it was seen to. `seconds` is the wall time spent so far. `reached`
+    maps a trial to the step of the first evaluation that found it at its target, `stopped` one that left there to its metrics.
     """
 
     step: int

@@ -37,8 +37,8 @@ class Training(Record):
     `population` integrates X out exactly (transformer from zero only); `minibatch` samples X and trains all of W and V.
     `batch_size: all` takes every q-subset in every step. With `num_samples` the training set is finite: so many samples, drawn
     once, of which every step takes a batch with replacement. `log_every` sets the steps at which a trial reports and is
-    checked for divergence: by default about 20 times. `dtype: float64` is for comparing with the oracles. With `stop_at_target` a
-    trial ends at the first evaluation at which its loss is at the evaluation's target: what that costs is known by then.
+    checked for divergence: by default about 20 times. `dtype: float64` is for comparing with the oracles. With `stop_at_target`
+    a trial ends at the first evaluation that finds its loss at the evaluation's target: how many samples that took is known.
     """
 
     objective: Literal["population", "minibatch"] = "minibatch"
@@ -167,8 +167,8 @@ class TrialConfig(Record):
             raise ValueError("stop_at_target=true needs a target to stop at: give evaluation.target, or leave it out")
         if target is not None and training.num_samples is not None:
             raise ValueError(
-                f"evaluation.target={target} counts fresh samples, and num_samples={training.num_samples} makes the training set "
-                "finite: leave one of the two out (criterion: {of: training.num_samples} asks how many are needed)"
+                f"evaluation.target={target} counts fresh samples, and num_samples={training.num_samples} makes the "
+                "training set finite: leave one of the two out (criterion: {of: training.num_samples} asks how many are needed)"
             )
         return self
 
