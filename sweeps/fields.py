@@ -8,9 +8,11 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from stsq_core.architecture import Architecture
+from stsq_core.kinds import MODELS, TASKS
+from stsq_core.open_union import records_of
 from stsq_core.size import SAMPLES, WIDTH, Size
 from stsq_core.trial import TrialConfig
-from sweeps.errors import listed, models_in, suggestion
+from sweeps.errors import listed, suggestion
 
 WIDTH_SEED_RATE = ("model.width", "model.positions.d_e", "optimizer.lr", "seed")
 """The fields in which the trials of one cell may differ where thresholds are of the width."""
@@ -23,9 +25,14 @@ def free_fields(size: Size) -> tuple[str, ...]:
     return (*(() if size == SAMPLES else (size.name,)), "optimizer.lr", "seed")
 
 
-@cache
 def known_fields() -> tuple[str, ...]:
     """Every dotted name that a sweep may set, branches (`model.positions`) included; `seed` belongs to `seeds`."""
+    return _known(TASKS.records, MODELS.records)
+
+
+@cache
+def _known(*kinds: tuple[type[BaseModel], ...]) -> tuple[str, ...]:
+    """The names while these are the tasks and models."""
     return tuple(name for name in _fields_of(TrialConfig, "") if name != "seed")
 
 
@@ -40,10 +47,8 @@ def unknown_field(name: str) -> str | None:
 
 def size_field_of(kind: str) -> str | None:
     """The field of a kind of model that its width follows, a dotted name within the model; None where no such kind is known."""
-    for model in models_in(TrialConfig.model_fields["model"].annotation):
-        if issubclass(model, Architecture) and kind in get_args(model.model_fields["kind"].annotation):
-            return model.size_field
-    return None
+    found = next((model for model in MODELS.records if kind in get_args(model.model_fields["kind"].annotation)), None)
+    return found.size_field if found is not None and issubclass(found, Architecture) else None
 
 
 def not_a_size(name: str) -> str | None:
@@ -57,9 +62,14 @@ def not_a_size(name: str) -> str | None:
     )
 
 
-@cache
 def integer_fields() -> tuple[str, ...]:
     """The dotted names that hold a whole number, of which a threshold can be; those of an evaluation change no trial."""
+    return _integers(TASKS.records, MODELS.records)
+
+
+@cache
+def _integers(*kinds: tuple[type[BaseModel], ...]) -> tuple[str, ...]:
+    """The names while these are the tasks and models."""
     found = _integers_of(TrialConfig, "")
     return tuple(name for name in dict.fromkeys(found) if name != "seed" and not name.startswith("evaluation."))
 
@@ -68,7 +78,7 @@ def _integers_of(model: type[BaseModel], prefix: str) -> Iterator[str]:
     for name, field in model.model_fields.items():
         if int in _plain_types(field.annotation):
             yield prefix + name
-        for inner in models_in(field.annotation):
+        for inner in records_of(model, name):
             yield from _integers_of(inner, f"{prefix}{name}.")
 
 
@@ -88,10 +98,13 @@ def allowed_beside(name: str) -> str:
     return f"{branch} has {listed(beside)}" if beside else f"the fields are {listed(known_leaves())}"
 
 
-@cache
 def known_leaves() -> tuple[str, ...]:
     """The dotted names that hold a single value."""
-    names = known_fields()
+    return _leaves(known_fields())
+
+
+@cache
+def _leaves(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if not any(other.startswith(f"{name}.") for other in names))
 
 
@@ -126,8 +139,8 @@ def flattened(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _fields_of(model: type[BaseModel], prefix: str) -> list[str]:
     names: list[str] = []
-    for name, field in model.model_fields.items():
+    for name in model.model_fields:
         names.append(prefix + name)
-        for inner in models_in(field.annotation):
+        for inner in records_of(model, name):
             names += _fields_of(inner, f"{prefix}{name}.")
     return list(dict.fromkeys(names))
