@@ -28,6 +28,8 @@ class TokenTask(Record):
     at other numbers too.
     """
 
+    letters: ClassVar[dict[str, str]] = {}
+    """How the task's paper spells a field, where it is spelled otherwise here."""
     kind: str
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ()
     T: PositiveInt
