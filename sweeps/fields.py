@@ -14,15 +14,17 @@ from stsq_core.size import SAMPLES, WIDTH, Size
 from stsq_core.trial import TrialConfig
 from sweeps.errors import listed, suggestion
 
-WIDTH_SEED_RATE = ("model.width", "model.positions.d_e", "optimizer.lr", "seed")
-"""The fields in which the trials of one cell may differ where thresholds are of the width."""
 
-
-def free_fields(size: Size) -> tuple[str, ...]:
+def free_fields(size: Size = WIDTH) -> tuple[str, ...]:
     """The fields in which the trials of one cell may differ, for thresholds of a size."""
-    if size == WIDTH:
-        return WIDTH_SEED_RATE
-    return (*(() if size == SAMPLES else (size.name,)), "optimizer.lr", "seed")
+    own = width_fields() if size == WIDTH else () if size == SAMPLES else (size.name,)
+    return (*own, "optimizer.lr", "seed")
+
+
+def width_fields() -> tuple[str, ...]:
+    """The fields that set a trial's width m, one a kind of model."""
+    sizes = (model.size_field for model in MODELS.records if issubclass(model, Architecture))
+    return tuple(dict.fromkeys(f"model.{size}" for size in sizes))
 
 
 def known_fields() -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from sweeps.axes import Axis, is_axis, values_of
 from sweeps.claims import Claim
 from sweeps.drawings import Drawing
 from sweeps.errors import FieldError, Path
-from sweeps.fields import not_a_size, unknown_field
+from sweeps.fields import not_a_size, unknown_field, width_fields
 from sweeps.law_settings import LawSettings
 from sweeps.search_spec import SearchSettings, WidthRange
 from sweeps.texts import Slug, Words
@@ -26,9 +26,6 @@ Seed = Annotated[int, Field(ge=0, lt=MAX_SEED)]
 Seeds = Annotated[int, Field(ge=0, le=100_000)] | Annotated[tuple[Seed, ...], BeforeValidator(as_tuple)]
 
 _AXIS: TypeAdapter[Any] = TypeAdapter(Axis)
-
-WIDTH_FIELDS = ("model.width", "model.positions.d_e")
-"""The fields that set a trial's width m."""
 
 
 class Criterion(Record):
@@ -209,7 +206,7 @@ class SweepSpec(Record):
     @model_validator(mode="after")
     def _searched_sizes_stand_on_no_axis(self) -> Self:
         size = self.criterion.size
-        fields = WIDTH_FIELDS if size == WIDTH else (size.name,)
+        fields = width_fields() if size == WIDTH else (size.name,)
         for place, group in enumerate(self.trials):
             if group.search is not None and size == SAMPLES:
                 raise FieldError(
