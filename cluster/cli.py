@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from cluster.open_commands import open_app
+from cluster.plugin_option import PluginFiles
 from cluster.wandb_commands import wandb_setup
 from stsq_core import UserError
 
@@ -99,16 +100,27 @@ def _front_door(
 
 
 @app.command("list")
-def list_command() -> None:
-    """List the catalogue's sweeps."""
-    from cluster.planning import show_catalog
+def list_command(
+    kinds: Annotated[
+        bool, typer.Option("--kinds", help="The tasks, models, codes and optimizers that a sweep file may name.")
+    ] = False,
+    plugin: PluginFiles = None,
+) -> None:
+    """List the catalogue's sweeps, or the kinds of task and model that there are."""
     from cluster.terminal import out
+
+    if kinds:
+        from cluster.kinds_list import show_kinds
+
+        show_kinds(out())
+        return
+    from cluster.planning import show_catalog
 
     show_catalog(out())
 
 
 @app.command()
-def plan(sweep: Sweep, settings: Settings = None, out: Out = None, workers: Workers = None) -> None:
+def plan(sweep: Sweep, settings: Settings = None, out: Out = None, workers: Workers = None, plugin: PluginFiles = None) -> None:
     """Show the cells, trials, packs and cost of a sweep; runs nothing."""
     from cluster.planning import show_plan
     from cluster.terminal import out as results
@@ -142,6 +154,7 @@ def run(
         float,
         typer.Option("--checkpoint-every", metavar="SECONDS", min=0, help="How often a pack in training saves its state."),
     ] = 20.0,
+    plugin: PluginFiles = None,
 ) -> None:
     """Run a sweep, or what is left of it, and show what it found."""
     from cluster.options import RunOptions
@@ -176,6 +189,7 @@ def show(
     at: Annotated[
         list[str] | None, typer.Option("--at", help="Predict the threshold at a task by the fitted laws, as T=512,q=3,d=4.")
     ] = None,
+    plugin: PluginFiles = None,
 ) -> None:
     """Show what a run found: width thresholds with intervals and laws, verdicts on its claims, failures."""
     from cluster.law_results import read_task, show_predictions
@@ -210,6 +224,7 @@ def show(
 def status(
     run: Run,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    plugin: PluginFiles = None,
 ) -> None:
     """Show how far a run is, by worker and by cell, and how long it will take; `stsq open page` shows the same and more."""
     from cluster.status import show_status, status_json
@@ -225,7 +240,7 @@ def status(
 
 
 @app.command()
-def report(run: Run) -> None:
+def report(run: Run, plugin: PluginFiles = None) -> None:
     """Draw the figures and the page of a run again, and print the verdicts on its claims."""
     from cluster.results import show_verdicts
     from cluster.terminal import out
@@ -247,6 +262,7 @@ def trial(
     keep_weights: Annotated[
         bool, typer.Option("--keep-weights", help="Keep the trained arrays, RUN/weights/TRIAL.npz.")
     ] = False,
+    plugin: PluginFiles = None,
 ) -> None:
     """Train one trial of a run alone and compare it with its ledger line; exit code 1 where they differ."""
     from cluster.rerun import rerun_trial
@@ -273,7 +289,7 @@ def doctor() -> None:
 
 
 @app.command()
-def schema() -> None:
+def schema(plugin: PluginFiles = None) -> None:
     """Print the JSON Schema of a sweep file, for editors."""
     from sweeps import spec_json_schema
 
@@ -289,6 +305,7 @@ def wandb_sync(
     shard: Annotated[
         str | None, typer.Option("--shard", metavar="I/N", help="Only the I-th of N equal shares, counted from 0.")
     ] = None,
+    plugin: PluginFiles = None,
 ) -> None:
     """Publish a run to W&B now, from its journals; what is there already is left alone."""
     from dashboards import sync

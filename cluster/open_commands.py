@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from cluster.plugin_option import PluginFiles
+
 open_app = typer.Typer(help="Look at a run with a viewer on this machine.", no_args_is_help=True)
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/quickstart.")]
@@ -19,6 +21,7 @@ def page(
         str, typer.Option("--host", help="The address to listen on; others than this machine's own let others read.")
     ] = "127.0.0.1",
     browser: Annotated[bool, typer.Option("--browser", help="Open it in the browser.")] = False,
+    plugin: PluginFiles = None,
 ) -> None:
     """Serve the live page of a run, or of several side by side, until Ctrl-C; it needs no account and no network."""
     from dashboards.serving.opening import open_page
@@ -27,7 +30,7 @@ def page(
 
 
 @open_app.command()
-def optuna(run: Run, port: Port = 0) -> None:
+def optuna(run: Run, port: Port = 0, plugin: PluginFiles = None) -> None:
     """Open the searches of a run in optuna-dashboard, on this machine only, until Ctrl-C."""
     from dashboards.boards.optuna_board import open_optuna
 
@@ -35,7 +38,7 @@ def optuna(run: Run, port: Port = 0) -> None:
 
 
 @open_app.command()
-def leet(run: Run) -> None:
+def leet(run: Run, plugin: PluginFiles = None) -> None:
     """Open a run's offline W&B files in W&B's terminal viewer."""
     from dashboards.boards.leet import open_leet
 

@@ -8,6 +8,9 @@ from typing import Literal
 from dashboards.publishing.destination import NOTHING_ASKED, Asked
 from stsq_core import UserError
 from stsq_core.devices import Device
+from sweeps.loading import sweep_name
+from sweeps.run_directory import RunDirectory
+from sweeps.run_plugins import load_kept
 
 WandbMode = Literal["auto", "offline", "online", "disabled"]
 
@@ -33,6 +36,17 @@ class RunOptions:
     device: Device = "auto"
     address: str | None = None
     checkpoint_every_s: float = 20.0
+
+
+def load_remembered(sweep: str, out: Path | None) -> None:
+    """Load the plugins with which a sweep was last run, if it was, so that they need not be named again.
+
+    Raises:
+        UserError: a sweep that cannot be read, or a plugin that the user has not allowed.
+    """
+    name = sweep_name(sweep)
+    if name is not None:
+        load_kept(RunDirectory(run_path(name, out)).plugins)
 
 
 def num_cores() -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from cluster.options import num_cores, run_path
+from cluster.options import load_remembered, num_cores, run_path
 from cluster.terminal import say, say_table, table
 from stsq_core.architecture import Transformer
 from stsq_core.optimizer import GradientDescent
@@ -69,6 +69,7 @@ def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | 
     Raises:
         UserError: the sweep is refused.
     """
+    load_remembered(sweep, out)
     spec = load_sweep(sweep, settings)
     run = RunDirectory(run_path(spec.name, out))
     results = read_results(run, spec)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from cluster.inline import InlineRunner
-from cluster.options import RunOptions, run_path
+from cluster.options import RunOptions, load_remembered, run_path
 from cluster.progress import Progress
 from cluster.runner import Runner, Work
 from cluster.stop import Stopped, StopSignals, stop_signals
@@ -24,6 +24,7 @@ from cluster.worker import adopt_outcomes
 from dashboards import PublisherProcess
 from dashboards.publishing.process import offline_reason
 from stsq_core import UserError
+from stsq_core.plugins import used_plugins
 from sweeps import Cell, SweepSpec, expand, load_sweep
 from sweeps.drawings import keeps_weights
 from sweeps.ledger import Ledger
@@ -31,6 +32,8 @@ from sweeps.outcomes import FINISHED, Outcomes
 from sweeps.queue import PackQueue
 from sweeps.results import Results, read_results
 from sweeps.run_directory import Lock, RunDirectory, create_or_open
+from sweeps.run_plugins import keep
+from sweeps.searched import searched_cells
 from sweeps.sessions import elapsed_minutes, session
 
 if TYPE_CHECKING:
@@ -53,13 +56,14 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
     Raises:
         UserError: bad input, a run directory that cannot be used, or an environment that cannot run it.
     """
+    load_remembered(sweep, options.out)
     spec = load_sweep(sweep, settings)
     options = replace(options, keep_weights=options.keep_weights or keeps_weights(spec.drawings))
     run = create_or_open(run_path(spec.name, options.out), spec)
     cells = expand(spec)
     with stop_signals() as stop:
         try:
-            with Lock(run.lock), _publication(run, spec, options, log=log) as publication:
+            with Lock(run.lock), _plugins_kept(run, spec, cells), _publication(run, spec, options, log=log) as publication:
                 try:
                     with ExitStack() as last:
                         with session(run):
@@ -77,6 +81,18 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
                 raise stopped.__context__ from None
             say(log, f"stopped by {getattr(stopped, 'signal_name', 'SIGINT')}: every result is kept in {run.ledger}")
             return STOPPED
+
+
+@contextmanager
+def _plugins_kept(run: RunDirectory, spec: SweepSpec, cells: Sequence[Cell]) -> Iterator[None]:
+    """Within it the plugins of a sweep lie in its run directory, tried: nothing is trained with one that fails."""
+    samples = [cell.trials[0] for cell in cells] + [cell.family.sample for cell in searched_cells(spec)]
+    if plugins := used_plugins(samples):
+        from stsq_core.plugins.trying import try_pairs
+
+        try_pairs(samples)
+        keep(run.plugins, plugins)
+    yield
 
 
 def _train_rest(

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from cluster.plugin_option import PluginFiles
+
 
 def wandb_setup(
     target: Annotated[
@@ -14,6 +16,7 @@ def wandb_setup(
     json_folder: Annotated[
         Path | None, typer.Option("--json", metavar="DIR", help="Write the documents to a folder; needs no account.")
     ] = None,
+    plugin: PluginFiles = None,
 ) -> None:
     """Make the W&B workspace and report of a run, or replace them: thresholds with both laws, loss against width, curves."""
     from dashboards.boards.saving import save_boards, write_documents

@@ -19,7 +19,8 @@ from typing import Any, TextIO
 
 from stsq_core import TrialConfig, TrialResult, UserError
 from stsq_core.devices import Device
-from stsq_core.trial import NUMERICS
+from stsq_core.plugins import Plugin, load, used_plugins
+from stsq_core.trial import NUMERICS, plugins_of
 from sweeps.checkpoints import FileCheckpoint
 from sweeps.files import disk_errors, write_atomically
 from sweeps.journal import JournalWriter
@@ -48,6 +49,7 @@ class Order:
     def as_json(self) -> str:
         told = {
             "configs": [config.model_dump(mode="json") for config in self.pack.configs],
+            "plugins": [plugin.plain() for plugin in used_plugins(self.pack.configs)],
             "run": str(self.run),
             "device": self.device,
             "keep_weights": self.keep_weights,
@@ -58,14 +60,16 @@ class Order:
     @classmethod
     def from_json(cls, text: str) -> "Order":
         told = json.loads(text)
+        for plugin in told.pop("plugins"):
+            load(Plugin(**plugin))
         configs = [TrialConfig.model_validate(config) for config in told.pop("configs")]
         return cls(pack=pack_of(configs), run=Path(told.pop("run")), **told)
 
 
 def train_order(text: str) -> str:
     """Train the pack of an order (JSON) and tell its outcome (JSON); an outcome that is there already is told again."""
-    order = Order.from_json(text)
     try:
+        order = Order.from_json(text)
         with _claimed(order):
             return _told_before(order) or _train_and_tell(order)
     except UserError as error:
@@ -104,10 +108,12 @@ def adopt_outcomes(run: RunDirectory, ledger: Ledger) -> int:
         with contextlib.suppress(ValueError, KeyError, TypeError):
             text = path.read_text(encoding="utf-8")
             outcome = outcome_from_json(text)
-            if json.loads(text)["numerics"] == NUMERICS:
+            told = json.loads(text)
+            plugins = {name: digest for config in outcome.pack.configs for name, digest in plugins_of(config).items()}
+            if told["numerics"] == NUMERICS and told.get("plugins", {}) == plugins:
                 fresh = [result for result in outcome.results if result.config.trial_id not in held]
-                told = {"pack_id": outcome.pack.pack_id, "device": outcome.device}
-                ledger.append(record_of_result(result, **told) for result in fresh)
+                where = {"pack_id": outcome.pack.pack_id, "device": outcome.device}
+                ledger.append(record_of_result(result, **where) for result in fresh)
                 num_adopted += len(fresh)
         path.unlink(missing_ok=True)
     return num_adopted
@@ -128,6 +134,7 @@ def _train(order: Order, run: RunDirectory) -> dict[str, Any]:
     told: dict[str, Any] = {
         "configs": [config.model_dump(mode="json") for config in pack.configs],
         "numerics": NUMERICS,
+        "plugins": {name: digest for config in pack.configs for name, digest in plugins_of(config).items()},
         "device": device,
         "results": [],
         "failure": None,

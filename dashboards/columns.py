@@ -10,11 +10,11 @@ from functools import cache
 from typing import Any, Protocol
 
 from stsq_core.trial import TrialConfig
-from sweeps.fields import WIDTH_SEED_RATE, flattened, known_leaves
+from sweeps.fields import flattened, free_fields, known_leaves
 from sweeps.laws import ScalingLaw
 from sweeps.thresholds import WidthThreshold
 
-COLUMNS_OF_THEIR_OWN = frozenset({*WIDTH_SEED_RATE, "model.kind", "task.T", "task.q", "task.d"})
+COLUMNS_OF_THEIR_OWN = frozenset({"model.kind", "task.T", "task.q", "task.d"})
 
 
 class OfCell(Protocol):
@@ -30,7 +30,7 @@ class OfCell(Protocol):
 
 @dataclass(frozen=True)
 class Axes:
-    """The dotted fields in which the cells of each architecture differ, those of `COLUMNS_OF_THEIR_OWN` left out."""
+    """The dotted fields in which the cells of each architecture differ, those of `COLUMNS_OF_THEIR_OWN`, width, rate and seed left out."""
 
     by_kind: Mapping[str, tuple[str, ...]]
 
@@ -71,12 +71,16 @@ def family_names(laws: Sequence[ScalingLaw], thresholds: Sequence[WidthThreshold
     return tuple(families[law.points[0].cell_id] if several else "" for law in laws)
 
 
-@cache
 def field_name(field: str) -> str:
     """The shortest end of a dotted field that names it alone."""
+    return _shortest(field, known_leaves())
+
+
+@cache
+def _shortest(field: str, leaves: tuple[str, ...]) -> str:
     parts = field.split(".")
     ends = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
-    return next((end for end in ends if sum(f".{leaf}".endswith(f".{end}") for leaf in known_leaves()) == 1), field)
+    return next((end for end in ends if sum(f".{leaf}".endswith(f".{end}") for leaf in leaves) == 1), field)
 
 
 def value_words(value: object) -> str:
@@ -92,7 +96,8 @@ def value_words(value: object) -> str:
 
 def _flat(config: TrialConfig) -> dict[str, Any]:
     flat = flattened(config.model_dump(mode="json"))
-    return {field: value for field, value in flat.items() if field not in COLUMNS_OF_THEIR_OWN}
+    own = COLUMNS_OF_THEIR_OWN.union(free_fields())
+    return {field: value for field, value in flat.items() if field not in own}
 
 
 def _differing(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -4,17 +4,74 @@ Source: arXiv:2406.06893. Theorem 1 gives the transformer width `m = d + d_e`; t
 the width of its first layer.
 """
 
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from stsq_core.optimizer import PositiveFloat
-from stsq_core.positions import Learned, Positions
-from stsq_core.records import Record
-from stsq_core.task import PositiveInt
+from stsq_core.positions import Learned, OneHot, Positions
+from stsq_core.records import Record, with_number
+from stsq_core.task import PositiveInt, TokenTask
+
+if TYPE_CHECKING:
+    from stsq_core.network import Network
 
 
-class Transformer(Record):
+class Architecture(Record):
+    """A model on a task; `size_field` is the number in it that the width m follows, as a dotted name.
+
+    `free_sizes` are those of T and q of which a trained model reads other numbers than it was made for (`T_test`, `q_test`).
+    Without an override a model's width is that number, and its costs are those of dense layers of that width on all tokens.
+    """
+
+    kind: str
+    size_field: ClassVar[str] = "width"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ()
+
+    def width_on(self, task: TokenTask) -> int:
+        """The width m that a threshold is about."""
+        return self.size + self.offset(task)
+
+    @property
+    def size(self) -> int:
+        """The number at `size_field`."""
+        value: object = self
+        for name in self.size_field.split("."):
+            value = getattr(value, name)
+        assert isinstance(value, int)
+        return value
+
+    @property
+    def is_sized_by_task(self) -> bool:
+        """Whether the task leaves the model one size only, so that there is no width to choose."""
+        return False
+
+    def of_size(self, size: int) -> Self:
+        """The same model with another number at `size_field`; the number is that of a valid model."""
+        return with_number(self, self.size_field, size)
+
+    def offset(self, task: TokenTask) -> int:
+        """The width m less `size`."""
+        return 0
+
+    def network(self) -> "type[Network]":
+        """The arithmetic of the model on any task; loads torch."""
+        raise NotImplementedError(f"{self.kind} has no network of its own")
+
+    def num_parameters(self, task: TokenTask) -> int:
+        """Trained numbers."""
+        return self.size * (task.T * task.d + task.d)
+
+    def multiplications(self, task: TokenTask) -> float:
+        """Multiplications of matrix products in the forward pass of one sample."""
+        return float(self.num_parameters(task))
+
+    def activations(self, task: TokenTask) -> float:
+        """Numbers that a step holds for one sample beside its tokens."""
+        return float(task.T * self.size)
+
+
+class Transformer(Architecture):
     """One layer, one head: `f(X, y) = V Z softmax(Z^T W z_query)` with `Z = [X; E]` and `z_query = [x_query; e_y]`.
 
     `W` is (d+d_e) x (d+d_e) and `V` is d x (d+d_e), both zero at the start, or with entries `N(0, init_scale^2)`. `x_query` is
@@ -22,6 +79,8 @@ class Transformer(Record):
     """
 
     kind: Literal["transformer"] = "transformer"
+    size_field: ClassVar[str] = "positions.d_e"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
     positions: Positions
     init: Literal["zero", "gaussian"] = "zero"
     init_scale: PositiveFloat = 0.02
@@ -36,6 +95,14 @@ class Transformer(Record):
                 f"use init: gaussian, or leave init_scale out (at {default})"
             )
         return self
+
+    @property
+    def is_sized_by_task(self) -> bool:
+        """One-hot codes have `d_e = T`."""
+        return isinstance(self.positions, OneHot)
+
+    def offset(self, task: TokenTask) -> int:
+        return task.d
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -53,7 +120,7 @@ Activation = Literal["relu", "tanh", "gelu"]
 """Of the units of a fully connected net; `gelu` is the exact `z Phi(z)`, Phi the normal distribution function."""
 
 
-class Fcn(Record):
+class Fcn(Architecture):
     """A fully connected net: `width` units on vec(X), then `depth - 1` layers of `tail_width`, then a linear map to R^d.
 
     The subset enters as a multi-hot vector of length T: at the first layer, at the second, or at both. However it enters, the
@@ -61,11 +128,9 @@ class Fcn(Record):
     """
 
     kind: Literal["fcn"] = "fcn"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("q",)
     width: PositiveInt
     depth: Annotated[int, Field(ge=2)] = 2
     tail_width: PositiveInt = 128
     y_enters: Literal["first", "second", "both"] = "both"
     activation: Activation = "relu"
-
-
-Model = Annotated[Transformer | Fcn, Field(discriminator="kind")]

@@ -7,7 +7,7 @@ rates: multiplications and additions of matrix products, and instructions on vec
 from dataclasses import dataclass
 
 from stsq_core.architecture import Fcn, Transformer
-from stsq_core.stacking import padded_tokens, padded_width
+from stsq_core.stacking import is_derived, padded_tokens, padded_width
 from stsq_core.trial import CHUNK, TrialConfig
 
 NORMAL = 42
@@ -54,7 +54,9 @@ class StepCost:
 
 
 def step_cost(config: TrialConfig) -> StepCost:
-    """The operations that the formulas name."""
+    """The operations that the formulas name; three times the forward pass where autograd finds the gradient."""
+    if not is_derived(config):
+        return _network(config)
     match config.model:
         case Transformer(extensions=(_, *_)):
             return _practical(config)
@@ -62,8 +64,15 @@ def step_cost(config: TrialConfig) -> StepCost:
             return _sample_codes(config)
         case Transformer():
             return _shared_codes(config)
-        case Fcn():
+        case _:
             return _fcn(config)
+
+
+def _network(config: TrialConfig) -> StepCost:
+    """Any task and model (stsq_core.network)."""
+    task, model, batch = config.task, config.model, config.batch
+    vectors = batch * (NORMAL * task.T * task.d + 8 * model.activations(task)) + UPDATE * model.num_parameters(task)
+    return StepCost(6.0 * batch * model.multiplications(task), vectors)
 
 
 def step_operations(config: TrialConfig, pack: int = 32) -> float:
@@ -164,6 +173,8 @@ def layer_shapes(config: TrialConfig) -> list[tuple[int, int]]:
 
 def num_parameters(config: TrialConfig) -> int:
     """Trained numbers of one padded trial."""
+    if not is_derived(config):
+        return config.model.num_parameters(config.task)
     task = config.task
     match config.model:
         case Transformer(extensions=(_, *_)):
@@ -172,7 +183,7 @@ def num_parameters(config: TrialConfig) -> int:
         case Transformer():
             D = padded_width(config)
             return D * D + 1 if config.training.objective == "population" else (task.d + D) * D + task.d * (task.d + D)
-        case Fcn():
+        case _:
             return sum(units * (inputs + 1) for units, inputs in layer_shapes(config))
 
 
@@ -192,6 +203,8 @@ def memory_bytes(config: TrialConfig, device: str = "cpu") -> float:
 
 def _held_bytes(config: TrialConfig, device: str) -> float:
     size = 8 if config.training.dtype == "float64" else 4
+    if not is_derived(config):
+        return size * (_network_numbers(config) + 4 * num_parameters(config)) + 8.0 * config.batch * config.task.q
     match config.model:
         case Transformer(extensions=(_, *_)):
             numbers = _practical_numbers(config, device)
@@ -199,7 +212,7 @@ def _held_bytes(config: TrialConfig, device: str) -> float:
             numbers = _sample_codes_numbers(config)
         case Transformer():
             numbers = _shared_codes_numbers(config) if device == "cpu" else _shared_codes_numbers_on_a_gpu(config)
-        case Fcn():
+        case _:
             numbers = _fcn_numbers(config)
     subsets = 8.0 * config.batch * config.task.q
     return size * (numbers + 3 * num_parameters(config)) + subsets
@@ -256,6 +269,12 @@ def _fcn_numbers(config: TrialConfig) -> float:
     T, d, layers = config.task.T, config.task.d, layer_shapes(config)
     inputs = sum(-(-(inputs + 1) // 16) * 16 for _, inputs in layers)
     return float(config.batch * (T * d + T + inputs + 2 * max(units for units, _ in layers)))
+
+
+def _network_numbers(config: TrialConfig) -> float:
+    """What autograd keeps of the forward pass, as much again for the backward pass, and a finite training set."""
+    task, samples = config.task, max(config.batch, config.training.num_samples or 0)
+    return 2.0 * config.batch * (task.T * task.d + config.model.activations(task)) + samples * task.T * task.d
 
 
 def _has_sample_codes(config: TrialConfig) -> bool:

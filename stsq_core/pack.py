@@ -52,7 +52,7 @@ def train_pack(
     stacks: dict[tuple[object, ...], list[TrialConfig]] = {}
     for config in by_id.values():
         stacks.setdefault(stack_key(config), []).append(config)
-    with _one_thread(device), _current(torch.device(device)):
+    with one_thread(device), _current(torch.device(device)):
         for members in stacks.values():
             if members[0].trial_id in done:
                 continue
@@ -123,7 +123,7 @@ def _current(device: torch.device) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _one_thread(device: str) -> Iterator[None]:
+def one_thread(device: str) -> Iterator[None]:
     """One intra-op thread on the CPU: tiny products gain nothing from two, and bits must not depend on the number."""
     before = torch.get_num_threads()
     if torch.device(device).type == "cpu":

@@ -3,6 +3,7 @@
 The padded width is a function of the trial alone, so a trial computes with the same shapes whoever shares its stack.
 """
 
+from stsq_core import pairs
 from stsq_core.architecture import Fcn, Transformer
 from stsq_core.positions import OneHot
 from stsq_core.trial import TrialConfig
@@ -33,6 +34,12 @@ def padded_width(config: TrialConfig) -> int:
             return rung(positions.d_e)
         case Fcn(width=width):
             return rung(width)
+    return config.width
+
+
+def is_derived(config: TrialConfig) -> bool:
+    """Whether a program with gradients derived by hand trains this pair of task and model."""
+    return pairs.is_derived(config)
 
 
 def padded_tokens(T: int) -> int:
@@ -41,12 +48,18 @@ def padded_tokens(T: int) -> int:
 
 
 def stack_key(config: TrialConfig) -> tuple[object, ...]:
-    """Equal for trials that can train as one stack: all but seed, optimizer, rate and the width within its rung."""
+    """Equal for trials that can train as one stack: all but seed, optimizer, rate and, where gradients are derived by hand, the
+    width within its rung.
+    """
     model = config.model
+    if not is_derived(config):
+        return (config.task, model, config.training, config.evaluation)
     match model:
         case Transformer(positions=positions):
             codes = (positions.kind, positions.redraw, positions.query)
             shape: tuple[object, ...] = (*codes, model.init, model.init_scale, model.x_query, model.attend_query)
         case Fcn():
             shape = (model.depth, model.tail_width, model.y_enters, model.activation)
+        case _:
+            shape = (model,)
     return (config.task, model.kind, padded_width(config), *shape, config.training, config.evaluation)

@@ -4,7 +4,9 @@ A trial that is interrupted needs no saved generator, and trials of one seed see
 stream becomes normals, signs and subsets is defined in `stsq_core.kernels.interface`.
 """
 
+import hashlib
 from enum import IntEnum
+from functools import cache
 
 import torch
 
@@ -50,6 +52,8 @@ class Streams:
         distinct = tuple(dict.fromkeys(seeds))
         place = {seed: i for i, seed in enumerate(distinct)}
         self._kernels = kernels
+        self._distinct = distinct
+        self._named: dict[int, torch.Tensor] = {}
         self._owner = torch.tensor([place[seed] for seed in seeds], device=kernels.device)
         self._bases = {
             purpose: torch.tensor([_signed(mix(mix(seed) + purpose)) for seed in distinct], device=kernels.device)
@@ -59,6 +63,34 @@ class Streams:
     def draws(self, purpose: Purpose, step: Step) -> Draws:
         """Where the trials' draws for a purpose at a step come from."""
         return Draws(self._kernels.keys(self._bases[purpose], step), self._owner)
+
+    def named(self, name: str, step: Step, *, fresh: bool) -> Draws:
+        """Where the trials' draws under a name come from, in training or for fresh samples; any name is a stream of its own."""
+        number = _number_of(name, fresh)
+        if number not in self._named:
+            words = [_signed(mix(mix(seed) + number)) for seed in self._distinct]
+            self._named[number] = torch.tensor(words, device=self._kernels.device)
+        return Draws(self._kernels.keys(self._named[number], step), self._owner)
+
+
+_PURPOSES = {
+    ("tokens", False): Purpose.TOKENS,
+    ("tokens", True): Purpose.FRESH_TOKENS,
+    ("subsets", False): Purpose.SUBSETS,
+    ("subsets", True): Purpose.FRESH_SUBSETS,
+    ("codes", False): Purpose.CODES,
+    ("codes", True): Purpose.FRESH_CODES,
+}
+
+
+@cache
+def _number_of(name: str, fresh: bool) -> int:
+    """The purpose's number of a name, far from those of `Purpose` for a name that has none there."""
+    purpose = _PURPOSES.get((name, fresh))
+    if purpose is not None:
+        return int(purpose)
+    digest = hashlib.sha256(f"{name} {'fresh' if fresh else 'training'}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") | 1 << 63
 
 
 def _signed(word: int) -> int:

@@ -1,29 +1,59 @@
-"""Sparse token selection: average a random q-subset of T tokens in R^d.
+"""What a trial learns (the configs): sparse token selection, and the tasks of the papers next door.
 
-Tokens `x_1..x_T ~ N(0, I_d)` iid; `y` a uniform q-subset of `[T]`; the target is `(1/q) sum_{t in y} x_t`.
+A task is one class here, an `Examples` in a module of `stsq_core.tasks`, and a name in `stsq_core.kinds.Task`.
+
+Sparse token selection: tokens `x_1..x_T ~ N(0, I_d)` iid; `y` a uniform q-subset of `[T]`; the target is their mean
+`(1/q) sum_{t in y} x_t`.
 
 Source: Wang, Wei, Hsu, Lee 2024, arXiv:2406.06893, section 2.
 """
 
-from typing import Annotated, Literal, Self
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from stsq_core.records import Record
 
+if TYPE_CHECKING:
+    from stsq_core.examples import Examples
+
 PositiveInt = Annotated[int, Field(ge=1)]
 
 
-class Stsq(Record):
-    """The task STS_q on T tokens in R^d."""
+class TokenTask(Record):
+    """A task on T tokens in R^d whose every output depends on q of them.
 
-    kind: Literal["stsq"] = "stsq"
+    `free_sizes` are those of T and q that an evaluation may change (`T_test`, `q_test`), because samples of a trial are defined
+    at other numbers too.
+    """
+
+    letters: ClassVar[dict[str, str]] = {}
+    """How the task's paper spells a field, where it is spelled otherwise here."""
+    kind: str
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ()
     T: PositiveInt
     q: PositiveInt
     d: PositiveInt
+
+    @abstractmethod
+    def examples(self) -> "Examples[Any]":
+        """Its samples; loads torch."""
+
+
+class Stsq(TokenTask):
+    """The task STS_q on T tokens in R^d."""
+
+    kind: Literal["stsq"] = "stsq"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
 
     @model_validator(mode="after")
     def _subset_fits(self) -> Self:
         if self.q > self.T:
             raise ValueError(f"q must be at most T; got q={self.q}, T={self.T}")
         return self
+
+    def examples(self) -> "Examples[Stsq]":
+        from stsq_core.tasks.selection import StsqExamples
+
+        return StsqExamples(self)

@@ -15,35 +15,41 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from stsq_core.architecture import Fcn, Model, Transformer
+from stsq_core import pairs
+from stsq_core.architecture import Architecture
+from stsq_core.kinds import MODELS, TASKS
+from stsq_core.open_union import plugin_of
 from stsq_core.optimizer import Optimizer
-from stsq_core.positions import Learned, OneHot
 from stsq_core.records import Record, as_tuple
-from stsq_core.task import PositiveInt, Stsq
+from stsq_core.task import PositiveInt, TokenTask
 
 NUMERICS = 2
 """Raised whenever a change makes the same config give other numbers; old ledger lines are then trained again."""
 
+PLUGIN = "plugin sha256"
+"""Under this name, which no field can have, the digest of a plugin enters the hash of a trial of its kind."""
+
 CHUNK = 64
 """Samples in one chunk of the evaluation; codes that are redrawn are redrawn once a chunk."""
-
-MAX_SUBSETS = 20_000
-"""The most subsets that `batch_size: all` may enumerate."""
 
 
 class Training(Record):
     """How long and on what a trial trains.
 
     `population` integrates X out exactly (transformer from zero only); `minibatch` samples X and trains all of W and V.
-    `batch_size: all` takes every q-subset in every step. `log_every` sets the steps at which a trial reports and is checked for
-    divergence: by default about 20 times. `dtype: float64` is for comparing with the oracles.
+    `batch_size: all` takes every q-subset in every step. With `num_samples` the training set is finite: so many samples, drawn
+    once, of which every step takes a batch with replacement. `log_every` sets the steps at which a trial reports and is
+    checked for divergence: by default about 20 times. `dtype: float64` is for comparing with the oracles. With `stop_at_target`
+    a trial ends at the first evaluation that finds its loss at the evaluation's target: how many samples that took is known.
     """
 
     objective: Literal["population", "minibatch"] = "minibatch"
     batch_size: PositiveInt | Literal["all"] = 64
     steps: Annotated[int, Field(ge=1)]
     log_every: PositiveInt | None = None
+    num_samples: Annotated[int, Field(ge=1, le=2**20)] | None = None
     dtype: Literal["float32", "float64"] = "float32"
+    stop_at_target: bool = False
 
     @property
     def report_steps(self) -> int:
@@ -59,7 +65,8 @@ class Evaluation(Record):
 
     It is measured after the last step and, where `every` is given, at steps 0, `every`, 2 `every`, ... `T_test` and `q_test`
     are further numbers of tokens and subset sizes, each beside the task's other number. `describe` adds the attention mass
-    on the subset, and norms and cosines of `W` and `V` (stsq_core.evaluation).
+    on the subset, and norms and cosines of `W` and `V` (stsq_core.evaluation). With a `target` the trial tells as
+    `samples_to_target` how many samples it had drawn when it was first measured at or below that relative loss.
     """
 
     samples: Annotated[int, Field(ge=4096)] = 4096
@@ -67,6 +74,16 @@ class Evaluation(Record):
     T_test: Numbers = ()
     q_test: Numbers = ()
     describe: bool = False
+    target: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+    @model_validator(mode="after")
+    def _target_is_looked_for(self) -> Self:
+        if self.target is not None and self.every is None:
+            raise ValueError(
+                f"target is looked for at evaluations through training; got target={self.target} and no every: "
+                "give every, the steps between two evaluations"
+            )
+        return self
 
     @property
     def num_chunks(self) -> int:
@@ -86,8 +103,8 @@ class Evaluation(Record):
 class TrialConfig(Record):
     """Everything that decides a trial's numbers, and nothing else."""
 
-    task: Stsq
-    model: Model
+    task: Annotated[TokenTask, TASKS]
+    model: Annotated[Architecture, MODELS]
     optimizer: Optimizer
     training: Training
     evaluation: Evaluation = Evaluation()
@@ -105,44 +122,20 @@ class TrialConfig(Record):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
-        match self.model:
-            case Transformer(positions=OneHot(d_e=d_e)) if d_e != self.task.T:
-                raise ValueError(f"one_hot codes need d_e = T; got d_e={d_e}, T={self.task.T}: leave d_e out")
-            case Transformer(extensions=(_, *_) as extensions) if self.training.objective == "population":
-                raise ValueError(
-                    "objective: population is defined for the model of Theorem 1 only (init: zero, x_query: zero, "
-                    f"attend_query: false, codes that are not learned); got {', '.join(extensions)}: "
-                    "use objective: minibatch, or leave these out"
-                )
-            case Fcn() if self.training.objective == "population":
-                raise ValueError(
-                    "objective: population is defined for the transformer only; got model.kind=fcn: use objective: minibatch"
-                )
-        if self.training.batch_size == "all" and (subsets := math.comb(self.task.T, self.task.q)) > MAX_SUBSETS:
-            raise ValueError(
-                f"batch_size: all enumerates every subset and allows at most {MAX_SUBSETS}; "
-                f"got C(T={self.task.T}, q={self.task.q}) = {subsets}: give a number"
-            )
+        pairs.check_training(self)
+        pairs.check_evaluation(self)
         return self
 
     @model_validator(mode="after")
-    def _evaluation_fits(self) -> Self:
-        T, q, told = self.task.T, self.task.q, self.evaluation
-        if short := [T_test for T_test in told.T_test if T_test < q]:
-            raise ValueError(f"T_test must be at least q; got T_test={short[0]}, q={q}: leave it out")
-        if large := [q_test for q_test in told.q_test if q_test > T]:
-            raise ValueError(f"q_test must be at most T; got q_test={large[0]}, T={T}: leave it out")
-        match self.model:
-            case Fcn() if told.T_test:
-                raise ValueError(
-                    f"a fully connected net reads the T={T} tokens it was made for; got T_test={list(told.T_test)}: "
-                    "leave T_test out, or use model.kind=transformer"
-                )
-            case Transformer(positions=OneHot() | Learned() as codes) if beyond := [n for n in told.T_test if n > T]:
-                raise ValueError(
-                    f"{codes.kind} codes name T={T} positions and none beyond; got T_test={beyond[0]}: "
-                    f"use T_test up to {T}, or random_sign codes"
-                )
+    def _target_fits(self) -> Self:
+        training, target = self.training, self.evaluation.target
+        if training.stop_at_target and target is None:
+            raise ValueError("stop_at_target=true needs a target to stop at: give evaluation.target, or leave it out")
+        if target is not None and training.num_samples is not None:
+            raise ValueError(
+                f"evaluation.target={target} counts fresh samples, and num_samples={training.num_samples} makes the "
+                "training set finite: leave one of the two out (criterion: {of: training.num_samples} asks how many are needed)"
+            )
         return self
 
     @property
@@ -154,11 +147,7 @@ class TrialConfig(Record):
     @property
     def width(self) -> int:
         """The width m that a threshold is about: `d + d_e` for the transformer, the first layer's width for the FCN."""
-        match self.model:
-            case Transformer(positions=positions):
-                return self.task.d + positions.d_e
-            case Fcn(width=width):
-                return width
+        return self.model.width_on(self.task)
 
     @property
     def batch(self) -> int:
@@ -169,13 +158,20 @@ class TrialConfig(Record):
 
 
 def deviations(record: BaseModel) -> dict[str, Any]:
-    """The fields of a record that differ from their defaults, and its kind: what identifies it."""
+    """The fields of a record that differ from their defaults, its kind, and a plugin's digest: what identifies it."""
     told: dict[str, Any] = {}
+    if (plugin := plugin_of(type(record))) is not None:
+        told[PLUGIN] = plugin[1]
     for name, default in _defaults(type(record)):
         value = getattr(record, name)
         if name == "kind" or value != default:
             told[name] = deviations(value) if isinstance(value, BaseModel) else value
     return told
+
+
+def plugins_of(config: TrialConfig) -> dict[str, str]:
+    """The plugins that a trial uses: name to digest."""
+    return dict(plugin for record in (config.task, config.model) if (plugin := plugin_of(type(record))) is not None)
 
 
 @cache
@@ -190,8 +186,9 @@ class TrialResult:
     `relative_loss` is `E ||f - target||^2 / (d/q)` on fresh data after the last step (1 = learned nothing) and
     `relative_loss_stderr` its standard error; both are None for a diverged trial, whose `steps` is the reported step at which
     the loss was first seen not to be finite. `seconds` is the trial's share of its pack's wall time. `weights` are kept on
-    request: the trained arrays without padding. `metrics` are those of `stsq_core.evaluation` after the last step, empty
-    unless the config's evaluation asks for more than the relative loss, and for a diverged trial.
+    request: the trained arrays without padding, of a trial that took all its steps. `metrics` are those of
+    `stsq_core.evaluation` after the last step, empty unless the config's evaluation asks for more than the relative loss; with
+    a target `samples_to_target` (inf: never reached), which is all that a diverged trial has.
     """
 
     config: TrialConfig

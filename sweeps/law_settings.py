@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from stsq_core.records import Record
 from stsq_core.trial import TrialConfig
 from sweeps.errors import FieldError, Path, PlacedError, listed, shown
-from sweeps.fields import WIDTH_SEED_RATE, flattened, known_leaves, unknown_field
+from sweeps.fields import flattened, free_fields, known_leaves, unknown_field
 
 Condition = dict[str, Any]
 """Dotted fields with a value, or a list of values, each."""
@@ -80,7 +80,7 @@ class LawSettings(Record):
 
 def _no_field_of_cells(name: str) -> str | None:
     """Why cells cannot be told apart by a field."""
-    if name in WIDTH_SEED_RATE or name == "m":
+    if name in free_fields() or name == "m":
         return f"{name} does not tell cells apart: a cell has all its widths, rates and seeds; hold out by task.T, say"
     if reason := unknown_field(name):
         return reason

@@ -8,6 +8,7 @@ says.
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -18,7 +19,8 @@ from typing import Any, BinaryIO, Literal
 import orjson
 
 from stsq_core.errors import UserError
-from stsq_core.trial import NUMERICS, TrialConfig, TrialResult
+from stsq_core.plugins import loaded_plugins
+from stsq_core.trial import NUMERICS, TrialConfig, TrialResult, plugins_of
 from sweeps.files import disk_errors, write_atomically
 
 SCHEMA = 1
@@ -30,9 +32,9 @@ class LedgerRecord:
     """How one trial ended.
 
     `relative_loss` and its standard error are None unless the trial finished; `reason` says why one failed. `metrics` are
-    those of its last evaluation, None where it asked for no more than the relative loss: a line holds them if any. `config` is
-    nested as in a sweep file with every default written out. `seconds` is the trial's share of its pack's wall time, `device`
-    what it ran on.
+    those of its last evaluation, None where it asked for no more than the relative loss, and `plugins` those whose kinds the
+    trial is of, name to digest: a line holds either if any. `config` is nested as in a sweep file with every default written
+    out. `seconds` is the trial's share of its pack's wall time, `device` what it ran on.
     """
 
     schema: int
@@ -49,6 +51,7 @@ class LedgerRecord:
     finished_at: str
     numerics: int
     metrics: Mapping[str, float] | None = None
+    plugins: Mapping[str, str] | None = None
 
     @cached_property
     def trial_config(self) -> TrialConfig:
@@ -58,9 +61,11 @@ class LedgerRecord:
     def as_json(self) -> str:
         """The record as one line without its end."""
         told = {field.name: getattr(self, field.name) for field in fields(self)}
-        metrics = told.pop("metrics")
+        metrics, plugins = told.pop("metrics"), told.pop("plugins")
         if metrics:
             told["metrics"] = {name: json_number(value) for name, value in metrics.items()}
+        if plugins:
+            told["plugins"] = dict(plugins)
         return json.dumps(told, allow_nan=False, separators=(",", ":"))
 
 
@@ -86,6 +91,7 @@ def record_of_result(result: TrialResult, *, pack_id: str, device: str) -> Ledge
         finished_at=_now(),
         numerics=NUMERICS,
         metrics=dict(result.metrics) or None,
+        plugins=plugins_of(result.config) or None,
     )
 
 
@@ -105,6 +111,7 @@ def record_of_failure(config: TrialConfig, reason: str, *, pack_id: str, device:
         pack_id=pack_id,
         finished_at=_now(),
         numerics=NUMERICS,
+        plugins=plugins_of(config) or None,
     )
 
 
@@ -115,16 +122,17 @@ class Ledger:
         self.path = path
         self.notes: list[str] = []
 
-    def read(self) -> tuple[LedgerRecord, ...]:
+    def read(self, *, all_plugins: bool = False) -> tuple[LedgerRecord, ...]:
         """The newest record of each trial, in the order in which trials first ended; none where there is no file yet.
 
-        Records of another `NUMERICS` are left out: under this version their trials are other trials.
+        Records of another `NUMERICS` are left out, and those of a version of a plugin that is not loaded unless `all_plugins`
+        are asked for: under these versions their trials are other trials.
 
         Raises:
             UserError: a line that is no ledger line (only the last may be torn), or another schema.
         """
         records: dict[str, LedgerRecord] = {}
-        for values in self.lines():
+        for values in self.lines(all_plugins=all_plugins):
             records[values["trial_id"]] = _record(values)
         return tuple(records.values())
 
@@ -146,7 +154,7 @@ class Ledger:
                     if not line.endswith(b"\n"):
                         break
                     values = _checked(line, f"{self.path}, byte {offset}")
-                    if values is not None and values["numerics"] == NUMERICS:
+                    if values is not None and values["numerics"] == NUMERICS and not _foreign(values):
                         records.append(_record(values))
                     offset += len(line)
         except FileNotFoundError:
@@ -163,21 +171,29 @@ class Ledger:
         """
         return frozenset(values["trial_id"] for values in self.lines())
 
-    def lines(self) -> Iterator[dict[str, Any]]:
-        """The fields of every line of this `NUMERICS`, `config` as JSON has it: `read` for ledgers of a million lines.
+    def lines(self, *, all_plugins: bool = False) -> Iterator[dict[str, Any]]:
+        """The fields of every line that `read` takes, `config` as JSON has it: `read` for ledgers of a million lines.
 
         Raises:
             UserError: as `read`.
         """
         self.notes = []
         num_others = 0
+        num_foreign: Counter[str] = Counter()
         for values in self._lines():
-            if values["numerics"] == NUMERICS:
-                yield values
-            else:
+            if values["numerics"] != NUMERICS:
                 num_others += 1
+            elif not all_plugins and (foreign := _foreign(values)):
+                num_foreign.update(foreign)
+            else:
+                yield values
         if num_others:
             self.notes.append(f"{self.path.name}: {num_others} lines of another version of the arithmetic are ignored")
+        for name, num in num_foreign.items():
+            self.notes.append(
+                f"{self.path.name}: {num} lines of another version of the plugin {name} are ignored: "
+                "an edited plugin gives other numbers, so that their trials are to be trained again"
+            )
 
     def append(self, records: Iterable[LedgerRecord]) -> None:
         """Add records, all or none, and return once they are on disk.
@@ -256,7 +272,7 @@ def merge(paths: Iterable[Path], out: Path) -> int:
     for path in paths:
         if not path.is_file():
             raise UserError(f"there is no ledger {str(path)!r}: give the ledger.jsonl of a run")
-        for record in Ledger(path).read():
+        for record in Ledger(path).read(all_plugins=True):
             best[record.trial_id] = max(best.get(record.trial_id, record), record, key=_weight)
     write_atomically(out, "".join(record.as_json() + "\n" for record in best.values()).encode())
     return len(best)
@@ -274,12 +290,21 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     return values if isinstance(values, dict) else None
 
 
-_NAMES = tuple(field.name for field in fields(LedgerRecord) if field.name != "metrics")
+_NAMES = tuple(field.name for field in fields(LedgerRecord) if field.name not in ("metrics", "plugins"))
 _NAMED = frozenset(_NAMES)
 
 
 def _record(values: Mapping[str, Any]) -> LedgerRecord:
-    return LedgerRecord(**{name: values[name] for name in _NAMES}, metrics=values["metrics"])
+    told = {name: values[name] for name in _NAMES}
+    return LedgerRecord(**told, metrics=values["metrics"], plugins=values.get("plugins"))
+
+
+def _foreign(values: Mapping[str, Any]) -> list[str]:
+    """The plugins of a line that are not loaded, or in another version."""
+    if not (plugins := values.get("plugins")):
+        return []
+    digests = {plugin.digest for plugin in loaded_plugins()}
+    return [name for name, digest in plugins.items() if digest not in digests]
 
 
 def _checked(line: bytes, place: str) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from sweeps.files import disk_errors, write_atomically
 from sweeps.ledger import Ledger
 from sweeps.loading import check_sweep
 from sweeps.plan import describe, expand
+from sweeps.run_plugins import load_kept
 from sweeps.searched import searched_cells
 from sweeps.spec import SweepSpec
 
@@ -57,6 +58,11 @@ class RunDirectory:
         return self.path / "study.journal"
 
     @property
+    def plugins(self) -> Path:
+        """Copies of the plugins whose kinds its trials are of (`sweeps.run_plugins`)."""
+        return self.path / "plugins"
+
+    @property
     def identity(self) -> Path:
         """A random name of this directory, by which studies in a shared storage know whose they are."""
         return self.path / "study.id"
@@ -90,8 +96,9 @@ class RunDirectory:
         """The sweep of this run.
 
         Raises:
-            UserError: a spec that cannot be read or is no longer valid.
+            UserError: a spec that cannot be read or is no longer valid, or a plugin of it that may not be loaded.
         """
+        load_kept(self.plugins)
         try:
             text = self.spec.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -128,15 +135,16 @@ def create_or_open(path: Path | str, spec: SweepSpec) -> RunDirectory:
 
 
 def open_run(path: Path | str) -> RunDirectory:
-    """The run directory at a path, for reading.
+    """The run directory at a path, for reading; its plugins are loaded where the user has allowed them.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none, or a plugin of it may not be loaded.
     """
     run = RunDirectory(Path(path))
     if not run.spec.is_file():
         what = "holds no spec.yaml, so it is no run" if run.path.is_dir() else "does not exist"
         raise UserError(f"{str(run.path)!r} {what}: give the directory of a run, such as runs/quickstart")
+    load_kept(run.plugins)
     return run
 
 
@@ -158,7 +166,7 @@ def _check_related(run: RunDirectory, spec: SweepSpec) -> None:
     if not records or any(record.trial_id in declared for record in records):
         return
     labels = {cell.cell_id: cell.label for cell in grids} | {cell.cell_id: cell.label for cell in searched_cells(spec)}
-    if any(cell_of(record.trial_config) in labels for record in records):
+    if any(cell_of(record.trial_config, spec.criterion.size) in labels for record in records):
         return
     label = next(iter(labels.values()))
     held = f"{len(records)} result{'s' if len(records) > 1 else ''}"

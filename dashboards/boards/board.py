@@ -16,7 +16,7 @@ from dashboards.panels import threshold_panels
 from dashboards.publishing import keys
 from dashboards.publishing.destination import NOTHING_ASKED, choose_destination
 from dashboards.publishing.published import directory_id
-from sweeps.fields import WIDTH_SEED_RATE, flattened
+from sweeps.fields import flattened, free_fields
 from sweeps.plan import Cell
 from sweeps.run_directory import open_run
 from sweeps.searched import searched_cells
@@ -86,7 +86,8 @@ class Board:
         """The fields that the sweep file varies, with the architecture where there are several and m for the width; no seed."""
         axes = {axis for group in self.findings.spec.trials for axis in (*group.grid, *group.zip)} | {"model.kind"}
         own = [flattened(cell.trials[0].model_dump(mode="json")) for cell in self.cells]
-        names = dict.fromkeys(name for fields in own for name in fields if _within(name, axes) and name not in WIDTH_SEED_RATE)
+        free = free_fields()
+        names = dict.fromkeys(name for fields in own for name in fields if _within(name, axes) and name not in free)
         columns: dict[str, Sequence[Any]] = {name: [fields[name] for fields in own if name in fields] for name in names}
         columns[keys.WIDTH] = [width for cell in self.cells for width in cell.widths]
         columns["optimizer.lr"] = [rate for cell in self.cells for rate in cell.rates]

@@ -4,15 +4,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dashboards.findings import Findings
-from sweeps.fields import WIDTH_SEED_RATE, flattened
+from sweeps.fields import flattened, free_fields
 from sweeps.journal import read_curves, read_metrics, trials_of_journal
 from sweeps.ledger import LedgerRecord
 from sweeps.plan import Cell
 from sweeps.run_directory import RunDirectory
 
 Row = dict[str, Any]
-TOLD = {*WIDTH_SEED_RATE, "model.kind", "task.T", "task.q", "task.d"}
-"""Fields that have a column of a shorter name."""
+TOLD = {"model.kind", "task.T", "task.q", "task.d"}
+"""Fields that have a column of a shorter name, as width, rate and seed have."""
 
 ENDED = ("relative_loss", "relative_loss_stderr", "steps", "seconds", "device", "finished_at", "reason")
 
@@ -80,7 +80,7 @@ def _axes(cells: Sequence[Cell]) -> tuple[str, ...]:
 
 
 def _differing(fields: Sequence[Row]) -> list[str]:
-    names = dict.fromkeys(name for own in fields for name in own if name not in TOLD)
+    names = dict.fromkeys(name for own in fields for name in own if name not in TOLD.union(free_fields()))
     return [name for name in names if len({repr(own[name]) for own in fields if name in own}) > 1]
 
 

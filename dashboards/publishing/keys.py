@@ -7,7 +7,7 @@ with a dot of its own can be neither grouped by nor plotted.
 from typing import Any
 
 from stsq_core import TrialConfig
-from sweeps.fields import WIDTH_SEED_RATE, without_field
+from sweeps.fields import free_fields, without_field
 from sweeps.plan import Cell, cell_of
 
 RELATIVE_LOSS = "relative_loss"
@@ -40,7 +40,7 @@ def run_config(config: TrialConfig, *, cell: str, directory_id: str) -> dict[str
 def cell_config(cell: Cell, *, directory_id: str) -> dict[str, Any]:
     """The config of a run that shows a whole cell: the fields that its trials share, and what varies in it."""
     shared = cell.trials[0].model_dump(mode="json")
-    for name in WIDTH_SEED_RATE:
+    for name in free_fields():
         shared = without_field(shared, name)
     return shared | {
         CELL: cell.label,

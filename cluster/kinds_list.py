@@ -1,0 +1,36 @@
+"""`stsq list --kinds`: the tasks, models, codes and optimizers that a sweep file may name, and where they come from."""
+
+from collections.abc import Iterable
+
+from pydantic import BaseModel
+from rich.console import Console
+
+from cluster.terminal import say_table, table
+from stsq_core.kinds import MODELS, TASKS
+from stsq_core.open_union import kind_of, plugin_of, records_of
+from stsq_core.trial import TrialConfig
+
+
+def show_kinds(console: Console) -> None:
+    """Print every kind with the first line of its docstring and its source: stsq, or a plugin."""
+    positions = [
+        code for model in MODELS.records if "positions" in model.model_fields for code in records_of(model, "positions")
+    ]
+    kinds: dict[str, Iterable[type[BaseModel]]] = {
+        "task": TASKS.records,
+        "model": MODELS.records,
+        "positions": dict.fromkeys(positions),
+        "optimizer": records_of(TrialConfig, "optimizer"),
+    }
+    rows = [(field, kind_of(record), _first_line(record), _source(record)) for field, own in kinds.items() for record in own]
+    say_table(console, table(("field", "kind", "what it is", "from"), rows))
+
+
+def _first_line(record: type[BaseModel]) -> str:
+    """The first line of its own docstring."""
+    return next(iter((vars(record).get("__doc__") or "").strip().splitlines()), "")
+
+
+def _source(record: type[BaseModel]) -> str:
+    plugin = plugin_of(record)
+    return f"plugin {plugin[0]}" if plugin else "stsq"

@@ -1,0 +1,15 @@
+"""The kinds of task and of model that a trial takes: ours, a name each in a union, and those of plugins."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from stsq_core.architecture import Fcn, Transformer
+from stsq_core.open_union import OpenUnion
+from stsq_core.task import Stsq
+
+Task = Stsq
+Model = Annotated[Transformer | Fcn, Field(discriminator="kind")]
+
+TASKS = OpenUnion(Task, default="stsq")
+MODELS = OpenUnion(Model)

@@ -1,0 +1,207 @@
+"""Tries a plugin's task or model before anything is trained: one batch and one gradient, alone and in a pack of two.
+
+What is checked is what a worker would stumble over hours later, or never tell: shapes, types, finite numbers, and the law of
+the pack, that a trial's numbers do not depend on who shares its stack.
+"""
+
+import inspect
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from stsq_core.errors import UserError
+from stsq_core.examples import Batch, Examples
+from stsq_core.network import Network, NetworkProgram
+from stsq_core.pack import one_thread
+from stsq_core.plugins.loading import used_plugins
+from stsq_core.plugins.text import Plugin, described
+from stsq_core.program import Tensors
+from stsq_core.trial import TrialConfig
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+ANOTHER_SEED = 1
+
+
+def try_pairs(configs: Iterable[TrialConfig]) -> None:
+    """Try the first and the last trial of every pair of task and model of which one is a plugin's.
+
+    Raises:
+        UserError: as `try_pair`.
+    """
+    ends: dict[tuple[str, str], list[TrialConfig]] = {}
+    for config in configs:
+        ends.setdefault((config.task.kind, config.model.kind), []).append(config)
+    for own in ends.values():
+        for config in dict.fromkeys((own[0], own[-1])):
+            try_pair(config)
+
+
+def try_pair(config: TrialConfig) -> None:
+    """Try a trial whose task or model is a plugin's, at its own batch size, on the CPU.
+
+    Raises:
+        UserError: what a plugin's code raised or got wrong, with the file and line to look at.
+    """
+    plugins = used_plugins([config])
+    if not plugins:
+        return
+    trial = _Trial(config, plugins)
+    with one_thread("cpu"), torch.no_grad():
+        trial.check_examples()
+        alone = trial.first_step(1)
+        together = trial.first_step(2)
+        for what, owner, name in (
+            ("samples", trial.examples_type, "batch"),
+            ("parameters", trial.network_type, "initial"),
+            ("outputs", trial.network_type, "outputs"),
+            ("gradients", trial.network_type, "outputs"),
+        ):
+            if not all(torch.equal(a[0], b[-1]) for a, b in zip(alone[what], together[what], strict=True)):
+                raise trial.wrong(
+                    owner,
+                    name,
+                    f"the {what} of a trial are others in a pack of two than alone, so that its numbers would depend on its "
+                    "company: draw from the given source only, and multiply stacks with stsq_core.products.product",
+                )
+
+
+class _Trial:
+    """One trial of a plugin's kinds, tried."""
+
+    def __init__(self, config: TrialConfig, plugins: tuple[Plugin, ...]) -> None:
+        self.config = config
+        self.plugins = plugins
+        with self._told(type(config.task), "examples"):
+            self.examples: Examples[Any] = config.task.examples()
+        self.examples_type = type(self.examples)
+        with self._told(type(config.model), "network"):
+            self.network_type: type[Any] = config.model.network()
+        self.dtype = DTYPES[config.training.dtype]
+
+    def check_examples(self) -> None:
+        """What `examples()` and `network()` return, and the numbers that the examples tell of themselves."""
+        if not isinstance(self.examples, Examples):
+            problem = f"it must return an stsq_core.examples.Examples; got {type(self.examples).__name__}"
+            raise self.wrong(type(self.config.task), "examples", problem)
+        if not (isinstance(self.network_type, type) and issubclass(self.network_type, Network)):
+            problem = f"it must return a subclass of stsq_core.network.Network; got {self.network_type!r}"
+            raise self.wrong(type(self.config.model), "network", problem)
+        for name in ("num_outputs", "output_size"):
+            with self._told(self.examples_type, name):
+                value = getattr(self.examples, name)
+            if not isinstance(value, int) or value < 1:
+                raise self.wrong(self.examples_type, name, f"it must be a whole number of at least 1; got {value!r}")
+        with self._told(self.examples_type, "zero_loss"):
+            zero_loss = self.examples.zero_loss
+        if not isinstance(zero_loss, int | float) or not 0 < zero_loss < float("inf"):
+            raise self.wrong(self.examples_type, "zero_loss", f"it must be a number above 0; got {zero_loss!r}")
+
+    def first_step(self, num: int) -> dict[str, list[torch.Tensor]]:
+        """What the first step computes of the trial and `num` - 1 others before it, every tensor checked."""
+        others = [self.config.model_copy(update={"seed": self.config.seed + ANOTHER_SEED})] * (num - 1)
+        with self._told(self.network_type, "__init__"):
+            program = NetworkProgram((*others, self.config), torch.device("cpu"))
+        with self._told(self.examples_type, "batch"):
+            batch = program.training_batch(0)
+        self._check_batch(batch, num)
+        with self._told(self.network_type, "initial"):
+            parameters = program.initial()
+        self._check_parameters(parameters, num)
+        with self._told(self.network_type, "outputs"):
+            outputs = program.network.outputs(parameters, batch, program.source(0, fresh=False))
+        self._check(self.network_type, "outputs", "the outputs", outputs, tuple(batch.target.shape), self.dtype)
+        for name in ("objective", "relative_losses"):
+            with self._told(self.examples_type, name):
+                losses = getattr(self.examples, name)(outputs, batch)
+            self._check(self.examples_type, name, "it", losses, (num, self.config.batch), self.dtype)
+        with self._told(self.network_type, "outputs"):
+            _, gradients = program.gradients(parameters, 0)
+            self._evaluate(program, parameters)
+        for name, value in gradients.items():
+            what = f"the gradient at {name}"
+            self._check(self.network_type, "outputs", what, value, tuple(parameters[name].shape), self.dtype)
+        samples = [batch.X, batch.target, *([] if batch.y is None else [batch.y])]
+        return {
+            "samples": samples,
+            "parameters": list(parameters.values()),
+            "outputs": [outputs],
+            "gradients": list(gradients.values()),
+        }
+
+    def _evaluate(self, program: NetworkProgram, parameters: Tensors) -> None:
+        """What an evaluation computes: fresh samples, also at the first other T and q that are asked for."""
+        program.fresh_losses(parameters, 0)
+        for T in self.config.evaluation.T_test[:1]:
+            program.fresh_losses(parameters, 0, T=T)
+        for q in self.config.evaluation.q_test[:1]:
+            program.fresh_losses(parameters, 0, q=q)
+
+    def _check_batch(self, batch: object, num: int) -> None:
+        if not isinstance(batch, Batch):
+            raise self.wrong(self.examples_type, "batch", f"it must return a Batch; got {type(batch).__name__}")
+        task, examples = self.config.task, self.examples
+        told = {
+            "X": (batch.X, (num, self.config.batch, task.T, task.d), "(k, batch, T, d)"),
+            "target": (
+                batch.target,
+                (num, self.config.batch, examples.num_outputs, examples.output_size),
+                "(k, batch, R, size)",
+            ),
+        }
+        for name, (value, shape, letters) in told.items():
+            self._check(self.examples_type, "batch", f"{name} {letters}", value, shape, self.dtype)
+        if batch.y is not None:
+            shape = (num, self.config.batch, examples.num_outputs, task.q)
+            self._check(self.examples_type, "batch", "y (k, batch, R, q)", batch.y, shape, torch.int64)
+            if int(batch.y.min()) < 0 or int(batch.y.max()) >= task.T:
+                problem = f"y must hold positions 0 to T - 1 = {task.T - 1}; got {int(batch.y.min())} to {int(batch.y.max())}"
+                raise self.wrong(self.examples_type, "batch", problem)
+
+    def _check_parameters(self, parameters: Tensors, num: int) -> None:
+        if not isinstance(parameters, dict) or not parameters:
+            problem = f"it must return tensors by name; got {type(parameters).__name__}"
+            raise self.wrong(self.network_type, "initial", problem)
+        for name, value in parameters.items():
+            rest = tuple(value.shape[1:]) if isinstance(value, torch.Tensor) else ()
+            self._check(self.network_type, "initial", f"{name} (k, ...)", value, (num, *rest), self.dtype)
+
+    def _check(self, owner: type[Any], name: str, what: str, value: object, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        """Refuse what is no tensor of this shape and type, or not finite."""
+        if not isinstance(value, torch.Tensor):
+            raise self.wrong(owner, name, f"{what} must be a tensor; got {type(value).__name__}")
+        if tuple(value.shape) != shape:
+            raise self.wrong(owner, name, f"{what} must have the shape {shape}; got {tuple(value.shape)}")
+        if value.dtype != dtype:
+            raise self.wrong(owner, name, f"{what} must be {dtype}; got {value.dtype}")
+        if dtype.is_floating_point and not bool(torch.isfinite(value).all()):
+            raise self.wrong(owner, name, f"{what} must be finite; it holds inf or nan")
+
+    def wrong(self, owner: type[Any], name: str, problem: str) -> UserError:
+        """An error about a method or property, at the line where it is defined."""
+        return UserError(f"{self._line(owner, name)}: {owner.__name__}.{name}: {problem}")
+
+    def _line(self, owner: type[Any], name: str) -> str:
+        """Where a method is defined; the class, where it is inherited."""
+        found = inspect.getattr_static(owner, name, None)
+        function: Any = found.fget if isinstance(found, property) else found
+        code = getattr(function, "__code__", None)
+        for plugin in self.plugins:
+            if code is not None and code.co_filename == plugin.place:
+                return f"{plugin.place}:{code.co_firstlineno}"
+            if owner.__name__ in plugin.lines and owner.__module__ in (plugin.module, f"stsq_plugin_{plugin.digest[:16]}"):
+                return f"{plugin.place}:{plugin.lines[owner.__name__]}"
+        return self.plugins[0].place
+
+    @contextmanager
+    def _told(self, owner: type[Any], name: str) -> Iterator[None]:
+        """Tell what a plugin's code raises in one line, with the plugin's line that it came through."""
+        try:
+            yield
+        except UserError:
+            raise
+        except Exception as error:
+            lines = [plugin.line_of(error) for plugin in self.plugins]
+            place = next((line for line in lines if line not in {p.place for p in self.plugins}), None)
+            raise UserError(f"{place or self._line(owner, name)}: {owner.__name__}.{name}: {described(error)}") from error

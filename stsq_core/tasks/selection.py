@@ -1,0 +1,30 @@
+"""Samples of sparse token selection, drawn as in `stsq_core.fcn`: a net sees the same ones in both programs."""
+
+import torch
+
+from stsq_core.examples import Batch, Examples, Source
+from stsq_core.task import Stsq
+
+
+class StsqExamples(Examples[Stsq]):
+    """`x_t ~ N(0, I_d)`, y a uniform q-subset, the target the mean of the tokens in y."""
+
+    @property
+    def output_size(self) -> int:
+        return self.task.d
+
+    @property
+    def zero_loss(self) -> float:
+        return self.task.d / self.task.q
+
+    def batch(self, source: Source, count: int) -> Batch:
+        T, q, d = self.task.T, self.task.q, self.task.d
+        X = source.normals("tokens", 1, count * T * d).view(-1, count, T, d)
+        y = source.subsets("subsets", count, T=T, q=q)
+        target = selected(X, y).sum(2, keepdim=True) / q
+        return Batch(X, y.unsqueeze(2), target)
+
+
+def selected(X: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The tokens `x_{y_j}` of X, (k, batch, T, d), for subsets y, (k, batch, q): (k, batch, q, d)."""
+    return X.gather(2, y.unsqueeze(-1).expand(-1, -1, -1, X.shape[3]))
