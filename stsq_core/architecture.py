@@ -116,6 +116,3 @@ class Fcn(Architecture):
     tail_width: PositiveInt = 128
     y_enters: Literal["first", "second", "both"] = "both"
     activation: Activation = "relu"
-
-
-Model = Annotated[Transformer | Fcn, Field(discriminator="kind")]

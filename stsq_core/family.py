@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from typing import Any
 
-from stsq_core.architecture import Fcn, Model, Transformer
+from stsq_core.architecture import Fcn, Transformer
+from stsq_core.kinds import Model
 from stsq_core.optimizer import Optimizer
 from stsq_core.positions import OneHot
 from stsq_core.trial import NUMERICS, TrialConfig, deviations

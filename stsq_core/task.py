@@ -1,6 +1,6 @@
-"""What a trial learns (the configs): sparse token selection, and the tasks of the papers next door.
+"""What a trial learns (the configs): what all tasks have, and sparse token selection.
 
-A task is one class here, an `Examples` in a module of `stsq_core.tasks`, and a line in `Task`.
+A task is one class, an `Examples` in a module of `stsq_core.tasks`, and a line in `stsq_core.kinds`.
 
 Sparse token selection: tokens `x_1..x_T ~ N(0, I_d)` iid; `y` a uniform q-subset of `[T]`; the target is their mean
 `(1/q) sum_{t in y} x_t`.
@@ -9,7 +9,7 @@ Source: Wang, Wei, Hsu, Lee 2024, arXiv:2406.06893, section 2.
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -24,10 +24,17 @@ PositiveInt = Annotated[int, Field(ge=1)]
 class TokenTask(Record):
     """A task on T tokens in R^d whose every output depends on q of them."""
 
+    letters: ClassVar[dict[str, str]] = {}
+    """How the task's paper spells a field, where it is spelled otherwise here."""
     kind: str
     T: PositiveInt
     q: PositiveInt
     d: PositiveInt
+
+    @property
+    def prompt_size(self) -> int:
+        """Numbers that a model of prompts reads at each position (`Examples.prompt`): a token, and whether it is asked for."""
+        return self.d + 1
 
     @abstractmethod
     def examples(self) -> "Examples[Any]":
@@ -49,6 +56,3 @@ class Stsq(TokenTask):
         from stsq_core.tasks.selection import StsqExamples
 
         return StsqExamples(self)
-
-
-Task = Stsq

@@ -1,0 +1,15 @@
+"""The tasks and the models there are: a new one is a line here."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from stsq_core.architecture import Fcn, Transformer
+from stsq_core.boolean import SparseBoolean
+from stsq_core.prompt_models import BitAttention, Ffn, Rnn, TransformerMlp
+from stsq_core.retrieval import Qstr, SimpleQstr
+from stsq_core.task import Stsq
+
+Task = Annotated[Stsq | Qstr | SimpleQstr | SparseBoolean, Field(discriminator="kind")]
+
+Model = Annotated[Transformer | Fcn | TransformerMlp | Rnn | Ffn | BitAttention, Field(discriminator="kind")]
