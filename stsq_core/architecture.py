@@ -4,12 +4,12 @@ Source: arXiv:2406.06893. Theorem 1 gives the transformer width `m = d + d_e`; t
 the width of its first layer.
 """
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from stsq_core.optimizer import PositiveFloat
-from stsq_core.positions import Learned, Positions
+from stsq_core.positions import Learned, OneHot, Positions
 from stsq_core.records import Record
 from stsq_core.task import PositiveInt, TokenTask
 
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 class Architecture(Record):
     """A model on a task; `size_field` is the number in it that the width m follows, as a dotted name.
 
+    `free_sizes` are those of T and q of which a trained model reads other numbers than it was made for (`T_test`, `q_test`).
     Without an override a model's width is that number, and its costs are those of dense layers of that width on all tokens.
     """
 
     kind: str
     size_field: ClassVar[str] = "width"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ()
 
     def width_on(self, task: TokenTask) -> int:
         """The width m that a threshold is about."""
@@ -38,6 +40,15 @@ class Architecture(Record):
             value = getattr(value, name)
         assert isinstance(value, int)
         return value
+
+    @property
+    def is_sized_by_task(self) -> bool:
+        """Whether the task leaves the model one size only, so that there is no width to choose."""
+        return False
+
+    def of_size(self, size: int) -> Self:
+        """The same model with another number at `size_field`; the number is that of a valid model."""
+        return _with_number(self, self.size_field, size)
 
     def offset(self, task: TokenTask) -> int:
         """The width m less `size`."""
@@ -60,6 +71,15 @@ class Architecture(Record):
         return float(task.T * self.size)
 
 
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+def _with_number(record: RecordT, name: str, number: int) -> RecordT:
+    """A copy of a record with the number at a dotted name changed."""
+    head, _, rest = name.partition(".")
+    return record.model_copy(update={head: _with_number(getattr(record, head), rest, number) if rest else number})
+
+
 class Transformer(Architecture):
     """One layer, one head: `f(X, y) = V Z softmax(Z^T W z_query)` with `Z = [X; E]` and `z_query = [x_query; e_y]`.
 
@@ -69,6 +89,7 @@ class Transformer(Architecture):
 
     kind: Literal["transformer"] = "transformer"
     size_field: ClassVar[str] = "positions.d_e"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
     positions: Positions
     init: Literal["zero", "gaussian"] = "zero"
     init_scale: PositiveFloat = 0.02
@@ -83,6 +104,11 @@ class Transformer(Architecture):
                 f"use init: gaussian, or leave init_scale out (at {default})"
             )
         return self
+
+    @property
+    def is_sized_by_task(self) -> bool:
+        """One-hot codes have `d_e = T`."""
+        return isinstance(self.positions, OneHot)
 
     def offset(self, task: TokenTask) -> int:
         return task.d
@@ -111,6 +137,7 @@ class Fcn(Architecture):
     """
 
     kind: Literal["fcn"] = "fcn"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("q",)
     width: PositiveInt
     depth: Annotated[int, Field(ge=2)] = 2
     tail_width: PositiveInt = 128

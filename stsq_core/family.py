@@ -5,14 +5,12 @@ A sweep of a million trials has a few hundred families, so what its members shar
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
-from stsq_core.architecture import Fcn, Transformer
-from stsq_core.kinds import Model
+from stsq_core.architecture import Architecture
 from stsq_core.optimizer import Optimizer
-from stsq_core.positions import OneHot
 from stsq_core.trial import NUMERICS, TrialConfig, deviations
 
 WIDTH, RATE, SEED = "a width", "a rate", "a seed"
@@ -22,7 +20,7 @@ WIDTH, RATE, SEED = "a width", "a rate", "a seed"
 class TrialFamily:
     """The trials that `sample` becomes with another width m, learning rate and seed.
 
-    The width of one-hot codes is not free (`d_e = T`): there members differ in rate and seed.
+    Where the task fixes the width (one-hot codes have `d_e = T`), members differ in rate and seed only.
     """
 
     def __init__(self, sample: TrialConfig) -> None:
@@ -58,9 +56,7 @@ class TrialFamily:
         told = deviations(self.sample) | {"seed": SEED}
         told["optimizer"] = told["optimizer"] | {"lr": RATE}
         if not self._has_one_width:
-            model: dict[str, Any] = told["model"]
-            own = {"positions": model["positions"] | {"d_e": WIDTH}} if "positions" in model else {"width": WIDTH}
-            told["model"] = model | own
+            told["model"] = _with(told["model"], self.sample.model.size_field, WIDTH)
         text = json.dumps([NUMERICS, told], sort_keys=True)
         before, _, rest = ("", "", text) if self._has_one_width else text.partition(f'"{WIDTH}"')
         between, _, rest = rest.partition(f'"{RATE}"')
@@ -69,16 +65,16 @@ class TrialFamily:
 
     @property
     def _has_one_width(self) -> bool:
-        return isinstance(self.sample.model, Transformer) and isinstance(self.sample.model.positions, OneHot)
+        return self.sample.model.is_sized_by_task
 
     @property
     def _offset(self) -> int:
         """The width m less the number in the config: d for a transformer, whose codes have d_e = m - d coordinates."""
-        return self.sample.task.d if isinstance(self.sample.model, Transformer) else 0
+        return self.sample.model.offset(self.sample.task)
 
-    def _model(self, width: int) -> Model:
+    def _model(self, width: int) -> Architecture:
         if width not in self._models:
-            self._models[width] = _of_width(self.sample.model, width - self._offset)
+            self._models[width] = _of_size(self.sample.model, width - self._offset)
         return self._models[width]
 
     def _optimizer(self, lr: float) -> Optimizer:
@@ -88,14 +84,16 @@ class TrialFamily:
 
 
 @lru_cache(maxsize=10_000)
-def _of_width(model: Model, width: int) -> Model:
-    match model:
-        case Transformer(positions=positions):
-            return model.model_copy(update={"positions": positions.model_copy(update={"d_e": width})})
-        case Fcn():
-            return model.model_copy(update={"width": width})
+def _of_size(model: Architecture, size: int) -> Architecture:
+    return model.of_size(size)
 
 
 @lru_cache(maxsize=10_000)
 def _of_rate(optimizer: Optimizer, lr: float) -> Optimizer:
     return optimizer.model_copy(update={"lr": lr})
+
+
+def _with(told: Mapping[str, Any], name: str, value: object) -> dict[str, Any]:
+    """A copy of nested data with the dotted field `name` set."""
+    head, _, rest = name.partition(".")
+    return {**told, head: _with(told[head], rest, value) if rest else value}

@@ -1,4 +1,4 @@
-"""The tasks and the models there are: a new one is a line here."""
+"""The kinds of task and of model that a trial takes: ours, a name each in a union, and those of plugins."""
 
 from typing import Annotated
 
@@ -6,10 +6,13 @@ from pydantic import Field
 
 from stsq_core.architecture import Fcn, Transformer
 from stsq_core.boolean import SparseBoolean
+from stsq_core.open_union import OpenUnion
 from stsq_core.prompt_models import BitAttention, Ffn, Rnn, TransformerMlp
 from stsq_core.retrieval import Qstr, SimpleQstr
 from stsq_core.task import Stsq
 
 Task = Annotated[Stsq | Qstr | SimpleQstr | SparseBoolean, Field(discriminator="kind")]
-
 Model = Annotated[Transformer | Fcn | TransformerMlp | Rnn | Ffn | BitAttention, Field(discriminator="kind")]
+
+TASKS = OpenUnion(Task, default="stsq")
+MODELS = OpenUnion(Model)

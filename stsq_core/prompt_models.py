@@ -5,7 +5,7 @@ values with biases and one output projection (`torch.nn.MultiheadAttention`), a 
 `BitAttention` is the single head with a `[CLS]` query of arXiv:2110.10090; its sizes there are not known to us, the defaults ours.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -21,8 +21,9 @@ class TransformerMlp(Architecture):
     """One layer of `heads` softmax heads, each on all of the prompt, and a ReLU net with `width` hidden units on their outputs."""
 
     kind: Literal["transformer_mlp"] = "transformer_mlp"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
     heads: PositiveInt = 1
-    width: PositiveInt = 100
+    width: PositiveInt
 
     def network(self) -> "type[Network]":
         from stsq_core.networks.transformer_mlp import TransformerMlpNetwork
@@ -46,6 +47,7 @@ class Rnn(Architecture):
     """
 
     kind: Literal["rnn"] = "rnn"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
     width: PositiveInt
     cell: Literal["gru", "relu", "tanh"] = "gru"
     bidirectional: bool = True
@@ -82,6 +84,7 @@ class Ffn(Architecture):
     """
 
     kind: Literal["ffn"] = "ffn"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("q",)
     width: PositiveInt
     depth: Annotated[int, Field(ge=2)] = 3
     tail_width: PositiveInt = 1000
@@ -110,7 +113,7 @@ class BitAttention(Architecture):
     """
 
     kind: Literal["bit_attention"] = "bit_attention"
-    width: PositiveInt = 32
+    width: PositiveInt
     mlp_width: PositiveInt = 32
     embedding_scale: PositiveFloat = 1.0
 

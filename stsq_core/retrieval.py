@@ -28,6 +28,7 @@ class Retrieval(TokenTask):
     """What qSTR and simple-qSTR share. `codes: scaled` gives every code the norm `sqrt(d/q)`, `unit` the norm 1."""
 
     letters: ClassVar[dict[str, str]] = {"T": "N"}
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T",)
     d_e: PositiveInt
     link: Link = "linear"
     codes: Literal["scaled", "unit"] = "scaled"

@@ -1,6 +1,6 @@
 """What a trial learns (the configs): what all tasks have, and sparse token selection.
 
-A task is one class, an `Examples` in a module of `stsq_core.tasks`, and a line in `stsq_core.kinds`.
+A task is one class, an `Examples` in a module of `stsq_core.tasks`, and a name in `stsq_core.kinds.Task`.
 
 Sparse token selection: tokens `x_1..x_T ~ N(0, I_d)` iid; `y` a uniform q-subset of `[T]`; the target is their mean
 `(1/q) sum_{t in y} x_t`.
@@ -22,11 +22,16 @@ PositiveInt = Annotated[int, Field(ge=1)]
 
 
 class TokenTask(Record):
-    """A task on T tokens in R^d whose every output depends on q of them."""
+    """A task on T tokens in R^d whose every output depends on q of them.
+
+    `free_sizes` are those of T and q that an evaluation may change (`T_test`, `q_test`), because samples of a trial are defined
+    at other numbers too.
+    """
 
     letters: ClassVar[dict[str, str]] = {}
     """How the task's paper spells a field, where it is spelled otherwise here."""
     kind: str
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ()
     T: PositiveInt
     q: PositiveInt
     d: PositiveInt
@@ -45,6 +50,7 @@ class Stsq(TokenTask):
     """The task STS_q on T tokens in R^d."""
 
     kind: Literal["stsq"] = "stsq"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
 
     @model_validator(mode="after")
     def _subset_fits(self) -> Self:

@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from stsq_core.architecture import Transformer
 from stsq_core.family import TrialFamily
-from stsq_core.positions import OneHot
 from stsq_core.trial import TrialConfig
 from sweeps.axes import is_axis, values_of
 from sweeps.errors import Path, PlacedError, first_problem
@@ -40,8 +38,8 @@ __all__ = [
     "standing",
 ]
 
-FREE_AXES = ("model.width", "model.positions.d_e", "optimizer.lr")
-"""Axes whose values are valid or not whatever the rest of a trial is, unless its codes are one-hot."""
+RATE_AXIS = "optimizer.lr"
+"""With the axis of a model's size, the axes whose values are valid or not whatever the rest of a trial is."""
 
 MAX_TRIALS = 1_000_000
 SEED_BITS = 48
@@ -151,7 +149,7 @@ def _check_size(spec: SweepSpec) -> None:
 def _blocks(group: TrialGroup, start: int) -> Iterator[Block]:
     num_seeds = _num_seeds(group)
     for axes in _crossed(group):
-        free = {name: values for name, values in axes.items() if name in FREE_AXES}
+        free = {name: values for name, values in axes.items() if name in (RATE_AXIS, _size_axis(group, axes))}
         other = {name: values for name, values in axes.items() if name not in free}
         strides = _strides(axes)
         columns = _free_columns(group, free, {name: values[0] for name, values in other.items()})
@@ -159,7 +157,7 @@ def _blocks(group: TrialGroup, start: int) -> Iterator[Block]:
         for indices in product(*(range(len(values)) for values in other.values())):
             chosen = {name: values[index] for (name, values), index in zip(other.items(), indices, strict=True)}
             config = TrialConfig.model_validate(data_of(group, chosen | {name: values[0] for name, values in free.items()}))
-            if "model.positions.d_e" in free and _is_one_hot(config):
+            if columns.size_axis is not None and columns.size_axis != _free_size_axis(config):
                 raise _NotFreeError
             family = TrialFamily(config)
             cell_id = cell_of(config)
@@ -185,16 +183,20 @@ class _FreeColumns:
     index: dict[str, np.ndarray]
     values: dict[str, np.ndarray]
 
+    @property
+    def size_axis(self) -> str | None:
+        """The axis of the model's size, if there is one."""
+        return next((name for name in self.values if name != RATE_AXIS), None)
+
     def rates(self, config: TrialConfig) -> np.ndarray:
-        rates = self.values.get("optimizer.lr")
-        return np.full(self.size, config.optimizer.lr) if rates is None else rates[self.index["optimizer.lr"]]
+        rates = self.values.get(RATE_AXIS)
+        return np.full(self.size, config.optimizer.lr) if rates is None else rates[self.index[RATE_AXIS]]
 
     def widths(self, config: TrialConfig) -> np.ndarray:
         """The widths m."""
-        for name, offset in (("model.width", 0), ("model.positions.d_e", config.task.d)):
-            if name in self.values:
-                return np.asarray(self.values[name][self.index[name]] + offset)
-        return np.full(self.size, config.width)
+        if (axis := self.size_axis) is None:
+            return np.full(self.size, config.width)
+        return np.asarray(self.values[axis][self.index[axis]] + config.model.offset(config.task))
 
 
 def _free_columns(group: TrialGroup, free: Mapping[str, tuple[Any, ...]], other: dict[str, Any]) -> _FreeColumns:
@@ -203,14 +205,22 @@ def _free_columns(group: TrialGroup, free: Mapping[str, tuple[Any, ...]], other:
     checked: dict[str, np.ndarray] = {}
     for name, values in free.items():
         configs = [TrialConfig.model_validate(data_of(group, other | first | {name: value})) for value in values]
-        if name == "optimizer.lr":
+        if name == RATE_AXIS:
             checked[name] = np.array([config.optimizer.lr for config in configs], dtype=np.float64)
         else:
-            offset = configs[0].task.d if name == "model.positions.d_e" else 0
-            checked[name] = np.array([config.width - offset for config in configs], dtype=np.int64)
+            checked[name] = np.array([config.model.size for config in configs], dtype=np.int64)
     size = math.prod(len(values) for values in free.values())
     index = np.indices([len(values) for values in free.values()]).reshape(len(free), size)
     return _FreeColumns(size, dict(zip(free, index, strict=True)), checked)
+
+
+def _size_axis(group: TrialGroup, axes: Mapping[str, tuple[Any, ...]]) -> str | None:
+    """The axis of the model's size in the trial of the first values; None where the task fixes the size."""
+    return _free_size_axis(TrialConfig.model_validate(data_of(group, {name: values[0] for name, values in axes.items()})))
+
+
+def _free_size_axis(config: TrialConfig) -> str | None:
+    return None if config.model.is_sized_by_task else f"model.{config.model.size_field}"
 
 
 def _blocks_one_by_one(group: TrialGroup, path: Path, start: int) -> Iterator[Block]:
@@ -226,10 +236,6 @@ def _strides(axes: Mapping[str, tuple[Any, ...]]) -> dict[str, int]:
         strides[name] = stride
         stride *= len(values)
     return strides
-
-
-def _is_one_hot(config: TrialConfig) -> bool:
-    return isinstance(config.model, Transformer) and isinstance(config.model.positions, OneHot)
 
 
 def num_trials(group: TrialGroup) -> int:

@@ -51,7 +51,7 @@ class RecurrentNetwork(Network):
         Z = self.examples.prompt(batch, source).transpose(1, 2)
         k, T, count, _ = Z.shape
         read = with_one(Z.reshape(k, T * count, -1))
-        everywhere = self.examples.num_outputs == T
+        everywhere = self.examples.num_outputs == self.task.T
         states = []
         for way in self.directions:
             x = affine(read, parameters[f"W_x {way}"]).view(k, T, count, -1)

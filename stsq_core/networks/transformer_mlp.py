@@ -50,7 +50,7 @@ class TransformerMlpNetwork(Network):
         mixed = product(p, V).view(k, count, -1, T, V.shape[-1])[..., :D].transpose(2, 3)
         seen = affine(with_one(mixed.reshape(k, count * T, -1)), parameters["W_O"])
         answers = relu_net(seen, [parameters["W1"], parameters["W2"]]).reshape(k, count, T, -1)
-        return answers if self.examples.num_outputs == T else answers.sum(2, keepdim=True) / T
+        return answers if self.examples.num_outputs == self.task.T else answers.sum(2, keepdim=True) / T
 
     def attention_mass(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor | None:
         """`sum_{t in t_i} p_it` averaged over positions i and heads, (k, batch)."""
