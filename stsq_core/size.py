@@ -6,11 +6,11 @@ A size is a value that is handed on, from a sweep's criterion to whatever tells 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from stsq_core.architecture import Architecture
 from stsq_core.errors import UserError
-from stsq_core.records import Record
+from stsq_core.records import with_number
 from stsq_core.trial import TrialConfig
 
 LETTERS = {
@@ -125,7 +125,7 @@ class _Field(Size):
 
     def changed(self, config: TrialConfig, value: int) -> dict[str, Any]:
         head, _, rest = self.name.partition(".")
-        return {head: _with_number(getattr(config, head), rest, value)}
+        return {head: with_number(getattr(config, head), rest, value)}
 
     def fields(self, config: TrialConfig) -> tuple[str, ...]:
         return (self.name,)
@@ -188,11 +188,3 @@ def size_named(name: str) -> Size:
 @lru_cache(maxsize=10_000)
 def _model_of_size(model: Architecture, number: int) -> Architecture:
     return model.of_size(number)
-
-
-RecordT = TypeVar("RecordT", bound=Record)
-
-
-def _with_number(record: RecordT, name: str, number: int) -> RecordT:
-    head, _, rest = name.partition(".")
-    return record.model_copy(update={head: _with_number(getattr(record, head), rest, number) if rest else number})

@@ -47,10 +47,8 @@ def unknown_field(name: str) -> str | None:
 
 def size_field_of(kind: str) -> str | None:
     """The field of a kind of model that its width follows, a dotted name within the model; None where no such kind is known."""
-    for model in models_in(TrialConfig.model_fields["model"].annotation):
-        if issubclass(model, Architecture) and kind in get_args(model.model_fields["kind"].annotation):
-            return model.size_field
-    return None
+    found = next((model for model in MODELS.records if kind in get_args(model.model_fields["kind"].annotation)), None)
+    return found.size_field if found is not None and issubclass(found, Architecture) else None
 
 
 def not_a_size(name: str) -> str | None:
@@ -64,9 +62,14 @@ def not_a_size(name: str) -> str | None:
     )
 
 
-@cache
 def integer_fields() -> tuple[str, ...]:
     """The dotted names that hold a whole number, of which a threshold can be; those of an evaluation change no trial."""
+    return _integers(TASKS.records, MODELS.records)
+
+
+@cache
+def _integers(*kinds: tuple[type[BaseModel], ...]) -> tuple[str, ...]:
+    """The names while these are the tasks and models."""
     found = _integers_of(TrialConfig, "")
     return tuple(name for name in dict.fromkeys(found) if name != "seed" and not name.startswith("evaluation."))
 
@@ -75,7 +78,7 @@ def _integers_of(model: type[BaseModel], prefix: str) -> Iterator[str]:
     for name, field in model.model_fields.items():
         if int in _plain_types(field.annotation):
             yield prefix + name
-        for inner in models_in(field.annotation):
+        for inner in records_of(model, name):
             yield from _integers_of(inner, f"{prefix}{name}.")
 
 

@@ -74,31 +74,32 @@ def _trials(blocks: Sequence[Block]) -> Trials:
     return Trials([blocks[0].family], family, widths[declared], rates[declared], seeds[declared])
 
 
-def describe(config: TrialConfig) -> str:
-    """A cell in a few words: `transformer T=32 q=3 d=4 random_sign/per_step/dual adam population`."""
+def describe(config: TrialConfig, size: Size = WIDTH) -> str:
+    """A cell of a size in a few words: `transformer T=32 q=3 d=4 random_sign/per_step/dual adam population`."""
     task = config.task
     sizes = f"T={task.T} q={task.q} d={task.d}"
-    parts = [config.model.kind, sizes, model_words(config.model), config.optimizer.kind, config.training.objective]
+    parts = [config.model.kind, sizes, model_words(config.model, size), config.optimizer.kind, config.training.objective]
     if task.kind != "stsq":
         parts.insert(1, task.kind)
     return " ".join(filter(None, parts))
 
 
-def model_words(model: Architecture) -> str:
+def model_words(model: Architecture, size: Size = WIDTH) -> str:
     """What else there is to a model; what has a default is told where it is not at it."""
     match model:
         case Fcn(depth=depth, tail_width=tail):
             return f"depth={depth} tail={tail}"
         case Transformer(positions=codes):
             return f"{codes.kind}/{codes.redraw}/{codes.query}"
+    free = (model.size_field, size.name.removeprefix("model."))
     told = flattened({name: value for name, value in deviations(model).items() if name not in ("kind", PLUGIN)})
-    return " ".join(f"{name.rpartition('.')[2]}={value}" for name, value in told.items() if name != model.size_field)
+    return " ".join(f"{name.rpartition('.')[2]}={value}" for name, value in told.items() if name not in free)
 
 
 def distinct_labels(configs: Sequence[TrialConfig], size: Size = WIDTH) -> tuple[str, ...]:
     """A label for each config of another cell: `describe`, and, where that is not enough, the fields in which they differ."""
     free = free_fields(size)
-    labels = [describe(config) for config in configs]
+    labels = [describe(config, size) for config in configs]
     places: dict[str, list[int]] = {label: [] for label, count in Counter(labels).items() if count > 1}
     for place, label in enumerate(labels):
         if label in places:
