@@ -5,11 +5,14 @@ from typing import Annotated
 from pydantic import Field
 
 from stsq_core.architecture import Fcn, Transformer
+from stsq_core.boolean import SparseBoolean
 from stsq_core.open_union import OpenUnion
+from stsq_core.prompt_models import BitAttention, Ffn, Rnn, TransformerMlp
+from stsq_core.retrieval import Qstr, SimpleQstr
 from stsq_core.task import Stsq
 
-Task = Stsq
-Model = Annotated[Transformer | Fcn, Field(discriminator="kind")]
+Task = Annotated[Stsq | Qstr | SimpleQstr | SparseBoolean, Field(discriminator="kind")]
+Model = Annotated[Transformer | Fcn | TransformerMlp | Rnn | Ffn | BitAttention, Field(discriminator="kind")]
 
 TASKS = OpenUnion(Task, default="stsq")
 MODELS = OpenUnion(Model)
