@@ -69,6 +69,19 @@ class Architecture(Record):
         return float(task.T * self.size)
 
 
+def check_scale(model: Architecture, init: str, init_scale: float) -> None:
+    """Refuse an initial scale that a start from zero does not use.
+
+    Raises:
+        ValueError: with what to do.
+    """
+    if init == "zero" and init_scale != (default := type(model).model_fields["init_scale"].default):
+        raise ValueError(
+            f"init_scale is that of init: gaussian; got init_scale={init_scale}, init=zero: "
+            f"use init: gaussian, or leave init_scale out (at {default})"
+        )
+
+
 RecordT = TypeVar("RecordT", bound=Record)
 
 
@@ -95,11 +108,7 @@ class Transformer(Architecture):
 
     @model_validator(mode="after")
     def _scale_is_used(self) -> Self:
-        if self.init == "zero" and self.init_scale != (default := type(self).model_fields["init_scale"].default):
-            raise ValueError(
-                f"init_scale is that of init: gaussian; got init_scale={self.init_scale}, init=zero: "
-                f"use init: gaussian, or leave init_scale out (at {default})"
-            )
+        check_scale(self, self.init, self.init_scale)
         return self
 
     @property
@@ -109,6 +118,11 @@ class Transformer(Architecture):
 
     def offset(self, task: TokenTask) -> int:
         return task.d
+
+    def network(self) -> "type[Network]":
+        from stsq_core.networks.attention import AttentionNetwork
+
+        return AttentionNetwork
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -140,5 +154,7 @@ class Fcn(Architecture):
     y_enters: Literal["first", "second", "both"] = "both"
     activation: Activation = "relu"
 
+    def network(self) -> "type[Network]":
+        from stsq_core.networks.fcn import FcnNetwork
 
-Model = Annotated[Transformer | Fcn, Field(discriminator="kind")]
+        return FcnNetwork

@@ -64,7 +64,7 @@ def step_cost(config: TrialConfig) -> StepCost:
             return _sample_codes(config)
         case Transformer():
             return _shared_codes(config)
-        case Fcn():
+        case _:
             return _fcn(config)
 
 
@@ -183,7 +183,7 @@ def num_parameters(config: TrialConfig) -> int:
         case Transformer():
             D = padded_width(config)
             return D * D + 1 if config.training.objective == "population" else (task.d + D) * D + task.d * (task.d + D)
-        case Fcn():
+        case _:
             return sum(units * (inputs + 1) for units, inputs in layer_shapes(config))
 
 
@@ -212,7 +212,7 @@ def _held_bytes(config: TrialConfig, device: str) -> float:
             numbers = _sample_codes_numbers(config)
         case Transformer():
             numbers = _shared_codes_numbers(config) if device == "cpu" else _shared_codes_numbers_on_a_gpu(config)
-        case Fcn():
+        case _:
             numbers = _fcn_numbers(config)
     subsets = 8.0 * config.batch * config.task.q
     return size * (numbers + 3 * num_parameters(config)) + subsets

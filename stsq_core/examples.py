@@ -20,7 +20,7 @@ class Source:
     """The draws of one batch of k trials: functions of (seed, name, step), those of an evaluation never those of training.
 
     A name is one stream: two draws under one name begin alike, so give every quantity a name of its own. The names `tokens`,
-    `subsets` and `codes` are the streams of the transformer and the fully connected net on sparse token selection.
+    `subsets`, `codes` and `queries` are the streams of the transformer and the fully connected net on sparse token selection.
     """
 
     streams: Streams
@@ -84,6 +84,8 @@ class Examples(ABC, Generic[TaskT]):
 
     num_outputs = 1
     """R: outputs of one sample, each about positions of its own."""
+    shows_positions = True
+    """Whether a batch tells y; where it does not, the positions are to be found out."""
 
     def __init__(self, task: TaskT) -> None:
         self.task = task

@@ -1,6 +1,6 @@
-"""What a trial learns (the configs): sparse token selection, and the tasks of the papers next door.
+"""What a trial learns (the configs): what all tasks have, and sparse token selection.
 
-A task is one class here, an `Examples` in a module of `stsq_core.tasks`, and a line in `Task`.
+A task is one class, an `Examples` in a module of `stsq_core.tasks`, and a line in `stsq_core.kinds`.
 
 Sparse token selection: tokens `x_1..x_T ~ N(0, I_d)` iid; `y` a uniform q-subset of `[T]`; the target is their mean
 `(1/q) sum_{t in y} x_t`.
@@ -49,6 +49,3 @@ class Stsq(TokenTask):
         from stsq_core.tasks.selection import StsqExamples
 
         return StsqExamples(self)
-
-
-Task = Stsq

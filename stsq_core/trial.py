@@ -15,11 +15,13 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from stsq_core.architecture import Fcn, Model, Transformer
+from stsq_core.architecture import Architecture, Fcn, Transformer
+from stsq_core.attention import Attention
+from stsq_core.kinds import Model, Task
 from stsq_core.optimizer import Optimizer
 from stsq_core.positions import Learned, OneHot
 from stsq_core.records import Record, as_tuple
-from stsq_core.task import PositiveInt, Task
+from stsq_core.task import PositiveInt, Stsq, TokenTask
 
 NUMERICS = 2
 """Raised whenever a change makes the same config give other numbers; old ledger lines are then trained again."""
@@ -108,7 +110,7 @@ class TrialConfig(Record):
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
         match self.model:
-            case Transformer(positions=OneHot(d_e=d_e)) if d_e != self.task.T:
+            case Transformer(positions=OneHot(d_e=d_e)) | Attention(positions=OneHot(d_e=d_e)) if d_e != self.task.T:
                 raise ValueError(f"one_hot codes need d_e = T; got d_e={d_e}, T={self.task.T}: leave d_e out")
             case Transformer(extensions=(_, *_) as extensions) if self.training.objective == "population":
                 raise ValueError(
@@ -120,6 +122,8 @@ class TrialConfig(Record):
                 raise ValueError(
                     "objective: population is defined for the transformer only; got model.kind=fcn: use objective: minibatch"
                 )
+        if not (isinstance(self.task, Stsq) and isinstance(self.model, Transformer | Fcn)):
+            _only_samples(self.task, self.model, self.training)
         if self.training.batch_size == "all" and (subsets := math.comb(self.task.T, self.task.q)) > MAX_SUBSETS:
             raise ValueError(
                 f"batch_size: all enumerates every subset and allows at most {MAX_SUBSETS}; "
@@ -140,7 +144,9 @@ class TrialConfig(Record):
                     f"a fully connected net reads the T={T} tokens it was made for; got T_test={list(told.T_test)}: "
                     "leave T_test out, or use model.kind=transformer"
                 )
-            case Transformer(positions=OneHot() | Learned() as codes) if beyond := [n for n in told.T_test if n > T]:
+            case Transformer(positions=OneHot() | Learned() as codes) | Attention(positions=OneHot() | Learned() as codes) if (
+                beyond := [n for n in told.T_test if n > T]
+            ):
                 raise ValueError(
                     f"{codes.kind} codes name T={T} positions and none beyond; got T_test={beyond[0]}: "
                     f"use T_test up to {T}, or random_sign codes"
@@ -164,6 +170,23 @@ class TrialConfig(Record):
         if self.training.batch_size == "all":
             return math.comb(self.task.T, self.task.q)
         return self.training.batch_size
+
+
+def _only_samples(task: TokenTask, model: Architecture, training: Training) -> None:
+    """Refuse what only the transformer and the fully connected net on sparse token selection can do.
+
+    Raises:
+        ValueError: with what to do.
+    """
+    told = {
+        "objective: population, which integrates the tokens out,": training.objective == "population",
+        "batch_size: all": training.batch_size == "all",
+    }
+    if found := [words for words, asked in told.items() if asked]:
+        raise ValueError(
+            f"{found[0]} is for task.kind=stsq with model.kind=transformer or fcn; got task.kind={task.kind}, "
+            f"model.kind={model.kind}: use objective: minibatch and a number of samples"
+        )
 
 
 def deviations(record: BaseModel) -> dict[str, Any]:
