@@ -71,12 +71,16 @@ def family_names(laws: Sequence[ScalingLaw], thresholds: Sequence[WidthThreshold
     return tuple(families[law.points[0].cell_id] if several else "" for law in laws)
 
 
-@cache
 def field_name(field: str) -> str:
     """The shortest end of a dotted field that names it alone."""
+    return _shortest(field, known_leaves())
+
+
+@cache
+def _shortest(field: str, leaves: tuple[str, ...]) -> str:
     parts = field.split(".")
     ends = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
-    return next((end for end in ends if sum(f".{leaf}".endswith(f".{end}") for leaf in known_leaves()) == 1), field)
+    return next((end for end in ends if sum(f".{leaf}".endswith(f".{end}") for leaf in leaves) == 1), field)
 
 
 def value_words(value: object) -> str:

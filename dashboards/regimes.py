@@ -10,6 +10,7 @@ from sweeps.law_cells import families_of
 from sweeps.law_comparison import LawComparison, compare_family
 from sweeps.law_settings import LawSettings
 from sweeps.laws import ScalingLaw
+from sweeps.plan import model_words
 from sweeps.thresholds import WidthThreshold
 
 SPOKEN_REDRAWS = {"never": "fixed", "per_step": "redrawn every step", "per_sample": "redrawn for every sample"}
@@ -81,6 +82,8 @@ def setting_words(regime: Regime, *, without: str = "") -> str:
             model = ", ".join([f"{kind} codes{redrawn}", f"{positions.query} query", *further])
         case Fcn(depth=depth, tail_width=tail):
             model = f"{depth} hidden layers, later ones {tail} wide"
+        case other:
+            model = model_words(other) or other.kind
     training = config.training
     batch = "every subset" if training.batch_size == "all" else f"batch {training.batch_size}"
     optimizer = {"adam": "Adam", "gd": "gradient descent"}.get(config.optimizer.kind, config.optimizer.kind)

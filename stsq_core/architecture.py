@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 class Architecture(Record):
     """A model on a task; `size_field` is the number in it that the width m follows, as a dotted name.
 
+    `free_sizes` are those of T and q of which a trained model reads other numbers than it was made for (`T_test`, `q_test`).
     Without an override a model's width is that number, and its costs are those of dense layers of that width on all tokens.
     """
 
     kind: str
     size_field: ClassVar[str] = "width"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ()
 
     def width_on(self, task: TokenTask) -> int:
         """The width m that a threshold is about."""
@@ -100,6 +102,7 @@ class Transformer(Architecture):
 
     kind: Literal["transformer"] = "transformer"
     size_field: ClassVar[str] = "positions.d_e"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
     positions: Positions
     init: Literal["zero", "gaussian"] = "zero"
     init_scale: PositiveFloat = 0.02
@@ -148,6 +151,7 @@ class Fcn(Architecture):
     """
 
     kind: Literal["fcn"] = "fcn"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("q",)
     width: PositiveInt
     depth: Annotated[int, Field(ge=2)] = 2
     tail_width: PositiveInt = 128

@@ -31,6 +31,7 @@ class Attention(Architecture):
 
     kind: Literal["attention"] = "attention"
     size_field: ClassVar[str] = "positions.d_e"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
     positions: Positions
     scores: Scores = "softmax"
     rank: PositiveInt | None = None

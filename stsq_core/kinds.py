@@ -1,4 +1,4 @@
-"""The tasks and the models there are: a new one is a line here."""
+"""The kinds of task and of model that a trial takes: ours, a name each in a union, and those of plugins."""
 
 from typing import Annotated
 
@@ -6,9 +6,12 @@ from pydantic import Field
 
 from stsq_core.architecture import Fcn, Transformer
 from stsq_core.attention import Attention
+from stsq_core.open_union import OpenUnion
 from stsq_core.selected_tokens import Moment, SelectedMean
 from stsq_core.task import Stsq
 
 Task = Annotated[Stsq | SelectedMean | Moment, Field(discriminator="kind")]
-
 Model = Annotated[Transformer | Fcn | Attention, Field(discriminator="kind")]
+
+TASKS = OpenUnion(Task, default="stsq")
+MODELS = OpenUnion(Model)

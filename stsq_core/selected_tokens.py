@@ -4,7 +4,7 @@ Both show y, a uniform q-subset of [T], and ask for one vector in R^d. With thei
 are sparse token selection.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -35,6 +35,7 @@ class SelectedMean(_SubsetTask):
     """
 
     kind: Literal["selected_mean"] = "selected_mean"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
     tokens: TokenLaw = GaussianTokens()
     decay: NonNegative = 0.0
     noise: NonNegative = 0.0
@@ -54,6 +55,7 @@ class Moment(_SubsetTask):
     """
 
     kind: Literal["moment"] = "moment"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T",)
     order: Literal[1, 2, 3]
     about: Literal["zero", "mean"] = "zero"
 

@@ -3,9 +3,9 @@
 The padded width is a function of the trial alone, so a trial computes with the same shapes whoever shares its stack.
 """
 
+from stsq_core import pairs
 from stsq_core.architecture import Fcn, Transformer
 from stsq_core.positions import OneHot
-from stsq_core.task import Stsq
 from stsq_core.trial import TrialConfig
 
 FINE = 16
@@ -39,7 +39,7 @@ def padded_width(config: TrialConfig) -> int:
 
 def is_derived(config: TrialConfig) -> bool:
     """Whether a program with gradients derived by hand trains this pair of task and model."""
-    return type(config.task) is Stsq and type(config.model) in (Transformer, Fcn) and config.training.num_samples is None
+    return pairs.is_derived(config)
 
 
 def padded_tokens(T: int) -> int:

@@ -1,6 +1,6 @@
 """What a trial learns (the configs): what all tasks have, and sparse token selection.
 
-A task is one class, an `Examples` in a module of `stsq_core.tasks`, and a line in `stsq_core.kinds`.
+A task is one class, an `Examples` in a module of `stsq_core.tasks`, and a name in `stsq_core.kinds.Task`.
 
 Sparse token selection: tokens `x_1..x_T ~ N(0, I_d)` iid; `y` a uniform q-subset of `[T]`; the target is their mean
 `(1/q) sum_{t in y} x_t`.
@@ -9,7 +9,7 @@ Source: Wang, Wei, Hsu, Lee 2024, arXiv:2406.06893, section 2.
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -22,9 +22,14 @@ PositiveInt = Annotated[int, Field(ge=1)]
 
 
 class TokenTask(Record):
-    """A task on T tokens in R^d whose every output depends on q of them."""
+    """A task on T tokens in R^d whose every output depends on q of them.
+
+    `free_sizes` are those of T and q that an evaluation may change (`T_test`, `q_test`), because samples of a trial are defined
+    at other numbers too.
+    """
 
     kind: str
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ()
     T: PositiveInt
     q: PositiveInt
     d: PositiveInt
@@ -38,6 +43,7 @@ class Stsq(TokenTask):
     """The task STS_q on T tokens in R^d."""
 
     kind: Literal["stsq"] = "stsq"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
 
     @model_validator(mode="after")
     def _subset_fits(self) -> Self:

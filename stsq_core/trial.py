@@ -15,22 +15,22 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from stsq_core.architecture import Architecture, Fcn, Transformer
-from stsq_core.attention import Attention
-from stsq_core.kinds import Model, Task
+from stsq_core import pairs
+from stsq_core.architecture import Architecture
+from stsq_core.kinds import MODELS, TASKS
+from stsq_core.open_union import plugin_of
 from stsq_core.optimizer import Optimizer
-from stsq_core.positions import Learned, OneHot
 from stsq_core.records import Record, as_tuple
-from stsq_core.task import PositiveInt, Stsq, TokenTask
+from stsq_core.task import PositiveInt, TokenTask
 
 NUMERICS = 2
 """Raised whenever a change makes the same config give other numbers; old ledger lines are then trained again."""
 
+PLUGIN = "plugin sha256"
+"""Under this name, which no field can have, the digest of a plugin enters the hash of a trial of its kind."""
+
 CHUNK = 64
 """Samples in one chunk of the evaluation; codes that are redrawn are redrawn once a chunk."""
-
-MAX_SUBSETS = 20_000
-"""The most subsets that `batch_size: all` may enumerate."""
 
 
 class Training(Record):
@@ -90,8 +90,8 @@ class Evaluation(Record):
 class TrialConfig(Record):
     """Everything that decides a trial's numbers, and nothing else."""
 
-    task: Task
-    model: Model
+    task: Annotated[TokenTask, TASKS]
+    model: Annotated[Architecture, MODELS]
     optimizer: Optimizer
     training: Training
     evaluation: Evaluation = Evaluation()
@@ -109,48 +109,8 @@ class TrialConfig(Record):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
-        match self.model:
-            case Transformer(positions=OneHot(d_e=d_e)) | Attention(positions=OneHot(d_e=d_e)) if d_e != self.task.T:
-                raise ValueError(f"one_hot codes need d_e = T; got d_e={d_e}, T={self.task.T}: leave d_e out")
-            case Transformer(extensions=(_, *_) as extensions) if self.training.objective == "population":
-                raise ValueError(
-                    "objective: population is defined for the model of Theorem 1 only (init: zero, x_query: zero, "
-                    f"attend_query: false, codes that are not learned); got {', '.join(extensions)}: "
-                    "use objective: minibatch, or leave these out"
-                )
-            case Fcn() if self.training.objective == "population":
-                raise ValueError(
-                    "objective: population is defined for the transformer only; got model.kind=fcn: use objective: minibatch"
-                )
-        if not (isinstance(self.task, Stsq) and isinstance(self.model, Transformer | Fcn)):
-            _only_samples(self.task, self.model, self.training)
-        if self.training.batch_size == "all" and (subsets := math.comb(self.task.T, self.task.q)) > MAX_SUBSETS:
-            raise ValueError(
-                f"batch_size: all enumerates every subset and allows at most {MAX_SUBSETS}; "
-                f"got C(T={self.task.T}, q={self.task.q}) = {subsets}: give a number"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _evaluation_fits(self) -> Self:
-        T, q, told = self.task.T, self.task.q, self.evaluation
-        if short := [T_test for T_test in told.T_test if T_test < q]:
-            raise ValueError(f"T_test must be at least q; got T_test={short[0]}, q={q}: leave it out")
-        if large := [q_test for q_test in told.q_test if q_test > T]:
-            raise ValueError(f"q_test must be at most T; got q_test={large[0]}, T={T}: leave it out")
-        match self.model:
-            case Fcn() if told.T_test:
-                raise ValueError(
-                    f"a fully connected net reads the T={T} tokens it was made for; got T_test={list(told.T_test)}: "
-                    "leave T_test out, or use model.kind=transformer"
-                )
-            case Transformer(positions=OneHot() | Learned() as codes) | Attention(positions=OneHot() | Learned() as codes) if (
-                beyond := [n for n in told.T_test if n > T]
-            ):
-                raise ValueError(
-                    f"{codes.kind} codes name T={T} positions and none beyond; got T_test={beyond[0]}: "
-                    f"use T_test up to {T}, or random_sign codes"
-                )
+        pairs.check_training(self)
+        pairs.check_evaluation(self)
         return self
 
     @property
@@ -172,31 +132,21 @@ class TrialConfig(Record):
         return self.training.batch_size
 
 
-def _only_samples(task: TokenTask, model: Architecture, training: Training) -> None:
-    """Refuse what only the transformer and the fully connected net on sparse token selection can do.
-
-    Raises:
-        ValueError: with what to do.
-    """
-    told = {
-        "objective: population, which integrates the tokens out,": training.objective == "population",
-        "batch_size: all": training.batch_size == "all",
-    }
-    if found := [words for words, asked in told.items() if asked]:
-        raise ValueError(
-            f"{found[0]} is for task.kind=stsq with model.kind=transformer or fcn; got task.kind={task.kind}, "
-            f"model.kind={model.kind}: use objective: minibatch and a number of samples"
-        )
-
-
 def deviations(record: BaseModel) -> dict[str, Any]:
-    """The fields of a record that differ from their defaults, and its kind: what identifies it."""
+    """The fields of a record that differ from their defaults, its kind, and a plugin's digest: what identifies it."""
     told: dict[str, Any] = {}
+    if (plugin := plugin_of(type(record))) is not None:
+        told[PLUGIN] = plugin[1]
     for name, default in _defaults(type(record)):
         value = getattr(record, name)
         if name == "kind" or value != default:
             told[name] = deviations(value) if isinstance(value, BaseModel) else value
     return told
+
+
+def plugins_of(config: TrialConfig) -> dict[str, str]:
+    """The plugins that a trial uses: name to digest."""
+    return dict(plugin for record in (config.task, config.model) if (plugin := plugin_of(type(record))) is not None)
 
 
 @cache

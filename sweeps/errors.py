@@ -4,13 +4,13 @@ A `PlacedError` carries the path of the offending field; whoever knows the file 
 """
 
 import difflib
-import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from stsq_core.errors import UserError
+from stsq_core.open_union import records_of
 
 Path = tuple[str | int, ...]
 
@@ -100,18 +100,10 @@ def allowed_names(root: type[BaseModel], data: object, path: Path) -> tuple[str,
         if isinstance(part, int):
             value = value[part] if isinstance(value, Sequence) and part < len(value) else None
         else:
-            fields = [model.model_fields[part] for model in models if part in model.model_fields]
-            models = [inner for field in fields for inner in models_in(field.annotation)]
+            models = [inner for model in models if part in model.model_fields for inner in records_of(model, part)]
             value = value.get(part) if isinstance(value, Mapping) else None
         models = _of_kind(models, value)
     return tuple(dict.fromkeys(name for model in models for name in model.model_fields))
-
-
-def models_in(annotation: Any) -> list[type[BaseModel]]:
-    """The record types that an annotation mentions: those of a union, of a tuple's items, of an `Annotated`."""
-    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for argument in get_args(annotation) for model in models_in(argument)]
 
 
 def _of_kind(models: list[type[BaseModel]], value: object) -> list[type[BaseModel]]:

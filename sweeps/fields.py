@@ -6,16 +6,23 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from stsq_core.kinds import MODELS, TASKS
+from stsq_core.open_union import records_of
 from stsq_core.trial import TrialConfig
-from sweeps.errors import listed, models_in, suggestion
+from sweeps.errors import listed, suggestion
 
 WIDTH_SEED_RATE = ("model.width", "model.positions.d_e", "optimizer.lr", "seed")
 """The fields in which the trials of one cell may differ."""
 
 
-@cache
 def known_fields() -> tuple[str, ...]:
     """Every dotted name that a sweep may set, branches (`model.positions`) included; `seed` belongs to `seeds`."""
+    return _known(TASKS.records, MODELS.records)
+
+
+@cache
+def _known(*kinds: tuple[type[BaseModel], ...]) -> tuple[str, ...]:
+    """The names while these are the tasks and models."""
     return tuple(name for name in _fields_of(TrialConfig, "") if name != "seed")
 
 
@@ -35,10 +42,13 @@ def allowed_beside(name: str) -> str:
     return f"{branch} has {listed(beside)}" if beside else f"the fields are {listed(known_leaves())}"
 
 
-@cache
 def known_leaves() -> tuple[str, ...]:
     """The dotted names that hold a single value."""
-    names = known_fields()
+    return _leaves(known_fields())
+
+
+@cache
+def _leaves(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if not any(other.startswith(f"{name}.") for other in names))
 
 
@@ -73,8 +83,8 @@ def flattened(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _fields_of(model: type[BaseModel], prefix: str) -> list[str]:
     names: list[str] = []
-    for name, field in model.model_fields.items():
+    for name in model.model_fields:
         names.append(prefix + name)
-        for inner in models_in(field.annotation):
+        for inner in records_of(model, name):
             names += _fields_of(inner, f"{prefix}{name}.")
     return list(dict.fromkeys(names))

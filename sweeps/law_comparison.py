@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from stsq_core.task import Stsq
+from stsq_core.task import TokenTask
 from sweeps.law_cells import families_of, family_words, law_cells
 from sweeps.law_families import ATTENTION, TD_POWER, applicable_laws
 from sweeps.law_settings import LawSettings
@@ -33,7 +33,7 @@ class Prediction:
 
     cell_id: str
     label: str
-    task: Stsq
+    task: TokenTask
     predicted: Estimate
     m_star: float | None
     low: float

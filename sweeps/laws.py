@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from stsq_core.task import Stsq
+from stsq_core.task import TokenTask
 from sweeps.law_cells import FOUND, LawCells, families_of, family_key, family_words, law_cells
 from sweeps.law_families import ATTENTION, FCN_LINE, TD_POWER, Law, Tasks
 from sweeps.law_fit import LawFit, fit_law
@@ -41,7 +41,7 @@ class LawPoint:
 
     cell_id: str
     label: str
-    task: Stsq
+    task: TokenTask
     m_star: float
     predicted: float
     relative_residual: float

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from stsq_core.architecture import Fcn, Transformer
-from stsq_core.trial import TrialConfig
+from stsq_core.architecture import Architecture, Fcn, Transformer
+from stsq_core.trial import PLUGIN, TrialConfig, deviations
 from sweeps.expansion import Block, blocks_of
 from sweeps.fields import WIDTH_SEED_RATE, flattened
 from sweeps.packs import ANYWHERE, Pack, Room, make_packs
@@ -76,13 +76,22 @@ def _trials(blocks: Sequence[Block]) -> Trials:
 def describe(config: TrialConfig) -> str:
     """A cell in a few words: `transformer T=32 q=3 d=4 random_sign/per_step/dual adam population`."""
     task = config.task
-    match config.model:
-        case Transformer(positions=codes):
-            model = f"{codes.kind}/{codes.redraw}/{codes.query}"
-        case Fcn(depth=depth, tail_width=tail):
-            model = f"depth={depth} tail={tail}"
     sizes = f"T={task.T} q={task.q} d={task.d}"
-    return f"{config.model.kind} {sizes} {model} {config.optimizer.kind} {config.training.objective}"
+    parts = [config.model.kind, sizes, model_words(config.model), config.optimizer.kind, config.training.objective]
+    if task.kind != "stsq":
+        parts.insert(1, task.kind)
+    return " ".join(filter(None, parts))
+
+
+def model_words(model: Architecture) -> str:
+    """What else there is to a model; what has a default is told where it is not at it."""
+    match model:
+        case Fcn(depth=depth, tail_width=tail):
+            return f"depth={depth} tail={tail}"
+        case Transformer(positions=codes):
+            return f"{codes.kind}/{codes.redraw}/{codes.query}"
+    told = flattened({name: value for name, value in deviations(model).items() if name not in ("kind", PLUGIN)})
+    return " ".join(f"{name.rpartition('.')[2]}={value}" for name, value in told.items() if name != model.size_field)
 
 
 def distinct_labels(configs: Sequence[TrialConfig]) -> tuple[str, ...]:

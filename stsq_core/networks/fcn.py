@@ -1,4 +1,4 @@
-"""The fully connected net on any task: vec(X) and, for each output, a multi-hot vector of its positions, to all outputs at once.
+"""The fully connected net on any task: vec(X) and, for each output, a multi-hot vector of its positions, to all outputs.
 
 Layers, starts and draws are those of `stsq_core.fcn`, which trains the same net on sparse token selection with gradients
 derived by hand. On a task that shows no positions the net reads the tokens alone.

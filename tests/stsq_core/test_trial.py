@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from stsq_core import TrialConfig
-from stsq_core.trial import MAX_SUBSETS
+from stsq_core.pairs import MAX_SUBSETS
 
 
 @pytest.mark.parametrize(
