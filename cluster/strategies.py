@@ -51,7 +51,7 @@ def _rechecks(run: RunDirectory, spec: SweepSpec, cells: Sequence[Cell]) -> Tria
     for threshold in thresholds_of(spec, read_results(run, spec, cells)):
         if threshold.m_star is not None:
             rates = tuple(np.unique(threshold.points.outcomes.trials.rates).tolist())
-            parts.append(recheck_trials(threshold.cell_id, threshold.config_sample, rates, threshold.m_star))
+            parts.append(recheck_trials(threshold.cell_id, threshold.config_sample, rates, threshold.m_star, threshold.size))
     return Trials.joined(parts)
 
 

@@ -4,6 +4,7 @@ torch's vector loops leave what is short of two vectors to scalar code, which ro
 with zeros until nothing is left over. ReLU, which rounds nothing, is taken in place by `Kernels.layer`.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -28,11 +29,12 @@ def backward(gradient: torch.Tensor, z: torch.Tensor, activation: Smooth) -> tor
     return slope[..., :units]
 
 
+def placeless(function: Callable[[torch.Tensor], torch.Tensor], values: torch.Tensor) -> torch.Tensor:
+    """An elementwise function of a stack's values, (k, ..), with bits that do not depend on a trial's place in it."""
+    flat = values.reshape(len(values), -1)
+    return function(_padded(flat))[:, : flat.shape[1]].reshape(values.shape)
+
+
 def _padded(values: torch.Tensor) -> torch.Tensor:
     rest = -values.shape[-1] % (VECTORS_BYTES // values.dtype.itemsize)
     return torch.nn.functional.pad(values, (0, rest)).contiguous()
-
-
-def sigmoid(z: torch.Tensor) -> torch.Tensor:
-    """`1 / (1 + e^-z)`; its derivative rounds alike everywhere, and is autograd's."""
-    return _padded(z).sigmoid()[..., : z.shape[-1]]

@@ -4,13 +4,13 @@ Source: arXiv:2406.06893. Theorem 1 gives the transformer width `m = d + d_e`; t
 the width of its first layer.
 """
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from stsq_core.optimizer import PositiveFloat
 from stsq_core.positions import Learned, OneHot, Positions
-from stsq_core.records import Record
+from stsq_core.records import Record, with_number
 from stsq_core.task import PositiveInt, TokenTask
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Architecture(Record):
 
     def of_size(self, size: int) -> Self:
         """The same model with another number at `size_field`; the number is that of a valid model."""
-        return _with_number(self, self.size_field, size)
+        return with_number(self, self.size_field, size)
 
     def offset(self, task: TokenTask) -> int:
         """The width m less `size`."""
@@ -82,15 +82,6 @@ def check_scale(model: Architecture, init: str, init_scale: float) -> None:
             f"init_scale is that of init: gaussian; got init_scale={init_scale}, init=zero: "
             f"use init: gaussian, or leave init_scale out (at {default})"
         )
-
-
-RecordT = TypeVar("RecordT", bound=Record)
-
-
-def _with_number(record: RecordT, name: str, number: int) -> RecordT:
-    """A copy of a record with the number at a dotted name changed."""
-    head, _, rest = name.partition(".")
-    return record.model_copy(update={head: _with_number(getattr(record, head), rest, number) if rest else number})
 
 
 class Transformer(Architecture):

@@ -1,13 +1,14 @@
 """Training one stack: trials of one static shape, from the first step to the measurement on fresh data.
 
 A trial whose loss is no longer finite leaves the stack at the next report; the others do not notice. Losses are read at reports
-only, so that between two of them a device never waits. An evaluation takes place before a step, from its parameters.
+only, so that between two of them a device never waits. An evaluation takes place before a step, from its parameters. A trial
+that is to stop at its target leaves the stack like a diverged one, with what that evaluation measured.
 """
 
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -27,12 +28,16 @@ from stsq_core.trial import Measurement, TrialConfig, TrialResult
 
 Report = Callable[[Measurement], None]
 
+SAMPLES_TO_TARGET = "samples_to_target"
+"""The metric of a trial whose evaluation has a target: samples drawn until it was first measured there, inf for never."""
+
 
 @dataclass
 class StackState:
     """All that a stack needs to go on: `step` updates are behind the trials `alive`, in the order of the tensors' leading axis.
 
-    `diverged` maps a trial that left to the step at which it was seen to. `seconds` is the wall time spent so far.
+    `diverged` maps a trial that left to the step at which it was seen to. `seconds` is the wall time spent so far. `reached`
+    maps a trial to the step of the first evaluation that found it at its target, `stopped` one that left there to its metrics.
     """
 
     step: int
@@ -41,6 +46,8 @@ class StackState:
     moments: Tensors
     diverged: dict[str, int]
     seconds: float
+    reached: dict[str, int] = field(default_factory=dict)
+    stopped: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 class Stack:
@@ -71,8 +78,7 @@ class Stack:
         self._stepper = None
         if state.alive:
             metrics = self._evaluate()
-            rows = zip(*metrics.values(), strict=True)
-            self._measured = {i: dict(zip(metrics, row, strict=True)) for i, row in zip(state.alive, rows, strict=True)}
+            self._measured = self._by_trial(metrics)
             losses, _ = self._program.gradients(state.parameters, state.step)
             self._report(losses, report, metrics if self._evaluation.has_metrics else {})
         state.seconds = time.perf_counter() - begun
@@ -80,19 +86,36 @@ class Stack:
     def results(self, *, keep_weights: bool) -> list[TrialResult]:
         """How every trial ended, once all are trained: what was measured on fresh data after the last step."""
         seconds = self.state.seconds / len(self._configs)
-        results = [
-            TrialResult(self._configs[i], "diverged", None, None, step, seconds) for i, step in self.state.diverged.items()
-        ]
+        results = [self._diverged(trial_id, step, seconds) for trial_id, step in self.state.diverged.items()]
+        for trial_id, metrics in self.state.stopped.items():
+            step = self.state.reached[trial_id]
+            results.append(self._finished(trial_id, metrics, step, seconds, None))
         for place, trial_id in enumerate(self.state.alive):
-            config, metrics = self._configs[trial_id], self._measured[trial_id]
-            mean, error = metrics["loss"], metrics["loss_stderr"]
-            if not math.isfinite(mean):
-                results.append(TrialResult(config, "diverged", None, None, self._training.steps, seconds))
+            metrics = self._measured[trial_id]
+            if not math.isfinite(metrics["loss"]):
+                results.append(self._diverged(trial_id, self._training.steps, seconds))
                 continue
             weights = self._program.weights(self.state.parameters, place) if keep_weights else None
-            told = metrics if self._evaluation.has_metrics else {}
-            results.append(TrialResult(config, "finished", mean, error, self._training.steps, seconds, weights, told))
+            results.append(self._finished(trial_id, metrics, self._training.steps, seconds, weights))
         return results
+
+    def _diverged(self, trial_id: str, step: int, seconds: float) -> TrialResult:
+        return TrialResult(
+            self._configs[trial_id], "diverged", None, None, step, seconds, metrics=self._samples_to_target(trial_id)
+        )
+
+    def _finished(
+        self, trial_id: str, metrics: dict[str, float], step: int, seconds: float, weights: dict[str, np.ndarray] | None
+    ) -> TrialResult:
+        told = metrics | self._samples_to_target(trial_id) if self._evaluation.has_metrics else {}
+        mean, error = metrics["loss"], metrics["loss_stderr"]
+        return TrialResult(self._configs[trial_id], "finished", mean, error, step, seconds, weights, told)
+
+    def _samples_to_target(self, trial_id: str) -> dict[str, float]:
+        """How many samples a trial had drawn when it was first measured at its target; nothing without a target."""
+        if self._evaluation.target is None:
+            return {}
+        return {SAMPLES_TO_TARGET: float(self.state.reached.get(trial_id, math.inf)) * self._configs[trial_id].batch}
 
     def _start(self) -> StackState:
         parameters = self._program.initial()
@@ -115,17 +138,31 @@ class Stack:
         return self._stepper.advance(self.state.step)
 
     def _evaluate(self) -> Metrics:
-        """What the evaluation asks for, of each trial alive; changes nothing."""
-        return evaluate(self._program, self.state.parameters, self._evaluation)
+        """What the evaluation asks for, of each trial alive; notes who is at the target, and changes no parameter."""
+        state, target = self.state, self._evaluation.target
+        metrics = evaluate(self._program, state.parameters, self._evaluation)
+        if target is not None:
+            for trial_id, loss in zip(state.alive, metrics["loss"], strict=True):
+                if loss <= target:
+                    state.reached.setdefault(trial_id, state.step)
+        return metrics
+
+    def _by_trial(self, metrics: Metrics) -> dict[str, dict[str, float]]:
+        rows = zip(*metrics.values(), strict=True)
+        return {i: dict(zip(metrics, row, strict=True)) for i, row in zip(self.state.alive, rows, strict=True)}
 
     def _report(self, losses: torch.Tensor, report: Report, metrics: Metrics) -> None:
-        """Report a step's losses and metrics, and let trials with a loss that is not finite leave."""
+        """Report a step's losses and metrics, and let trials leave: those to stop, and those whose loss is not finite."""
         state, values = self.state, losses.tolist()
         report(Measurement(state.step, state.alive, tuple(values), metrics))
-        kept = [place for place, loss in enumerate(values) if math.isfinite(loss)]
+        if self._training.stop_at_target and state.step < self._training.steps:
+            at_target = {i: own for i, own in self._by_trial(metrics).items() if i in state.reached} if metrics else {}
+            state.stopped |= at_target
+        kept = [i for i, loss in enumerate(values) if math.isfinite(loss) and state.alive[i] not in state.stopped]
         if len(kept) == len(values):
             return
-        state.diverged |= {state.alive[i]: state.step for i in range(len(values)) if i not in set(kept)}
+        lost = [i for i in range(len(values)) if i not in set(kept) and state.alive[i] not in state.stopped]
+        state.diverged |= {state.alive[i]: state.step for i in lost}
         state.alive = tuple(state.alive[i] for i in kept)
         index = torch.tensor(kept, dtype=torch.int64, device=self._device)
         state.parameters = {name: value.index_select(0, index) for name, value in state.parameters.items()}

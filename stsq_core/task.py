@@ -28,11 +28,18 @@ class TokenTask(Record):
     at other numbers too.
     """
 
+    letters: ClassVar[dict[str, str]] = {}
+    """How the task's paper spells a field, where it is spelled otherwise here."""
     kind: str
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ()
     T: PositiveInt
     q: PositiveInt
     d: PositiveInt
+
+    @property
+    def prompt_size(self) -> int:
+        """Numbers that a model of prompts reads at each position (`Examples.prompt`): a token, and whether it is asked for."""
+        return self.d + 1
 
     @abstractmethod
     def examples(self) -> "Examples[Any]":

@@ -39,7 +39,8 @@ class Training(Record):
     `population` integrates X out exactly (transformer from zero only); `minibatch` samples X and trains all of W and V.
     `batch_size: all` takes every q-subset in every step. With `num_samples` the training set is finite: so many samples, drawn
     once, of which every step takes a batch with replacement. `log_every` sets the steps at which a trial reports and is
-    checked for divergence: by default about 20 times. `dtype: float64` is for comparing with the oracles.
+    checked for divergence: by default about 20 times. `dtype: float64` is for comparing with the oracles. With `stop_at_target`
+    a trial ends at the first evaluation that finds its loss at the evaluation's target: how many samples that took is known.
     """
 
     objective: Literal["population", "minibatch"] = "minibatch"
@@ -48,6 +49,7 @@ class Training(Record):
     log_every: PositiveInt | None = None
     num_samples: Annotated[int, Field(ge=1, le=2**20)] | None = None
     dtype: Literal["float32", "float64"] = "float32"
+    stop_at_target: bool = False
 
     @property
     def report_steps(self) -> int:
@@ -63,7 +65,8 @@ class Evaluation(Record):
 
     It is measured after the last step and, where `every` is given, at steps 0, `every`, 2 `every`, ... `T_test` and `q_test`
     are further numbers of tokens and subset sizes, each beside the task's other number. `describe` adds the attention mass
-    on the subset, and norms and cosines of `W` and `V` (stsq_core.evaluation).
+    on the subset, and norms and cosines of `W` and `V` (stsq_core.evaluation). With a `target` the trial tells as
+    `samples_to_target` how many samples it had drawn when it was first measured at or below that relative loss.
     """
 
     samples: Annotated[int, Field(ge=4096)] = 4096
@@ -71,6 +74,16 @@ class Evaluation(Record):
     T_test: Numbers = ()
     q_test: Numbers = ()
     describe: bool = False
+    target: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+    @model_validator(mode="after")
+    def _target_is_looked_for(self) -> Self:
+        if self.target is not None and self.every is None:
+            raise ValueError(
+                f"target is looked for at evaluations through training; got target={self.target} and no every: "
+                "give every, the steps between two evaluations"
+            )
+        return self
 
     @property
     def num_chunks(self) -> int:
@@ -99,9 +112,11 @@ class TrialConfig(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_hot_has_T_coordinates(cls, data: Any) -> Any:
-        """Fill in `d_e = T` where a one-hot code leaves it out."""
+    def _sizes_follow_the_task(cls, data: Any) -> Any:
+        """Fill in what follows from the task where it is left out: `d_e = T` of a one-hot code, T d q units of an `ffn`."""
         match data:
+            case {"task": {"T": int(T), "q": int(q), **task}, "model": {"kind": "ffn", **rest}} if rest.get("width") is None:
+                return {**data, "model": {"kind": "ffn", **rest, "width": T * q * task.get("d", 1)}}
             case {"task": {"T": T}, "model": {"positions": {"kind": "one_hot", **rest}}} if rest.get("d_e") is None:
                 positions = {"kind": "one_hot", **rest, "d_e": T}
                 return {**data, "model": {**data["model"], "positions": positions}}
@@ -111,6 +126,18 @@ class TrialConfig(Record):
     def _parts_fit(self) -> Self:
         pairs.check_training(self)
         pairs.check_evaluation(self)
+        return self
+
+    @model_validator(mode="after")
+    def _target_fits(self) -> Self:
+        training, target = self.training, self.evaluation.target
+        if training.stop_at_target and target is None:
+            raise ValueError("stop_at_target=true needs a target to stop at: give evaluation.target, or leave it out")
+        if target is not None and training.num_samples is not None:
+            raise ValueError(
+                f"evaluation.target={target} counts fresh samples, and num_samples={training.num_samples} makes the "
+                "training set finite: leave one of the two out (criterion: {of: training.num_samples} asks how many are needed)"
+            )
         return self
 
     @property
@@ -161,8 +188,9 @@ class TrialResult:
     `relative_loss` is `E ||f - target||^2 / (d/q)` on fresh data after the last step (1 = learned nothing) and
     `relative_loss_stderr` its standard error; both are None for a diverged trial, whose `steps` is the reported step at which
     the loss was first seen not to be finite. `seconds` is the trial's share of its pack's wall time. `weights` are kept on
-    request: the trained arrays without padding. `metrics` are those of `stsq_core.evaluation` after the last step, empty
-    unless the config's evaluation asks for more than the relative loss, and for a diverged trial.
+    request: the trained arrays without padding, of a trial that took all its steps. `metrics` are those of
+    `stsq_core.evaluation` after the last step, empty unless the config's evaluation asks for more than the relative loss; with
+    a target `samples_to_target` (inf: never reached), which is all that a diverged trial has.
     """
 
     config: TrialConfig

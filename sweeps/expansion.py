@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from stsq_core.family import TrialFamily
+from stsq_core.size import WIDTH, Size
 from stsq_core.trial import TrialConfig
 from sweeps.axes import is_axis, values_of
 from sweeps.errors import Path, PlacedError, first_problem
@@ -69,14 +70,14 @@ class _NotFreeError(Exception):
     """A group whose widths must be checked together with the rest."""
 
 
-def configs_of(group: TrialGroup, path: Path) -> Iterator[TrialConfig]:
+def configs_of(group: TrialGroup, path: Path, size: Size = WIDTH) -> Iterator[TrialConfig]:
     """The trials of a group, in the order of its axes; `path` is the group's own, for errors.
 
     Raises:
         PlacedError: a combination that is no valid trial, with the path of the offending field.
     """
     for config in _checked(group, path):
-        for seed in seeds_of(group, config):
+        for seed in seeds_of(group, config, size):
             yield config.model_copy(update={"seed": seed})
 
 
@@ -91,9 +92,9 @@ def _checked(group: TrialGroup, path: Path) -> Iterator[TrialConfig]:
             raise PlacedError((*path, *standing(group, assignment, where, problem)), problem) from None
 
 
-def seeds_of(group: TrialGroup, config: TrialConfig) -> tuple[int, ...]:
+def seeds_of(group: TrialGroup, config: TrialConfig, size: Size = WIDTH) -> tuple[int, ...]:
     """The seeds that a group gives to the cell of `config`."""
-    return _seeds(group, cell_of(config))
+    return _seeds(group, cell_of(config, size))
 
 
 def _seeds(group: TrialGroup, cell_id: str) -> tuple[int, ...]:
@@ -110,7 +111,7 @@ def all_configs(spec: SweepSpec) -> Iterator[tuple[TrialGroup, TrialConfig]]:
     """
     _check_size(spec)
     for place, group in _grids(spec):
-        for config in configs_of(group, ("trials", place)):
+        for config in configs_of(group, ("trials", place), spec.criterion.size):
             yield group, config
 
 
@@ -125,11 +126,11 @@ def blocks_of(spec: SweepSpec) -> Iterator[Block]:
     for place, group in _grids(spec):
         path: Path = ("trials", place)
         try:
-            yield from list(_blocks(group, start))
+            yield from list(_blocks(group, start, spec.criterion.size))
         except (ValidationError, _NotFreeError):
             for _ in _checked(group, path):
                 pass
-            yield from _blocks_one_by_one(group, path, start)
+            yield from _blocks_one_by_one(group, path, start, spec.criterion.size)
         start += num_trials(group)
 
 
@@ -146,10 +147,10 @@ def _check_size(spec: SweepSpec) -> None:
         )
 
 
-def _blocks(group: TrialGroup, start: int) -> Iterator[Block]:
+def _blocks(group: TrialGroup, start: int, size: Size) -> Iterator[Block]:
     num_seeds = _num_seeds(group)
     for axes in _crossed(group):
-        free = {name: values for name, values in axes.items() if name in (RATE_AXIS, _size_axis(group, axes))}
+        free = {name: values for name, values in axes.items() if name in (RATE_AXIS, _size_axis(group, axes, size))}
         other = {name: values for name, values in axes.items() if name not in free}
         strides = _strides(axes)
         columns = _free_columns(group, free, {name: values[0] for name, values in other.items()})
@@ -159,15 +160,15 @@ def _blocks(group: TrialGroup, start: int) -> Iterator[Block]:
             config = TrialConfig.model_validate(data_of(group, chosen | {name: values[0] for name, values in free.items()}))
             if columns.size_axis is not None and columns.size_axis != _free_size_axis(config):
                 raise _NotFreeError
-            family = TrialFamily(config)
-            cell_id = cell_of(config)
+            family = TrialFamily(config, size)
+            cell_id = cell_of(config, size)
             seeds = np.array(_seeds(group, cell_id), dtype=np.int64)
             first = sum(strides[name] * index for name, index in zip(other, indices, strict=True))
             yield Block(
                 group.name,
                 cell_id,
                 family,
-                np.repeat(columns.widths(config), num_seeds),
+                np.repeat(columns.widths(config, size), num_seeds),
                 np.repeat(columns.rates(config), num_seeds),
                 np.tile(seeds, columns.size),
                 np.add.outer(start + (first + offsets) * num_seeds, np.arange(num_seeds)).ravel(),
@@ -192,10 +193,10 @@ class _FreeColumns:
         rates = self.values.get(RATE_AXIS)
         return np.full(self.size, config.optimizer.lr) if rates is None else rates[self.index[RATE_AXIS]]
 
-    def widths(self, config: TrialConfig) -> np.ndarray:
-        """The widths m."""
+    def widths(self, config: TrialConfig, size: Size) -> np.ndarray:
+        """The sizes that thresholds are about."""
         if (axis := self.size_axis) is None:
-            return np.full(self.size, config.width)
+            return np.full(self.size, size.of(config))
         return np.asarray(self.values[axis][self.index[axis]] + config.model.offset(config.task))
 
 
@@ -214,8 +215,13 @@ def _free_columns(group: TrialGroup, free: Mapping[str, tuple[Any, ...]], other:
     return _FreeColumns(size, dict(zip(free, index, strict=True)), checked)
 
 
-def _size_axis(group: TrialGroup, axes: Mapping[str, tuple[Any, ...]]) -> str | None:
-    """The axis of the model's size in the trial of the first values; None where the task fixes the size."""
+def _size_axis(group: TrialGroup, axes: Mapping[str, tuple[Any, ...]], size: Size) -> str | None:
+    """The axis of the model's size in the trial of the first values; None where the task fixes the size.
+
+    Where the threshold is of another field than the width, its values are checked together with the rest.
+    """
+    if size != WIDTH:
+        return None
     return _free_size_axis(TrialConfig.model_validate(data_of(group, {name: values[0] for name, values in axes.items()})))
 
 
@@ -223,10 +229,10 @@ def _free_size_axis(config: TrialConfig) -> str | None:
     return None if config.model.is_sized_by_task else f"model.{config.model.size_field}"
 
 
-def _blocks_one_by_one(group: TrialGroup, path: Path, start: int) -> Iterator[Block]:
-    for place, config in enumerate(configs_of(group, path), start=start):
-        columns = ([config.width], [config.optimizer.lr], [config.seed], [place])
-        yield Block(group.name, cell_of(config), TrialFamily(config), *map(np.array, columns))
+def _blocks_one_by_one(group: TrialGroup, path: Path, start: int, size: Size) -> Iterator[Block]:
+    for place, config in enumerate(configs_of(group, path, size), start=start):
+        columns = ([size.of(config)], [config.optimizer.lr], [config.seed], [place])
+        yield Block(group.name, cell_of(config, size), TrialFamily(config, size), *map(np.array, columns))
 
 
 def _strides(axes: Mapping[str, tuple[Any, ...]]) -> dict[str, int]:

@@ -1,18 +1,28 @@
 """The fields of a trial by their dotted names (`task.T`, `model.positions.d_e`): which exist, and how to set one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
+from stsq_core.architecture import Architecture
 from stsq_core.kinds import MODELS, TASKS
 from stsq_core.open_union import records_of
+from stsq_core.size import SAMPLES, WIDTH, Size
 from stsq_core.trial import TrialConfig
 from sweeps.errors import listed, suggestion
 
 WIDTH_SEED_RATE = ("model.width", "model.positions.d_e", "optimizer.lr", "seed")
-"""The fields in which the trials of one cell may differ."""
+"""The fields in which the trials of one cell may differ where thresholds are of the width."""
+
+
+def free_fields(size: Size) -> tuple[str, ...]:
+    """The fields in which the trials of one cell may differ, for thresholds of a size."""
+    if size == WIDTH:
+        return WIDTH_SEED_RATE
+    return (*(() if size == SAMPLES else (size.name,)), "optimizer.lr", "seed")
 
 
 def known_fields() -> tuple[str, ...]:
@@ -33,6 +43,52 @@ def unknown_field(name: str) -> str | None:
     if name in known_fields():
         return None
     return f"there is no field {name!r}{suggestion(name, known_leaves())}; {allowed_beside(name)}"
+
+
+def size_field_of(kind: str) -> str | None:
+    """The field of a kind of model that its width follows, a dotted name within the model; None where no such kind is known."""
+    found = next((model for model in MODELS.records if kind in get_args(model.model_fields["kind"].annotation)), None)
+    return found.size_field if found is not None and issubclass(found, Architecture) else None
+
+
+def not_a_size(name: str) -> str | None:
+    """Why a threshold cannot be one of `name`; None where it is a whole number of a trial."""
+    if name in integer_fields():
+        return None
+    allowed = ["width", "samples", *integer_fields()]
+    return (
+        f"a threshold is of the width, of the samples drawn, or of a whole number of the trials; got {name!r}"
+        f"{suggestion(name, allowed)} (allowed here: {listed(allowed)})"
+    )
+
+
+def integer_fields() -> tuple[str, ...]:
+    """The dotted names that hold a whole number, of which a threshold can be; those of an evaluation change no trial."""
+    return _integers(TASKS.records, MODELS.records)
+
+
+@cache
+def _integers(*kinds: tuple[type[BaseModel], ...]) -> tuple[str, ...]:
+    """The names while these are the tasks and models."""
+    found = _integers_of(TrialConfig, "")
+    return tuple(name for name in dict.fromkeys(found) if name != "seed" and not name.startswith("evaluation."))
+
+
+def _integers_of(model: type[BaseModel], prefix: str) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        if int in _plain_types(field.annotation):
+            yield prefix + name
+        for inner in records_of(model, name):
+            yield from _integers_of(inner, f"{prefix}{name}.")
+
+
+def _plain_types(annotation: object) -> tuple[object, ...]:
+    """The types that an annotation allows, without what stands about them; nothing of the inside of tuples."""
+    if get_origin(annotation) is Annotated:
+        return _plain_types(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return tuple(one for part in get_args(annotation) for one in _plain_types(part))
+    return (annotation,)
 
 
 def allowed_beside(name: str) -> str:

@@ -8,12 +8,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from stsq_core.errors import UserError
+from stsq_core.size import SAMPLES
 from stsq_core.trial import TrialConfig
 from sweeps.catalog import FOLDER, catalog_names, catalog_path
 from sweeps.document import Document, parse
 from sweeps.errors import PlacedError, first_problem, listed, suggestion
 from sweeps.expansion import blocks_of
 from sweeps.fields import known_fields
+from sweeps.plan import describe
 from sweeps.searched import searched_cells
 from sweeps.settings import apply_settings
 from sweeps.spec import SweepSpec
@@ -70,11 +72,30 @@ def check_sweep(document: Document) -> SweepSpec:
             # A sweep narrowed by --set may have lost the cells that its file holds out.
             spec = spec.model_copy(update={"laws": spec.laws.met_by(cells)})
         spec.laws.check(cells)
+        _check_targets(spec, cells)
     except ValidationError as error:
         raise document.error(*first_problem(error, SweepSpec, document.data)) from None
     except PlacedError as error:
         raise document.error(error.path, error.problem) from None
     return spec
+
+
+def _check_targets(spec: SweepSpec, cells: Sequence[TrialConfig]) -> None:
+    """Refuse a criterion of samples whose trials do not look for its target, and a size that some trials do not have."""
+    criterion = spec.criterion
+    for config in cells:
+        target = config.evaluation.target
+        if criterion.size == SAMPLES and target != criterion.target_loss:
+            raise PlacedError(
+                ("criterion", "of"),
+                f"samples are counted up to evaluation.target, which must be criterion.target_loss={criterion.target_loss}; "
+                f"got evaluation.target={target} for {describe(config)}: set evaluation.target, and evaluation.every, to match",
+            )
+        if not criterion.size.is_told(config):
+            raise PlacedError(
+                ("criterion", "of"),
+                f"{describe(config)} has no whole number {criterion.of}: give it one in every group, or use another `of`",
+            )
 
 
 def spec_json_schema() -> dict[str, Any]:

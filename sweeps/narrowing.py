@@ -8,7 +8,7 @@ import numpy as np
 from sweeps.outcomes import Outcomes
 from sweeps.spec import Criterion
 from sweeps.thresholds import WidthThreshold, width_thresholds
-from sweeps.trials import cell_of
+from sweeps.trials import cell_of_family
 
 MAX_STATES = 8
 """States of a cell that are computed: the first and the last, and others at even ratios of the number of trials."""
@@ -39,7 +39,7 @@ def narrowings(
         criterion: what counts as solved.
         known: thresholds computed earlier.
     """
-    families = {cell_of(family.sample): place for place, family in enumerate(records.trials.families)}
+    families = {cell_of_family(family): place for place, family in enumerate(records.trials.families)}
     told = {}
     for threshold in thresholds:
         own = np.flatnonzero(records.trials.family == families[threshold.cell_id])

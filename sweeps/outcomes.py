@@ -7,6 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from stsq_core.size import WIDTH, Size
 from stsq_core.trial import NUMERICS
 from sweeps.ledger import SCHEMA, LedgerRecord, Status
 from sweeps.trials import Trials
@@ -47,15 +48,15 @@ class Outcomes(Sequence[LedgerRecord]):
         self.metrics = columns["metrics"]
 
     @classmethod
-    def of(cls, records: Iterable[LedgerRecord]) -> "Outcomes":
-        """The columns of any records, the newest of each trial."""
+    def of(cls, records: Iterable[LedgerRecord], size: Size = WIDTH) -> "Outcomes":
+        """The columns of any records, the newest of each trial, in families of a size; outcomes are handed back as they are."""
         if isinstance(records, Outcomes):
             return records
         newest = {record.trial_id: record for record in records}
         rows = Rows()
         for record in newest.values():
             rows.add(vars(record))
-        return rows.outcomes(Trials.of(record.trial_config for record in newest.values()))
+        return rows.outcomes(Trials.of((record.trial_config for record in newest.values()), size))
 
     @classmethod
     def joined(cls, parts: Sequence["Outcomes"]) -> "Outcomes":

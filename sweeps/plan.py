@@ -8,9 +8,10 @@ from functools import cached_property
 import numpy as np
 
 from stsq_core.architecture import Architecture, Fcn, Transformer
+from stsq_core.size import WIDTH, Size
 from stsq_core.trial import PLUGIN, TrialConfig, deviations
 from sweeps.expansion import Block, blocks_of
-from sweeps.fields import WIDTH_SEED_RATE, flattened
+from sweeps.fields import flattened, free_fields
 from sweeps.packs import ANYWHERE, Pack, Room, make_packs
 from sweeps.spec import SweepSpec
 from sweeps.trials import Trials, cell_of
@@ -56,7 +57,7 @@ def expand(spec: SweepSpec) -> tuple[Cell, ...]:
     for block in blocks_of(spec):
         blocks.setdefault(block.cell_id, []).append(block)
     cells = sorted(blocks.values(), key=lambda own: min(int(block.places.min()) for block in own))
-    labels = distinct_labels([own[0].family.sample for own in cells])
+    labels = distinct_labels([own[0].family.sample for own in cells], spec.criterion.size)
     return tuple(Cell(own[0].cell_id, own[0].group, label, _trials(own)) for own, label in zip(cells, labels, strict=True))
 
 
@@ -73,30 +74,32 @@ def _trials(blocks: Sequence[Block]) -> Trials:
     return Trials([blocks[0].family], family, widths[declared], rates[declared], seeds[declared])
 
 
-def describe(config: TrialConfig) -> str:
-    """A cell in a few words: `transformer T=32 q=3 d=4 random_sign/per_step/dual adam population`."""
+def describe(config: TrialConfig, size: Size = WIDTH) -> str:
+    """A cell of a size in a few words: `transformer T=32 q=3 d=4 random_sign/per_step/dual adam population`."""
     task = config.task
     sizes = f"T={task.T} q={task.q} d={task.d}"
-    parts = [config.model.kind, sizes, model_words(config.model), config.optimizer.kind, config.training.objective]
+    parts = [config.model.kind, sizes, model_words(config.model, size), config.optimizer.kind, config.training.objective]
     if task.kind != "stsq":
         parts.insert(1, task.kind)
     return " ".join(filter(None, parts))
 
 
-def model_words(model: Architecture) -> str:
+def model_words(model: Architecture, size: Size = WIDTH) -> str:
     """What else there is to a model; what has a default is told where it is not at it."""
     match model:
         case Fcn(depth=depth, tail_width=tail):
             return f"depth={depth} tail={tail}"
         case Transformer(positions=codes):
             return f"{codes.kind}/{codes.redraw}/{codes.query}"
+    free = (model.size_field, size.name.removeprefix("model."))
     told = flattened({name: value for name, value in deviations(model).items() if name not in ("kind", PLUGIN)})
-    return " ".join(f"{name.rpartition('.')[2]}={value}" for name, value in told.items() if name != model.size_field)
+    return " ".join(f"{name.rpartition('.')[2]}={value}" for name, value in told.items() if name not in free)
 
 
-def distinct_labels(configs: Sequence[TrialConfig]) -> tuple[str, ...]:
+def distinct_labels(configs: Sequence[TrialConfig], size: Size = WIDTH) -> tuple[str, ...]:
     """A label for each config of another cell: `describe`, and, where that is not enough, the fields in which they differ."""
-    labels = [describe(config) for config in configs]
+    free = free_fields(size)
+    labels = [describe(config, size) for config in configs]
     places: dict[str, list[int]] = {label: [] for label, count in Counter(labels).items() if count > 1}
     for place, label in enumerate(labels):
         if label in places:
@@ -106,7 +109,7 @@ def distinct_labels(configs: Sequence[TrialConfig]) -> tuple[str, ...]:
         differing = [
             name
             for name in dict.fromkeys(name for flat in fields for name in flat)
-            if name not in WIDTH_SEED_RATE and len({repr(flat.get(name)) for flat in fields}) > 1
+            if name not in free and len({repr(flat.get(name)) for flat in fields}) > 1
         ]
         for place, flat in zip(alike, fields, strict=True):
             labels[place] = " ".join([label, *(f"{name.rpartition('.')[2]}={flat.get(name)}" for name in differing)])

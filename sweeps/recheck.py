@@ -45,7 +45,7 @@ class Rechecks:
         """The re-check of a threshold; None where it has not been made whole."""
         if m_star is None or not self._places:
             return None
-        trials = recheck_trials(cell_id, sample, rates, m_star)
+        trials = recheck_trials(cell_id, sample, rates, m_star, criterion.size)
         places = [self._places.get(trial_id, -1) for trial_id in trials.trial_ids]
         if not places or min(places) < 0:
             return None

@@ -8,6 +8,7 @@ import hashlib
 import numpy as np
 
 from stsq_core.family import TrialFamily
+from stsq_core.size import SAMPLES, WIDTH, Size
 from stsq_core.trial import TrialConfig
 from sweeps.expansion import SEED_BITS
 from sweeps.trials import Trials
@@ -27,22 +28,24 @@ def twice_the_steps(config: TrialConfig) -> TrialConfig:
     return config.model_copy(update={"training": training})
 
 
-def recheck_width(m_star: float, config: TrialConfig) -> int | None:
-    """The width of the re-check; None where no whole width lies that far below the threshold."""
+def recheck_width(m_star: float, config: TrialConfig, size: Size = WIDTH) -> int | None:
+    """The width, or other size, of the re-check; None where none lies that far below the threshold."""
+    if size == SAMPLES:
+        return None  # twice the steps is twice the budget, and no samples to a target lie below it
     width = int(m_star * (1 - SHARE_BELOW) + 1e-9)
-    least = config.task.d + 1 if config.model.kind == "transformer" else 1
+    least = 1 + (config.model.offset(config.task) if size == WIDTH else 0)
     return width if width >= least else None
 
 
-def recheck_trials(cell_id: str, sample: TrialConfig, rates: tuple[float, ...], m_star: float) -> Trials:
+def recheck_trials(cell_id: str, sample: TrialConfig, rates: tuple[float, ...], m_star: float, size: Size = WIDTH) -> Trials:
     """The trials of a cell's re-check: `NUM_SEEDS` fresh seeds at every rate of the cell; none where there is no such width."""
-    width = recheck_width(m_star, sample)
+    width = recheck_width(m_star, sample, size)
     if width is None:
         return Trials.of(())
     seeds = np.array([_seed(cell_id, number) for number in range(NUM_SEEDS)], dtype=np.int64)
     num = len(seeds) * len(rates)
     return Trials(
-        [TrialFamily(twice_the_steps(sample))],
+        [TrialFamily(twice_the_steps(sample), size)],
         np.zeros(num, dtype=np.int64),
         np.full(num, width, dtype=np.int64),
         np.tile(np.array(rates), len(seeds)),

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from stsq_core.family import TrialFamily
+from stsq_core.size import SAMPLES, WIDTH, Size
 from stsq_core.trial import TrialConfig
 from sweeps.collector import no_collection
+from sweeps.fields import with_field
 from sweeps.ledger import Ledger
 from sweeps.outcomes import Outcomes, Rows
 from sweeps.plan import Cell, expand
@@ -84,6 +86,7 @@ def _collected(lines: Iterable[Mapping[str, Any]], cells: Sequence[Cell], search
     places = {trial_id: place for place, trial_id in enumerate(declared.trial_ids)}
     rows, row_of = Rows(), dict[int, int]()
     families = _Families(cells, searched)
+    size = size_of_cells(cells, searched)
     found, again = _Found(), _Found()
     others: set[str] = set()
     samples: dict[str, Mapping[str, Any]] = {}
@@ -98,10 +101,10 @@ def _collected(lines: Iterable[Mapping[str, Any]], cells: Sequence[Cell], search
             again.add(family, values)
         elif values["trial_id"] not in others:
             others.add(values["trial_id"])
-            samples.setdefault(_family_of(values["config"]), values["config"])
+            samples.setdefault(families.key_of(values["config"]), values["config"])
     taken = declared.take(np.fromiter(row_of, dtype=np.int64, count=len(row_of)))
     known = {cell.cell_id for cell in cells} | {cell.cell_id for cell in searched}
-    named = (cell_of(TrialConfig.model_validate(dict(config))) for config in samples.values())
+    named = (cell_of(TrialConfig.model_validate(dict(config)), size) for config in samples.values())
     records, points = rows.outcomes(taken, list(row_of.values())), found.outcomes()
     return Results(
         Outcomes.joined([records, points]),
@@ -113,29 +116,46 @@ def _collected(lines: Iterable[Mapping[str, Any]], cells: Sequence[Cell], search
     )
 
 
+def size_of_cells(cells: Sequence[Cell], searched: Sequence[SearchedCell]) -> Size:
+    """What the thresholds of a sweep's cells are about."""
+    families = [*(cell.trials.families[0] for cell in cells), *(cell.family for cell in searched)]
+    return families[0].size if families else WIDTH
+
+
 class _Families:
     """Says to which searched cell, or cell with twice the steps, an undeclared line of a ledger belongs."""
 
     def __init__(self, cells: Sequence[Cell], searched: Sequence[SearchedCell]) -> None:
-        self._cells = cells
-        self._searched = {_family_of(cell.family.sample.model_dump(mode="json")): cell for cell in searched}
+        families = [*(cell.trials.families[0] for cell in cells), *(cell.family for cell in searched)]
+        self._families = families
+        self._size_fields = {family.sample.model.kind: size_field(family) for family in families}
+        self._searched = {self._key(cell.family): cell for cell in searched}
 
     @cached_property
     def _doubled(self) -> dict[str, TrialFamily]:
-        families = [*(cell.trials.families[0] for cell in self._cells), *(cell.family for cell in self._searched.values())]
-        twice = [TrialFamily(twice_the_steps(family.sample)) for family in families]
-        return {_family_of(family.sample.model_dump(mode="json")): family for family in twice}
+        twice = [TrialFamily(twice_the_steps(family.sample), family.size) for family in self._families]
+        return {self._key(family): family for family in twice if family.size != SAMPLES}
 
     def searched_by(self, config: Mapping[str, Any]) -> TrialFamily | None:
         """The family of the searched cell that a trial is a point of."""
-        cell = self._searched.get(_family_of(config)) if self._searched else None
-        if cell is None or config["optimizer"]["lr"] not in cell.rates or not cell.low <= width_in(config) <= cell.high:
+        cell = self._searched.get(self.key_of(config)) if self._searched else None
+        if cell is None or config["optimizer"]["lr"] not in cell.rates:
             return None
-        return cell.family
+        return cell.family if cell.low <= size_in(config, cell.family) <= cell.high else None
 
     def doubled(self, config: Mapping[str, Any]) -> TrialFamily | None:
         """The family of a cell with twice the steps that a trial belongs to."""
-        return self._doubled.get(_family_of(config))
+        return self._doubled.get(self.key_of(config))
+
+    def key_of(self, config: Mapping[str, Any]) -> str:
+        """Equal for ledger configs that differ in size, seed and rate only."""
+        told = with_field(config, "optimizer.lr", 0)
+        if name := self._size_fields.get(config["model"]["kind"]):
+            told = with_field(told, name, 0)
+        return json.dumps({**told, "seed": 0}, sort_keys=True)
+
+    def _key(self, family: TrialFamily) -> str:
+        return self.key_of(family.sample.model_dump(mode="json"))
 
 
 class _Found:
@@ -151,7 +171,7 @@ class _Found:
         if family not in self._families:
             self._families.append(family)
         config = values["config"]
-        own = self._families.index(family), width_in(config), float(config["optimizer"]["lr"]), int(config["seed"])
+        own = self._families.index(family), size_in(config, family), float(config["optimizer"]["lr"]), int(config["seed"])
         self._trials[values["trial_id"]] = own
         self._row_of[values["trial_id"]] = len(self._rows)
         self._rows.add(values)
@@ -165,17 +185,19 @@ class _Found:
         return self._rows.outcomes(Trials(self._families, *columns), list(self._row_of.values()))
 
 
-def width_in(config: Mapping[str, Any]) -> int:
-    """The width m that a ledger's config tells."""
-    model = config["model"]
-    return int(config["task"]["d"] + model["positions"]["d_e"] if "positions" in model else model["width"])
+def size_field(family: TrialFamily) -> str | None:
+    """The dotted field that sets a family's size, also where the task fixes it; None for what is counted."""
+    if family.size == WIDTH:
+        return f"model.{family.sample.model.size_field}"
+    return next(iter(family.size.fields(family.sample)), None)
 
 
-def _family_of(config: Mapping[str, Any]) -> str:
-    """Equal for ledger configs that differ in width, seed and rate only."""
-    model, optimizer = dict(config["model"]), dict(config["optimizer"])
-    model.pop("width", None)
-    optimizer.pop("lr", None)
-    if "positions" in model and model["positions"].get("kind") != "one_hot":
-        model["positions"] = {**model["positions"], "d_e": 0}
-    return json.dumps({**config, "model": model, "optimizer": optimizer, "seed": 0}, sort_keys=True)
+def size_in(config: Mapping[str, Any], family: TrialFamily) -> int:
+    """The size that a ledger's config of this family tells."""
+    sample, name = family.sample, size_field(family)
+    if name is None:
+        return family.size.of(sample)
+    number: Any = config
+    for part in name.split("."):
+        number = number[part]
+    return int(number) + (sample.model.offset(sample.task) if family.size == WIDTH else 0)

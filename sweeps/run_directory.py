@@ -158,7 +158,7 @@ def _check_related(run: RunDirectory, spec: SweepSpec) -> None:
     if not records or any(record.trial_id in declared for record in records):
         return
     labels = {cell.cell_id: cell.label for cell in grids} | {cell.cell_id: cell.label for cell in searched_cells(spec)}
-    if any(cell_of(record.trial_config) in labels for record in records):
+    if any(cell_of(record.trial_config, spec.criterion.size) in labels for record in records):
         return
     label = next(iter(labels.values()))
     held = f"{len(records)} result{'s' if len(records) > 1 else ''}"

@@ -9,10 +9,11 @@ import numpy as np
 from pydantic import ValidationError
 
 from stsq_core.family import TrialFamily
+from stsq_core.size import WIDTH, Size
 from stsq_core.trial import TrialConfig
 from sweeps.errors import Path, PlacedError, first_problem, shown
 from sweeps.expansion import SEED_BITS, assignments, data_of, num_combinations, standing
-from sweeps.fields import with_field
+from sweeps.fields import size_field_of, with_field
 from sweeps.outcomes import Outcomes
 from sweeps.plan import Cell, distinct_labels, expand
 from sweeps.search_spec import WidthRange
@@ -24,7 +25,7 @@ MAX_CELLS = 10_000
 
 @dataclass(frozen=True)
 class SearchedCell:
-    """A cell whose width threshold is searched among the widths `low` to `high`, every point with all `rates`."""
+    """A cell whose threshold is searched among the sizes `low` to `high`, every point with all `rates`."""
 
     cell_id: str
     group: str
@@ -63,8 +64,8 @@ def searched_cells(spec: SweepSpec) -> tuple[SearchedCell, ...]:
     for place, group in enumerate(spec.trials):
         if group.search is None:
             continue
-        for config in _configs(group, ("trials", place)):
-            cell_id = cell_of(config)
+        for config in _configs(group, ("trials", place), spec.criterion.size):
+            cell_id = cell_of(config, spec.criterion.size)
             first, _, _, _, rates = found.setdefault(cell_id, (place, group, group.search, config, []))
             if first != place:
                 raise PlacedError(
@@ -74,11 +75,15 @@ def searched_cells(spec: SweepSpec) -> tuple[SearchedCell, ...]:
                 )
             rates.append(config.optimizer.lr)
     _check_not_declared(spec, {cell_id: place for cell_id, (place, *_) in found.items()})
-    labels = distinct_labels([config for *_, config, _ in found.values()])
+    labels = distinct_labels([config for *_, config, _ in found.values()], spec.criterion.size)
     return tuple(
-        SearchedCell(cell_id, group.name, label, TrialFamily(config), tuple(sorted(set(rates))), widths.low, widths.high)
+        SearchedCell(cell_id, group.name, label, _family(spec, config), tuple(sorted(set(rates))), widths.low, widths.high)
         for (cell_id, (_, group, widths, config, rates)), label in zip(found.items(), labels, strict=True)
     )
+
+
+def _family(spec: SweepSpec, config: TrialConfig) -> TrialFamily:
+    return TrialFamily(config, spec.criterion.size)
 
 
 def _check_size(spec: SweepSpec) -> None:
@@ -100,10 +105,10 @@ def _check_not_declared(spec: SweepSpec, places: Mapping[str, int]) -> None:
             )
 
 
-def _configs(group: TrialGroup, path: Path) -> Iterator[TrialConfig]:
-    """Every combination of axis values at the least width."""
+def _configs(group: TrialGroup, path: Path, size: Size) -> Iterator[TrialConfig]:
+    """Every combination of axis values at the least size."""
     for assignment in assignments(group):
-        data = _with_least_width(group, assignment, path)
+        data = _with_least_size(group, assignment, path, size)
         try:
             yield TrialConfig.model_validate(data)
         except ValidationError as error:
@@ -111,30 +116,39 @@ def _configs(group: TrialGroup, path: Path) -> Iterator[TrialConfig]:
             raise PlacedError((*path, *standing(group, assignment, where, problem)), problem) from None
 
 
-def _with_least_width(group: TrialGroup, assignment: dict[str, Any], path: Path) -> Mapping[str, Any]:
-    """The data of a trial with the least width put in; left as it is where its own faults will be told."""
+def _with_least_size(group: TrialGroup, assignment: dict[str, Any], path: Path, size: Size) -> Mapping[str, Any]:
+    """The data of a trial with the least size put in; left as it is where its own faults will be told."""
     assert group.search is not None
     data, low = data_of(group, assignment), group.search.low
-    model = data.get("model")
-    match model:
-        case {"kind": "fcn"}:
-            field, value = "model.width", low
+    if size != WIDTH:
+        return _with_searched(group, assignment, path, size, data, size.name, low)
+    match data.get("model"):
         case {"kind": "transformer", "positions": {"kind": "one_hot"}}:
             where = standing(group, assignment, ("model", "positions"), "")
             raise PlacedError(
                 (*path, *where), "one_hot codes have d_e = T, so there is no width to search: use random_sign codes"
             )
         case {"kind": "transformer", "positions": {}}:
-            field, value = "model.positions.d_e", low - _tokens_d(data, low, path)
+            value = low - _tokens_d(data, low, path)
+            return _with_searched(group, assignment, path, size, data, "model.positions.d_e", value)
+        case {"kind": str(kind)} if kind != "transformer" and (name := size_field_of(kind)):
+            return _with_searched(group, assignment, path, size, data, f"model.{name}", low)
         case _:
             return data
+
+
+def _with_searched(
+    group: TrialGroup, assignment: dict[str, Any], path: Path, size: Size, data: Mapping[str, Any], field: str, value: int
+) -> Mapping[str, Any]:
+    """The data with the searched field at a value, which it must not have of its own."""
     *branch, leaf = field.split(".")
     inner: Any = data
     for part in branch:
-        inner = inner[part]
-    if leaf in inner:
+        inner = inner.get(part, {}) if isinstance(inner, Mapping) else {}
+    if isinstance(inner, Mapping) and leaf in inner:
         where = standing(group, assignment, (*branch, leaf), "")
-        raise PlacedError((*path, *where), f"the width is searched; got {field}={shown(inner[leaf])} as well: leave {leaf} out")
+        told = f"the {size.noun} is searched; got {field}={shown(inner[leaf])} as well: leave {leaf} out"
+        raise PlacedError((*path, *where), told)
     return with_field(data, field, value)
 
 

@@ -64,6 +64,7 @@ def searched_threshold(
         replicates=draws,
         statistic=criterion.statistic,
         search=state,
+        size=criterion.size,
     )
 
 
@@ -118,9 +119,10 @@ def _above(points: CellPoints, high: float | None, criterion: Criterion) -> _Abo
     return _Above(len(widths), tuple(widths[order][unsolved].tolist()), again)
 
 
-def _widths_words(widths: tuple[int, ...]) -> str:
+def _widths_words(widths: tuple[int, ...], letter: str) -> str:
     distinct = sorted(set(widths))
-    return f"m = {', '.join(map(str, distinct))}" if len(distinct) <= 3 else f"m = {distinct[0]} to {distinct[-1]}"
+    told = ", ".join(map(str, distinct)) if len(distinct) <= 3 else f"{distinct[0]} to {distinct[-1]}"
+    return f"{letter} = {told}"
 
 
 def _trials(points: CellPoints) -> Points:
@@ -135,23 +137,24 @@ def _trials(points: CellPoints) -> Points:
 
 def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Above) -> Iterator[str]:
     """What a reader must know before using the number, in a few words each."""
-    outcomes, cell, num = points.outcomes, points.cell, len(points.outcomes)
+    outcomes, cell, num, noun = points.outcomes, points.cell, len(points.outcomes), points.cell.family.size.noun
     if state.reason in ("diverged", "failed") or state.posterior is None:
         yield f"not found: all {state.reason}" if state.reason else "not found yet: no point has given a loss"
         return
     if crossing == math.inf:
-        yield f"above {cell.high}, the largest width searched"
+        yield f"above {cell.high}, the largest {noun} searched"
     if crossing == -math.inf:
-        yield f"at or below {cell.low}, the least width searched"
+        yield f"at or below {cell.low}, the least {noun} searched"
     if not state.finished:
         yield f"the search goes on: {state.num_points} points so far"
     if state.reason == "cap":
         yield f"stopped at the cap of {state.num_points} points before the interval was as narrow as asked"
     if above.again:
-        yield f"solved, then unsolved again at {_widths_words(above.unsolved)}: the least crossing is given"
+        where = _widths_words(above.unsolved, cell.family.size.letter)
+        yield f"solved, then unsolved again at {where}: the least crossing is given"
     elif above.unsolved:
         told = f"{len(above.unsolved)} of {above.num} points above the interval miss the target"
-        yield f"{told}, at {_widths_words(above.unsolved)}"
+        yield f"{told}, at {_widths_words(above.unsolved, cell.family.size.letter)}"
     if num_diverged := outcomes.num_ended("diverged"):
         yield f"{num_diverged} of {num} trials diverged"
     if num_failed := outcomes.num_ended("failed"):
@@ -159,4 +162,4 @@ def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Abov
     used = np.unique(points.chosen[points.evidence])
     ends = {0, len(cell.rates) - 1}
     if len(cell.rates) > 2 and ends & set(used.tolist()):
-        yield "the best rate is at the end of the rates tried at some widths"
+        yield f"the best rate is at the end of the rates tried at some {noun}s"

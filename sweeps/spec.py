@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from stsq_core.records import Record, as_tuple
+from stsq_core.size import SAMPLES, WIDTH, Size, size_named
 from sweeps import document
 from sweeps.axes import Axis, is_axis, values_of
 from sweeps.claims import Claim
 from sweeps.drawings import Drawing
 from sweeps.errors import FieldError, Path
-from sweeps.fields import unknown_field
+from sweeps.fields import not_a_size, unknown_field
 from sweeps.law_settings import LawSettings
 from sweeps.search_spec import SearchSettings, WidthRange
 from sweeps.texts import Slug, Words
@@ -36,8 +37,13 @@ class Criterion(Record):
     A trial is solved when its final `relative_loss <= target_loss`. The width threshold is where a fraction `success_rate` of
     the seeds is solved; its interval has the given `level`. With `statistic: mean` it is where the mean loss over seeds, a
     diverged one counted as 1, falls to the target: another quantity, which a few seeds that learn nothing can move far.
+
+    `of` says what the threshold is about: the width m, another whole number of the trials (`model.rank`,
+    `training.num_samples`), or `samples`, those that a trial draws until an evaluation first finds its loss at the target:
+    then the threshold is the median over seeds.
     """
 
+    of: str = WIDTH.name
     target_loss: Annotated[float, Field(gt=0, lt=1)] = 0.1
     success_rate: Annotated[float, Field(gt=0, lt=1)] = 0.5
     level: Annotated[float, Field(gt=0, lt=1)] = 0.9
@@ -51,6 +57,23 @@ class Criterion(Record):
                 f"a mean has no success rate; got success_rate={self.success_rate}, statistic=mean: leave success_rate out",
             )
         return self
+
+    @model_validator(mode="after")
+    def _of_a_size(self) -> Self:
+        if self.of not in (WIDTH.name, SAMPLES.name) and (reason := not_a_size(self.of)):
+            raise FieldError(("of",), reason)
+        if self.of == SAMPLES.name and (self.statistic, self.success_rate) != ("median", 0.5):
+            raise FieldError(
+                ("of",),
+                "the samples to a target are told by their median over seeds; got "
+                f"statistic={self.statistic}, success_rate={self.success_rate}: leave both out",
+            )
+        return self
+
+    @property
+    def size(self) -> Size:
+        """What the threshold is about."""
+        return size_named(self.of)
 
 
 class Budget(Record):
@@ -113,12 +136,6 @@ class TrialGroup(Record):
             )
         if self.search is None and self.seeds is None:
             raise FieldError(("seeds",), "seeds: null goes with a search only: give a number of seeds, or a list")
-        for where, axes in (("grid", self.grid), ("zip", self.zip)):
-            for name in WIDTH_FIELDS:
-                if self.search is not None and name in axes:
-                    raise FieldError(
-                        (where, name), f"{name} is the width, and search says which are tried: remove one of the two"
-                    )
         return self
 
     @model_validator(mode="after")
@@ -187,6 +204,24 @@ class SweepSpec(Record):
             names = [one.name for one in named]
             if twice := sorted({name for name in names if names.count(name) > 1}):
                 raise ValueError(f"two {what} are named {twice[0]!r}: give each a name of its own")
+        return self
+
+    @model_validator(mode="after")
+    def _searched_sizes_stand_on_no_axis(self) -> Self:
+        size = self.criterion.size
+        fields = WIDTH_FIELDS if size == WIDTH else (size.name,)
+        for place, group in enumerate(self.trials):
+            if group.search is not None and size == SAMPLES:
+                raise FieldError(
+                    ("trials", place, "search"), "the samples to a target are counted, not chosen: leave search out, give seeds"
+                )
+            for where, axes in (("grid", group.grid), ("zip", group.zip)):
+                for name in fields:
+                    if group.search is not None and name in axes:
+                        raise FieldError(
+                            ("trials", place, where, name),
+                            f"{name} is the {size.noun}, and search says which are tried: remove one of the two",
+                        )
         return self
 
     @property

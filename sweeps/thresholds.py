@@ -1,4 +1,4 @@
-"""Width thresholds: the width from which a cell's task is learned, with an interval, and an honest word where there is none.
+"""Thresholds: the width from which a cell's task is learned, with an interval, and an honest word where there is none.
 
 Definition. With the learning rate chosen for each width, S(m) is the fraction of seeds whose relative loss is at most the
 target. The threshold `m*` is the least m where S(m) reaches the success rate. It is estimated from a grid by each seed's own
@@ -17,6 +17,9 @@ An end that lies beyond the widths tried is marked as censored and given no numb
 
 A cell whose widths were searched has a posterior in place of both (module `searched_thresholds`). With `statistic: mean` the
 threshold is where the mean loss crosses the target, another quantity (module `mean_crossing`).
+
+Of another whole number than the width (a rank, a number of training samples) all is the same with that number in its place.
+Samples to a target are another kind (module `samples_thresholds`).
 """
 
 import math
@@ -25,6 +28,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from stsq_core.size import SAMPLES
 from stsq_core.trial import TrialConfig
 from sweeps.crossings import chosen_rates, least_crossing
 from sweeps.intervals import attainable_level, interval_of
@@ -35,12 +39,13 @@ from sweeps.plan import distinct_labels
 from sweeps.recheck import NO_RECHECKS, Rechecks
 from sweeps.resampling import replicated_crossings
 from sweeps.results import Results
+from sweeps.samples_thresholds import samples_threshold
 from sweeps.search_spec import SearchSettings
 from sweeps.searched import SearchedCell
 from sweeps.searched_thresholds import searched_threshold
 from sweeps.spec import Criterion, SweepSpec
 from sweeps.trials import cell_of
-from sweeps.width_threshold import Point, Points, WidthThreshold, status_of, width_of
+from sweeps.width_threshold import Point, Points, WidthThreshold, few_seeds, status_of, width_of
 
 __all__ = ["Point", "Points", "WidthThreshold", "thresholds_of", "width_thresholds"]
 
@@ -69,17 +74,20 @@ def width_thresholds(
 
     The same records and criterion give the same numbers, intervals included: each cell's draws are seeded by its name.
     """
-    outcomes = Outcomes.of(records)
+    size = criterion.size
+    outcomes = Outcomes.of(records, size)
     trials = outcomes.trials
     order = np.argsort(trials.family, kind="stable")
     members = np.split(order, np.flatnonzero(np.diff(trials.family[order])) + 1) if len(order) else []
     samples = [trials[int(own[0])] for own in members]
     cells = {cell.cell_id: cell for cell in searched}
     found = []
-    for own, sample, label in zip(members, samples, distinct_labels(samples), strict=True):
-        cell_id, taken = cell_of(sample), outcomes.take(own)
+    for own, sample, label in zip(members, samples, distinct_labels(samples, size), strict=True):
+        cell_id, taken = cell_of(sample, size), outcomes.take(own)
         if cell_id in cells:
             threshold = searched_threshold(cells[cell_id], label, taken, criterion, settings)
+        elif size == SAMPLES:
+            threshold = samples_threshold(cell_id, label, sample, taken, criterion)
         else:
             threshold = _threshold(cell_id, label, sample, taken, criterion)
         found.append(_rechecked(threshold, criterion, rechecks))
@@ -165,6 +173,7 @@ def _threshold(cell_id: str, label: str, sample: TrialConfig, outcomes: Outcomes
         note="; ".join(_notes(outcomes, losses, estimate, criterion)),
         replicates=estimate.replicates,
         statistic=criterion.statistic,
+        size=criterion.size,
     )
 
 
@@ -255,24 +264,17 @@ def _notes(outcomes: Outcomes, losses: _Losses | None, estimate: _Estimate, crit
         yield f"not found: all {' or '.join(ways)}"
         return
     if estimate.crossing == math.inf:
-        yield f"above {losses.widths[-1]}, the largest width tried"
+        yield f"above {losses.widths[-1]}, the largest {criterion.size.noun} tried"
     if estimate.crossing == -math.inf:
-        yield f"at or below {losses.widths[0]}, the least width tried"
+        yield f"at or below {losses.widths[0]}, the least {criterion.size.noun} tried"
     if estimate.again:
-        yield "solved, then unsolved again at a larger width: the least crossing is given"
+        yield f"solved, then unsolved again at a larger {criterion.size.noun}: the least crossing is given"
     if num_diverged:
         yield f"{num_diverged} of {len(outcomes)} trials diverged"
     if num_failed:
         yield f"{num_failed} of {len(outcomes)} trials failed and are left out"
     if attainable_level(losses.num_seeds, criterion.success_rate) < criterion.level:
-        yield _few_seeds(losses.num_seeds, criterion)
+        yield few_seeds(losses.num_seeds, criterion)
     edges = [width for width, rate in estimate.chosen.items() if rate in (losses.rates[0], losses.rates[-1])]
     if len(losses.rates) > 2 and edges:
-        yield f"the best rate is at the end of the rates tried at m = {', '.join(map(str, edges))}"
-
-
-def _few_seeds(num_seeds: int, criterion: Criterion) -> str:
-    if num_seeds == 1:
-        return "one seed gives no interval"
-    share = attainable_level(num_seeds, criterion.success_rate)
-    return f"{num_seeds} seeds cannot give a {criterion.level:.0%} interval: it covers at most {share:.0%}"
+        yield f"the best rate is at the end of the rates tried at {criterion.size.letter} = {', '.join(map(str, edges))}"

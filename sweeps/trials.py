@@ -1,4 +1,4 @@
-"""Many trials as columns: a family, a width, a learning rate and a seed each; a config is made when it is asked for."""
+"""Many trials as columns: a family, a size, a learning rate and a seed each; a config is made when it is asked for."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -8,13 +8,15 @@ from typing import overload
 import numpy as np
 
 from stsq_core.family import TrialFamily
+from stsq_core.size import WIDTH, Size
 from stsq_core.trial import TrialConfig
 
 
 class Trials(Sequence[TrialConfig]):
     """Trials in order, each once.
 
-    `families[family[i]].member(widths[i], rates[i], seeds[i])` is the i-th.
+    `families[family[i]].member(widths[i], rates[i], seeds[i])` is the i-th. `widths` are widths m unless its families are of
+    another size.
     """
 
     def __init__(
@@ -33,7 +35,7 @@ class Trials(Sequence[TrialConfig]):
         self._parts: tuple[Trials, ...] = ()
 
     @classmethod
-    def of(cls, configs: Iterable[TrialConfig]) -> "Trials":
+    def of(cls, configs: Iterable[TrialConfig], size: Size = WIDTH) -> "Trials":
         """The columns of any configs; one that comes twice is taken once."""
         if isinstance(configs, Trials):
             return configs
@@ -42,14 +44,14 @@ class Trials(Sequence[TrialConfig]):
         families: list[TrialFamily] = []
         family = []
         for config in distinct:
-            one = TrialFamily(config)
+            one = TrialFamily(config, size)
             family.append(places.setdefault(one.key, len(families)))
             if family[-1] == len(families):
                 families.append(one)
         return cls(
             families,
             np.array(family, dtype=np.int64),
-            np.array([config.width for config in distinct], dtype=np.int64),
+            np.array([size.of(config) for config in distinct], dtype=np.int64),
             np.array([config.optimizer.lr for config in distinct], dtype=np.float64),
             np.array([config.seed for config in distinct], dtype=np.int64),
         )
@@ -135,9 +137,15 @@ class Trials(Sequence[TrialConfig]):
 _NOTHING = np.zeros(0, dtype=np.int64)
 
 
-def cell_of(config: TrialConfig) -> str:
-    """Twelve hex digits that name a trial's cell: equal for configs that differ only in width, seed and learning rate.
+def cell_of(config: TrialConfig, size: Size = WIDTH) -> str:
+    """Twelve hex digits that name a trial's cell: equal for configs that differ only in size, seed and learning rate.
 
-    The width of one-hot codes is not free (`d_e = T`), so there it stays part of the cell.
+    Where the size is not free (one-hot codes have `d_e = T`), it stays part of the cell.
     """
-    return hashlib.sha256(f"cell {TrialFamily(config).key.trial_id}".encode()).hexdigest()[:12]
+    return cell_of_family(TrialFamily(config, size))
+
+
+def cell_of_family(family: TrialFamily) -> str:
+    """The name of the cell that a family's trials belong to."""
+    of = "" if family.size == WIDTH else f"of {family.size.name} "
+    return hashlib.sha256(f"cell {of}{family.key.trial_id}".encode()).hexdigest()[:12]

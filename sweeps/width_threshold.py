@@ -1,4 +1,4 @@
-"""The width threshold of a cell, as a record, and the points it rests on."""
+"""The threshold of a cell, as a record, and the points it rests on."""
 
 import math
 from collections.abc import Sequence
@@ -7,11 +7,14 @@ from typing import Literal, overload
 
 import numpy as np
 
+from stsq_core.size import WIDTH, Size
 from stsq_core.trial import TrialConfig
+from sweeps.intervals import attainable_level
 from sweeps.ledger import Status
 from sweeps.outcomes import STATUSES, Outcomes, none_of_nan
 from sweeps.recheck import Recheck
 from sweeps.search_state import SearchState
+from sweeps.spec import Criterion
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Points(Sequence[Point]):
 
 @dataclass(frozen=True)
 class WidthThreshold:
-    """The width threshold of one cell.
+    """The threshold of one cell: of the width, unless `size` says of what else; then `widths` and `m_star` are such sizes.
 
     `found`: `m_star` is the threshold and `M` the whole number of units. `above_range` (`below_range`): it lies above (below)
     every width tried. `failed`: no trial gave a number. `low` and `high` bound it at the `level`: None where the end is
@@ -108,10 +111,11 @@ class WidthThreshold:
     statistic: Literal["median", "mean"] = "median"
     search: SearchState | None = field(default=None, repr=False, compare=False)
     recheck: Recheck | None = None
+    size: Size = WIDTH
 
     @property
     def kind(self) -> str:
-        """The architecture: `transformer` or `fcn`."""
+        """The architecture, as `transformer` or `fcn`."""
         return self.config_sample.model.kind
 
 
@@ -127,3 +131,11 @@ def status_of(crossing: float) -> Literal["found", "above_range", "below_range",
 def width_of(log_width: float) -> float:
     """A width from its logarithm, without the last digits in which 20 would become 20.000000000000004 and be rounded up."""
     return round(math.exp(log_width), 9)
+
+
+def few_seeds(num_seeds: int, criterion: Criterion) -> str:
+    """Why the interval of so few seeds has less than the level that is asked for, in words."""
+    if num_seeds == 1:
+        return "one seed gives no interval"
+    share = attainable_level(num_seeds, criterion.success_rate)
+    return f"{num_seeds} seeds cannot give a {criterion.level:.0%} interval: it covers at most {share:.0%}"

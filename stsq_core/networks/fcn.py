@@ -15,7 +15,8 @@ from stsq_core.examples import Batch, Source
 from stsq_core.fcn import uniform_layers
 from stsq_core.kernels import Kernels
 from stsq_core.network import Network
-from stsq_core.products import aligned, product
+from stsq_core.networks.layers import with_one
+from stsq_core.products import product
 from stsq_core.program import Tensors
 from stsq_core.streams import Purpose, Streams
 from stsq_core.trial import TrialConfig
@@ -49,7 +50,7 @@ class FcnNetwork(Network):
         for layer in range(len(self.shapes)):
             if layer:
                 values = values.relu() if self.model.activation == "relu" else activate(values, self.model.activation)
-            read = self._read(layer, values, hot if layer in self.hot_at else None)
+            read = self._read(values, hot if layer in self.hot_at else None)
             values = product(read, parameters[f"W{layer + 1}"].mT)
         return values.view(batch.target.shape)
 
@@ -58,11 +59,9 @@ class FcnNetwork(Network):
         named = zip(super().weights(parameters, trial).items(), self.shapes, strict=True)
         return {name: array[:, : inputs + 1] for (name, array), (_, inputs) in named}
 
-    def _read(self, layer: int, values: torch.Tensor, hot: torch.Tensor | None) -> torch.Tensor:
+    def _read(self, values: torch.Tensor, hot: torch.Tensor | None) -> torch.Tensor:
         """The input of a layer: values, the subset where it enters, a one for the bias, and zeros up to an aligned size."""
-        blocks = [values, *([] if hot is None else [hot]), values.new_ones((*values.shape[:2], 1))]
-        rest = aligned(self.shapes[layer][1] + 1, self.dtype) - self.shapes[layer][1] - 1
-        return torch.nn.functional.pad(torch.cat(blocks, -1), (0, rest))
+        return with_one(values if hot is None else torch.cat([values, hot], -1))
 
     def _uniforms(self, shape: tuple[int, ...], stream: int) -> torch.Tensor:
         draws = self.streams.draws(Purpose.INIT, stream)

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from stsq_core.activations import sigmoid
+from stsq_core.activations import placeless
 from stsq_core.attention import Scores
 
 
@@ -27,7 +27,7 @@ def weigh(scores: torch.Tensor, kind: Scores, *, q: int, bias: torch.Tensor | No
             return scores.masked_fill(scores.detach() < least, -math.inf).softmax(-1)
         case "sigmoid":
             assert bias is not None
-            return sigmoid(scores + bias.view(-1, *[1] * (scores.dim() - 1)))
+            return placeless(torch.sigmoid, scores + bias.view(-1, *[1] * (scores.dim() - 1)))
 
 
 def mass(weights: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

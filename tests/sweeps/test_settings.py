@@ -78,7 +78,7 @@ def test_later_settings_win(sweep_file):
         ("widht=3", "--set widht=3: there is no field 'widht'; the fields are task.kind, task.T"),
         (
             "criterion.target=3",
-            "--set criterion.target=3: there is no field 'criterion.target'; did you mean criterion.target_loss?",
+            "--set criterion.target=3: there is no field 'criterion.target'; did you mean evaluation.target or criterion",
         ),
         ("seed=3", "--set seed=3: there is no field 'seed'; did you mean seeds"),
         (

@@ -52,7 +52,9 @@ PAIRS += [("transformer", task) for task in TASKS if task not in ("stsq", "plain
 
 def a_pack(model: str, task: str, *, batch: int = 7) -> list[TrialConfig]:
     """Seven trials of mixed seeds, rates and optimizers that train as one stack."""
-    optimizers = [{"kind": "adam", "lr": 0.004 * (i + 1)} if i % 3 else {"kind": "gd", "lr": 0.001 + i / 2000} for i in range(7)]
+    optimizers = [
+        {"kind": "adam", "lr": 0.004 * (i + 1)} if i % 3 else {"kind": "gd", "lr": 0.001 + i / 2000} for i in range(7)
+    ]
     data = {"task": TASKS[task], "model": MODELS[model], "training": {"steps": 9, "batch_size": batch, "log_every": 4}}
     return [TrialConfig.model_validate(data | {"optimizer": o, "seed": i % 5}) for i, o in enumerate(optimizers)]
 
@@ -105,7 +107,9 @@ class _Breaking(Checkpoint):
         raise _BrokenOffError
 
 
-@pytest.mark.parametrize(("model", "task"), [("all_of_it", "student_t"), ("heads", "variance"), ("fcn", "correlated"), ("full", "plain")])
+@pytest.mark.parametrize(
+    ("model", "task"), [("all_of_it", "student_t"), ("heads", "variance"), ("fcn", "correlated"), ("full", "plain")]
+)
 def test_interrupted_and_resumed_has_the_same_bits(model: str, task: str) -> None:
     trials, checkpoint, breaks = a_pack(model, task), _Breaking(), 0
     while True:
