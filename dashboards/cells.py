@@ -10,6 +10,7 @@ from dashboards.columns import OfCell, axes_of
 from dashboards.panels import round_numbers
 from stsq_core import theory
 from sweeps.journal import Curve
+from sweeps.line_ratios import has_fcn_bound
 from sweeps.thresholds import Points, WidthThreshold
 
 MAX_DOTS = 240
@@ -148,7 +149,7 @@ def _view(threshold: WidthThreshold, name: str, curves: Mapping[str, Curve]) -> 
 
 def _floor(threshold: WidthThreshold) -> tuple[np.ndarray, np.ndarray] | None:
     """The exact floor of a fully connected net's loss, where it is above zero."""
-    if threshold.kind != "fcn":
+    if not has_fcn_bound(threshold):
         return None
     task = threshold.config_sample.task
     widths = np.geomspace(

@@ -112,7 +112,7 @@ class Findings:
         """What came of each claim of the sweep."""
         if not self.spec.claims:
             return ()
-        return verdicts(self.spec.claims, self.observations, level=self.spec.criterion.level)
+        return verdicts(self.spec.claims, self.observations, level=self.spec.criterion.level, thresholds=self.thresholds)
 
     def curves(self) -> dict[str, Curve]:
         """The training curves that figures show, of trials that thresholds rest on."""

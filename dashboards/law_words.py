@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from dashboards.markup import Html, element, joined
+from stsq_core.size import WIDTH
 from sweeps.law_comparison import LawComparison, Prediction, Standing
 from sweeps.laws import Estimate, ScalingLaw
+from sweeps.letter_laws import CONSTANT
 
 GAMMA = "\N{GREEK SMALL LETTER GAMMA}"
 LETTERS = {"gamma": GAMMA}
@@ -42,9 +44,33 @@ _SHAPES: Mapping[str, Formula] = {
 }
 
 
+_GROWTH: Mapping[str, Formula] = {
+    "log": Formula("{a} + {b} ln L", r"{a} + {b}\,\ln L", "{a} + {b} ln <i>L</i>"),
+    "power": Formula("{c} L^{gamma}", r"{c}\,L^{{{gamma}}}", "{c} <i>L</i><sup>{gamma}</sup>"),
+    "log_power": Formula("{c} (ln L)^{gamma}", r"{c}\,(\ln L)^{{{gamma}}}", "{c} (ln <i>L</i>)<sup>{gamma}</sup>"),
+}
+"""The shapes of growth with one letter of a task, L."""
+
+
+def _shape(law: ScalingLaw) -> Formula:
+    """The formula in which numbers or letters are put."""
+    if law.name == CONSTANT.name:
+        return Formula("{c}", "{c}", "{c}")
+    kind, _, letter = law.name.rpartition("_")
+    if law.size == WIDTH or kind not in _GROWTH:
+        return _SHAPES[law.name]
+    told = law.task.letters.get(letter, letter)
+    return Formula(*(re.sub(r"\bL\b", told, form) for form in _GROWTH[kind]))
+
+
+def left_html(law: ScalingLaw) -> Html:
+    """The left side of a law on the page: the letter of its size, and an equals sign."""
+    return Html(f"<i>{law.size.letter}</i> = ")
+
+
 def plain_formula(law: ScalingLaw) -> Formula:
     """The law without its numbers: `d + b q ln T`."""
-    shape = _SHAPES[law.name]
+    shape = _shape(law)
     letters = list(law.numbers)
     return Formula(
         shape.text.format(**{letter: letter for letter in letters}),
@@ -55,7 +81,7 @@ def plain_formula(law: ScalingLaw) -> Formula:
 
 def fitted_formula(law: ScalingLaw) -> Formula:
     """The law with its numbers: `d + 2.48 q ln T`."""
-    shape = _SHAPES[law.name]
+    shape = _shape(law)
     told = {letter: _number(value) for letter, value in law.numbers.items()}
     # A constant that is taken away is told as such.
     text, tex, html = (form.format(**told).replace("+ -", "- ") for form in shape)
@@ -116,7 +142,7 @@ def standing_words(comparison: LawComparison, law: ScalingLaw) -> str:
 
 def verdict_html(comparison: LawComparison) -> Html:
     """The verdict with its formulas set as such."""
-    formulas = {law.formula: Html(f"<i>m</i> = {plain_formula(law).html}") for law in comparison.laws}
+    formulas = {law.formula: joined(left_html(law), Html(plain_formula(law).html)) for law in comparison.laws}
     pattern = "|".join(map(re.escape, sorted(formulas, key=len, reverse=True)))
     pieces = re.split(f"({pattern})", comparison.verdict)
     return joined(*(element("span", formulas[piece], class_="formula") if piece in formulas else piece for piece in pieces))

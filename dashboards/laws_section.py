@@ -10,6 +10,7 @@ from dashboards.law_panels import Exponent, ResidualPanel
 from dashboards.law_words import (
     agreement_words,
     fitted_formula,
+    left_html,
     measured_words,
     numbers_words,
     standing_words,
@@ -79,7 +80,7 @@ def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Ht
 def _law_row(comparison: LawComparison, law: ScalingLaw) -> dict[str, object]:
     delta, standing = comparison.delta(law), standing_words(comparison, law)
     return {
-        "law": element("span", joined(Html("<i>m</i> = "), Html(fitted_formula(law).html)), class_="formula"),
+        "law": element("span", joined(left_html(law), Html(fitted_formula(law).html)), class_="formula"),
         "numbers": [element("span", prose(words), class_="fitted") for words in numbers_words(law)],
         "delta": "–" if math.isnan(delta) else "least" if delta == 0 else f"+{delta:.1f}",  # noqa: RUF001
         "loo": _percent(law.loo_error),

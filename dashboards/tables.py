@@ -20,6 +20,7 @@ from sweeps.law_cells import family_key
 from sweeps.law_comparison import LawComparison
 from sweeps.laws import ScalingLaw
 from sweeps.ledger import LedgerRecord
+from sweeps.line_ratios import has_fcn_bound
 from sweeps.outcomes import FAILED, FINISHED, STATUSES, Outcomes, none_of_nan
 from sweeps.plan import distinct_labels
 from sweeps.thresholds import WidthThreshold
@@ -180,7 +181,7 @@ def _law_columns(threshold: WidthThreshold, law: ScalingLaw | None) -> Row:
 
 
 def _bound(threshold: WidthThreshold) -> float | None:
-    if threshold.kind != "fcn":
+    if not has_fcn_bound(threshold):
         return None
     task = threshold.config_sample.task
     return theory.fcn_width_bound(threshold.target_loss, T=task.T, d=task.d, q=task.q)

@@ -112,4 +112,53 @@ class Sharpness(_Claim):
         return self
 
 
-Claim = Annotated[Bound | Compare | Slope | Linear | Floor | Sharpness, Field(discriminator="kind")]
+class ThresholdOrder(_Claim):
+    """The thresholds of cells at the same T, q and d grow in the given order of the values of `by`, and no intervals meet."""
+
+    kind: Literal["threshold_order"] = "threshold_order"
+    by: str
+    order: Annotated[tuple[Any, ...], BeforeValidator(as_tuple)]
+
+    @model_validator(mode="after")
+    def _an_order_of_a_field(self) -> Self:
+        if reason := unknown_field(self.by):
+            raise FieldError(("by",), reason)
+        if len(self.order) < 2:
+            raise FieldError(("order",), f"an order needs two values or more; got {list(self.order)}")
+        return self
+
+
+class ThresholdNear(_Claim):
+    """Each threshold lies within a factor of a published one; where that was published, `says` tells."""
+
+    kind: Literal["threshold_near"] = "threshold_near"
+    value: Positive
+    factor: Annotated[float, Field(gt=1)] = 2.0
+
+
+class ThresholdGrowth(_Claim):
+    """The rate at which thresholds grow with a letter of the task, in a law fitted to them, is at most or at least a number.
+
+    The laws: `log_power` is c (ln L)^gamma, `power` is c L^gamma, and `log` is a + b ln L; the rate is gamma, of `log` b.
+    """
+
+    kind: Literal["threshold_growth"] = "threshold_growth"
+    letter: Literal["T", "q", "d"] = "T"
+    law: Literal["log_power", "power", "log"] = "log_power"
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @model_validator(mode="after")
+    def _one_side(self) -> Self:
+        if (self.at_least is None) == (self.at_most is None):
+            raise ValueError(f"claim {self.name}: give at_least or at_most, one of the two")
+        return self
+
+
+ThresholdClaim = ThresholdOrder | ThresholdNear | ThresholdGrowth
+"""Claims about thresholds, not about single trials."""
+
+Claim = Annotated[
+    Bound | Compare | Slope | Linear | Floor | Sharpness | ThresholdOrder | ThresholdNear | ThresholdGrowth,
+    Field(discriminator="kind"),
+]

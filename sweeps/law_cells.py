@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stsq_core.size import SAMPLES, WIDTH, Size
 from stsq_core.trial import TrialConfig
+from sweeps.fields import flattened, without_field
 from sweeps.law_families import Tasks
 from sweeps.plan import describe
 from sweeps.thresholds import WidthThreshold
@@ -52,6 +54,11 @@ class LawCells:
         return mask
 
     @property
+    def size(self) -> Size:
+        """What the thresholds are about."""
+        return self.thresholds[0].size
+
+    @property
     def level(self) -> float:
         """The level of the cells' intervals, and of the laws'."""
         return self.thresholds[0].level
@@ -87,24 +94,64 @@ def tasks_of(configs: Sequence[TrialConfig], target_loss: float) -> Tasks:
 
 
 def families_of(thresholds: Iterable[WidthThreshold]) -> list[list[WidthThreshold]]:
-    """The thresholds of each family of cells, in the order of their first: cells of one differ in T, q and d only."""
+    """The thresholds of each family of cells, in the order of their first: cells of one differ in T, q and d only.
+
+    Where the thresholds are not of the width, whole numbers of task and model may differ too as long as the letters settle
+    them (`d_e = floor(5 ln T)`), and so may the budget where samples are counted.
+    """
     families: dict[str, list[WidthThreshold]] = {}
     for threshold in thresholds:
-        families.setdefault(family_key(threshold.config_sample), []).append(threshold)
-    return list(families.values())
+        families.setdefault(family_key(threshold.config_sample, threshold.size), []).append(threshold)
+    return [part for members in families.values() for part in _settled_by_letters(members)]
 
 
-def family_key(config: TrialConfig) -> str:
-    """Equal for configs that differ in T, q, d, width, seed and rate only."""
+def _settled_by_letters(members: list[WidthThreshold]) -> list[list[WidthThreshold]]:
+    """The members in parts, in each of which T, q and d settle all other whole numbers."""
+    if members[0].size == WIDTH:
+        return [members]
+    numbers = [_numbers(threshold) for threshold in members]
+    at: dict[tuple[int, ...], list[dict[str, object]]] = {}
+    for threshold, own in zip(members, numbers, strict=True):
+        at.setdefault(_letters(threshold), []).append(own)
+    free = [name for name in numbers[0] if any(len({own.get(name) for own in alike}) > 1 for alike in at.values())]
+    parts: dict[tuple[object, ...], list[WidthThreshold]] = {}
+    for threshold, own in zip(members, numbers, strict=True):
+        parts.setdefault(tuple(own.get(name) for name in free), []).append(threshold)
+    return list(parts.values())
+
+
+def _letters(threshold: WidthThreshold) -> tuple[int, ...]:
+    task = threshold.config_sample.task
+    return task.T, task.q, task.d
+
+
+def _numbers(threshold: WidthThreshold) -> dict[str, object]:
+    """The whole numbers of a cell that letters may settle, by dotted name."""
+    told = flattened(threshold.config_sample.model_dump(mode="json", include={"task", "model"}))
+    steps = {"training.steps": threshold.config_sample.training.steps} if threshold.size == SAMPLES else {}
+    letters = {f"task.{letter}" for letter in ("T", "q", "d")}
+    own = {*letters, *threshold.size.fields(threshold.config_sample)}
+    return {name: value for name, value in told.items() if type(value) is int and name not in own} | steps
+
+
+def family_key(config: TrialConfig, size: Size = WIDTH) -> str:
+    """Equal for configs that differ in T, q, d, size, seed and rate only; of other sizes than the width, also in whole numbers
+    of task and model.
+    """
     told = config.model_dump(mode="json", exclude={"seed": True, "task": {"T", "q", "d"}, "optimizer": {"lr"}})
-    told["model"].pop("width", None)
-    told["model"].get("positions", {}).pop("d_e", None)
-    return repr(told)
+    if size == WIDTH:
+        return repr(without_field(told, f"model.{config.model.size_field}"))
+    if size == SAMPLES:
+        told["training"].pop("steps")
+    for name in size.fields(config):
+        told = without_field(told, name)
+    kept = {name: value for name, value in flattened(told).items() if type(value) is not int or name.startswith("training.")}
+    return repr(kept)
 
 
-def family_words(config: TrialConfig) -> str:
+def family_words(config: TrialConfig, size: Size = WIDTH) -> str:
     """The words of `describe` that do not speak of T, q and d."""
-    return " ".join(word for word in describe(config).split() if word[:2] not in ("T=", "q=", "d="))
+    return " ".join(word for word in describe(config, size).split() if word[:2] not in ("T=", "q=", "d="))
 
 
 def _noise(threshold: WidthThreshold) -> np.ndarray:

@@ -7,18 +7,23 @@ Cells that a sweep holds out are left out of every fit, and predicted.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from stsq_core.size import WIDTH
 from stsq_core.task import TokenTask
 from sweeps.law_cells import families_of, family_words, law_cells
-from sweeps.law_families import ATTENTION, TD_POWER, applicable_laws
+from sweeps.law_families import ATTENTION, TD_POWER, Law, applicable_laws
 from sweeps.law_settings import LawSettings
 from sweeps.laws import Estimate, ScalingLaw, fitted_law, spread_words
+from sweeps.letter_laws import applicable_letter_laws
 from sweeps.thresholds import WidthThreshold
 
 CLOSE, FAR = 4.0, 10.0
+EXPECTED: Mapping[str, Law] = {"transformer": ATTENTION, "fcn": TD_POWER}
+"""The law of the width that theory names for an architecture."""
+
 Standing = Literal["best", "as good", "richer than needed", "less likely", "ruled out", "too few cells"]
 
 
@@ -66,13 +71,24 @@ class LawComparison:
 
     @property
     def expected(self) -> ScalingLaw | None:
-        """The law that theory expects of the architecture: attention's of a transformer, the power of T d of an FCN."""
-        return self.law(TD_POWER.name if self.kind == "fcn" else ATTENTION.name)
+        """The law that theory expects of the width: attention's of a transformer, the power of T d of an FCN.
+
+        Of other architectures and sizes it expects none, and the law of least AICc stands in its place.
+        """
+        if self.laws[0].size == WIDTH and self.kind in EXPECTED:
+            return self.law(EXPECTED[self.kind].name)
+        return self.laws[0]
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether theory names a law for these thresholds."""
+        return self.laws[0].size == WIDTH and self.kind in EXPECTED
 
     @property
     def best(self) -> ScalingLaw | None:
-        """The law of least AICc; None where cells are too few for any."""
-        return self.laws[0] if math.isfinite(self.laws[0].aicc) else None
+        """The law of least AICc; None where cells are too few for any, or for any but one."""
+        num = sum(math.isfinite(law.aicc) for law in self.laws)
+        return self.laws[0] if num > 1 or (num and len(self.laws) == 1) else None
 
     def law(self, name: str) -> ScalingLaw | None:
         """A law by its name, which `law_families` gives; None where the cells do not determine it."""
@@ -80,12 +96,13 @@ class LawComparison:
 
     def delta(self, law: ScalingLaw) -> float:
         """By how much a law's AICc exceeds the least; nan where cells are too few."""
-        return law.aicc - self.laws[0].aicc if math.isfinite(law.aicc) else math.nan
+        least = min(one.aicc for one in self.laws)
+        return law.aicc - least if math.isfinite(law.aicc) else math.nan
 
     def standing(self, law: ScalingLaw) -> Standing:
         """A law's place among the laws of its family."""
         delta = self.delta(law)
-        if math.isnan(delta):
+        if math.isnan(delta) or self.best is None:
             return "too few cells"
         if delta <= CLOSE:
             return "best" if law is self.best else "as good"
@@ -165,12 +182,16 @@ def compare_family(members: Sequence[WidthThreshold], settings: LawSettings) -> 
     cells = law_cells(threshold for threshold in members if not settings.holds_out(threshold.config_sample))
     if cells is None:
         return None
-    laws = [fitted_law(law, cells) for law in applicable_laws(cells.tasks.take(cells.found))]
+    applicable = applicable_laws if cells.size == WIDTH else applicable_letter_laws
+    laws = [fitted_law(law, cells) for law in applicable(cells.tasks.take(cells.found))]
     fitted = [law for law in laws if law is not None]
     if not fitted:
         return None
-    ordered = sorted(fitted, key=lambda law: (law.aicc, len(law.fit.law.letters), -law.fit.log_likelihood))
-    return LawComparison(members[0].kind, family_words(members[0].config_sample), tuple(ordered), held_out)
+    if sum(math.isfinite(law.aicc) for law in fitted) > 1 or cells.size == WIDTH:
+        ordered = sorted(fitted, key=lambda law: (law.aicc, len(law.fit.law.letters), -law.fit.log_likelihood))
+    else:  # where AICc compares nothing, the law that best predicts a cell from the others
+        ordered = sorted(fitted, key=lambda law: (math.inf if math.isnan(law.loo_error) else law.loo_error, law.aicc))
+    return LawComparison(members[0].kind, family_words(members[0].config_sample, members[0].size), tuple(ordered), held_out)
 
 
 def _prediction(law: ScalingLaw, threshold: WidthThreshold) -> Prediction:

@@ -122,11 +122,13 @@ class PowerLaw(Law):
         return np.stack([np.exp(theta[..., 0]), theta[..., 1]], axis=-1)
 
 
-def _nothing(tasks: Tasks) -> np.ndarray:
+def nothing(tasks: Tasks) -> np.ndarray:
+    """The column of zeros."""
     return np.zeros(len(tasks))
 
 
-def _one(tasks: Tasks) -> np.ndarray:
+def one(tasks: Tasks) -> np.ndarray:
+    """The column of ones."""
     return np.ones(len(tasks))
 
 
@@ -146,22 +148,22 @@ def _fcn_bound(tasks: Tasks) -> np.ndarray:
 
 
 ATTENTION = LinearLaw("attention", "m = d + b q ln T", ("b",), ("b",), _d, (_q_log_t,))
-ATTENTION_OFFSET = LinearLaw("attention_offset", "m = b q ln T + const", ("b", "const"), ("b",), _nothing, (_q_log_t, _one))
+ATTENTION_OFFSET = LinearLaw("attention_offset", "m = b q ln T + const", ("b", "const"), ("b",), nothing, (_q_log_t, one))
 ATTENTION_FREE = LinearLaw(
-    "attention_free", "m = a d + b q ln T + c", ("a", "b", "c"), ("a", "b", "c"), _nothing, (_d, _q_log_t, _one)
+    "attention_free", "m = a d + b q ln T + c", ("a", "b", "c"), ("a", "b", "c"), nothing, (_d, _q_log_t, one)
 )
 ATTENTION_RATIO = LinearLaw(
     "attention_ratio", "m = d + b q ln(T/q)", ("b",), ("b",), _d, (lambda tasks: tasks.q * np.log(tasks.T / tasks.q),)
 )
-EXCESS_POWER = PowerLaw("excess_power", "m = d + c T^gamma", ("c", "gamma"), ("c", "gamma"), _d, lambda tasks: tasks.T, _one)
+EXCESS_POWER = PowerLaw("excess_power", "m = d + c T^gamma", ("c", "gamma"), ("c", "gamma"), _d, lambda tasks: tasks.T, one)
 EXCESS_Q_POWER = PowerLaw(
     "excess_q_power", "m = d + c q T^gamma", ("c", "gamma"), ("c", "gamma"), _d, lambda tasks: tasks.T, lambda tasks: tasks.q
 )
-T_POWER = PowerLaw("T_power", "m = c T^gamma", ("c", "gamma"), ("c", "gamma"), _nothing, lambda tasks: tasks.T, _one)
+T_POWER = PowerLaw("T_power", "m = c T^gamma", ("c", "gamma"), ("c", "gamma"), nothing, lambda tasks: tasks.T, one)
 TD_POWER = PowerLaw(
-    "td_power", "m = c (T d)^gamma", ("c", "gamma"), ("c", "gamma"), _nothing, lambda tasks: tasks.T * tasks.d, _one
+    "td_power", "m = c (T d)^gamma", ("c", "gamma"), ("c", "gamma"), nothing, lambda tasks: tasks.T * tasks.d, one
 )
-FCN_LINE = LinearLaw("fcn_line", "m = s T d (1 - r (T-1)/(T-q))", ("s",), ("s",), _nothing, (_fcn_bound,))
+FCN_LINE = LinearLaw("fcn_line", "m = s T d (1 - r (T-1)/(T-q))", ("s",), ("s",), nothing, (_fcn_bound,))
 
 LAWS: tuple[Law, ...] = (
     ATTENTION, ATTENTION_OFFSET, ATTENTION_FREE, ATTENTION_RATIO, EXCESS_POWER, EXCESS_Q_POWER, T_POWER, TD_POWER, FCN_LINE
@@ -175,12 +177,13 @@ def applicable_laws(tasks: Tasks) -> tuple[Law, ...]:
     that of T. With one q, a factor q is part of c.
     """
     superseded = {
-        ATTENTION_FREE.name if _is_constant(tasks.d) else ATTENTION_OFFSET.name,
-        T_POWER.name if _is_constant(tasks.d) else "",
-        EXCESS_Q_POWER.name if _is_constant(tasks.q) else "",
+        ATTENTION_FREE.name if is_constant(tasks.d) else ATTENTION_OFFSET.name,
+        T_POWER.name if is_constant(tasks.d) else "",
+        EXCESS_Q_POWER.name if is_constant(tasks.q) else "",
     }
     return tuple(law for law in LAWS if law.name not in superseded and law.is_identifiable(tasks))
 
 
-def _is_constant(values: np.ndarray | Sequence[float]) -> bool:
+def is_constant(values: np.ndarray | Sequence[float]) -> bool:
+    """Whether all values are one."""
     return len(np.unique(values)) < 2

@@ -6,6 +6,7 @@ Which law holds is decided by comparing all of them on the same cells (module `l
 """
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +14,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from stsq_core.size import Size
 from stsq_core.task import TokenTask
 from sweeps.law_cells import FOUND, LawCells, families_of, family_key, family_words, law_cells
 from sweeps.law_families import ATTENTION, FCN_LINE, TD_POWER, Law, Tasks
@@ -73,8 +75,18 @@ class ScalingLaw:
 
     @property
     def formula(self) -> str:
-        """The law's formula without numbers."""
-        return self.fit.law.formula
+        """The law's formula without numbers, in the letters of its size and task: `m = d + b q ln T`, `n = c N^gamma`."""
+        return spelled(self.fit.law.formula, self.size, self.task)
+
+    @property
+    def size(self) -> Size:
+        """What the thresholds are about."""
+        return self.fit.cells.size
+
+    @property
+    def task(self) -> TokenTask:
+        """One of the cells' tasks."""
+        return self.fit.cells.thresholds[0].config_sample.task
 
     @property
     def scatter(self) -> float:
@@ -162,7 +174,7 @@ def fitted_law(law: Law, cells: LawCells | None) -> ScalingLaw | None:
     draws = draws_of(fit)
     found = cells.thresholds[int(np.argmax(cells.found))]
     return ScalingLaw(
-        family=family_words(found.config_sample),
+        family=family_words(found.config_sample, found.size),
         kind=found.kind,
         parameters=MappingProxyType(_estimates(fit, draws)),
         level=cells.level,
@@ -203,7 +215,7 @@ def _notes(law: Law, cells: LawCells) -> Iterator[str]:
         yield "one cell gives no interval over cells"
     if num_found <= len(law.letters):
         yield "no more cells than parameters: the fit passes through them and tests nothing"
-    if len({family_key(sample) for sample in samples}) > 1:
+    if len({family_key(sample, cells.size) for sample in samples}) > 1:
         yield "the cells differ in more than T, q and d"
     if law.name == FCN_LINE.name:
         yield f"r is the target loss, {cells.tasks.target_loss:g}"
@@ -215,6 +227,12 @@ def _notes(law: Law, cells: LawCells) -> Iterator[str]:
 
 def _they(count: int) -> str:
     return "they lie" if count > 1 else "it lies"
+
+
+def spelled(formula: str, size: Size, task: TokenTask) -> str:
+    """A formula whose left side `m` is the letter of the size, and whose T, q, d are those of the task's paper."""
+    letters = {"m": size.letter} | task.letters
+    return re.sub(r"\b[mTqd]\b", lambda found: letters.get(found[0], found[0]), formula)
 
 
 def spread_words(labels: Sequence[str]) -> str:

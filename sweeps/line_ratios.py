@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stsq_core import theory
+from stsq_core.size import WIDTH
+from stsq_core.task import Stsq
 from sweeps.thresholds import WidthThreshold
 
 
@@ -21,11 +23,16 @@ class LineRatio:
     high: float | None
 
 
+def has_fcn_bound(threshold: WidthThreshold) -> bool:
+    """Whether the exact floor bounds the threshold: one of the width of a fully connected net that learns token selection."""
+    return threshold.kind == "fcn" and threshold.size == WIDTH and type(threshold.config_sample.task) is Stsq
+
+
 def fcn_line(thresholds: Iterable[WidthThreshold]) -> tuple[LineRatio, ...]:
     """Each found FCN threshold against the exact bound on the width at its target loss."""
     ratios = []
     for threshold in thresholds:
-        if threshold.kind == "fcn" and threshold.m_star is not None and threshold.M is not None:
+        if has_fcn_bound(threshold) and threshold.m_star is not None and threshold.M is not None:
             task = threshold.config_sample.task
             bound = theory.fcn_width_bound(threshold.target_loss, T=task.T, d=task.d, q=task.q)
             low, high = (None if end is None else end / bound for end in (threshold.low, threshold.high))

@@ -8,7 +8,9 @@ Which trials count. A diverged trial counts by what it had reached before, a fai
 
 Interval. The r-th least and the r-th largest of K values hold the median between them with a probability that depends on
 nothing but K and r, whatever their distribution: `1 - 2 P(Binomial(K, 1/2) < r)`. The largest r that still gives the level is
-taken; K = 5 gives [least, largest] and 93.75%. Bootstrap replicates, for the laws, draw seeds jointly and choose rates anew.
+taken; K = 5 gives [least, largest] and 93.75%. Its lower end is moved down by the samples between two evaluations, because the
+target may have been reached at any time since the one before. Bootstrap replicates, for the laws, draw seeds jointly, choose
+rates anew, and spread over as many samples.
 
 Source: David and Nagaraja 2003, Order Statistics, section 7.1.
 """
@@ -95,8 +97,8 @@ def samples_threshold(
     crossing = math.nan if counts is None else float(log_median(counts.judged))
     status = status_of(crossing)
     m_star = width_of(crossing) if status == "found" else None
-    low, high = _ends(counts, criterion)
     resolution, budget = resolution_of(sample), criterion.size.of(sample)
+    low, high = _ends(counts, criterion, resolution)
     return WidthThreshold(
         cell_id=cell_id,
         label=label,
@@ -119,7 +121,7 @@ def samples_threshold(
         crosses_more_than_once=False,
         points=_points(outcomes, counts),
         note="; ".join(_notes(outcomes, counts, sample, criterion, crossing)),
-        replicates=np.array([]) if counts is None else _replicates(counts, cell_id),
+        replicates=np.array([]) if counts is None else _replicates(counts, cell_id, resolution),
         size=criterion.size,
     )
 
@@ -150,20 +152,26 @@ def _counts_of(outcomes: Outcomes) -> _Counts | None:
     return _Counts(tuple(rates.tolist()), logs)
 
 
-def _ends(counts: _Counts | None, criterion: Criterion) -> tuple[float | None, float | None]:
-    """The interval's ends as logs, inf beyond the budget and -inf before the first evaluation with samples; None for no
-    interval."""
+def _ends(counts: _Counts | None, criterion: Criterion, resolution: int) -> tuple[float | None, float | None]:
+    """The interval's ends as logs, inf beyond the budget and -inf before the first evaluation; None for no interval."""
     if counts is None or len(counts.judged) < 2:
         return None, None
     ordered = np.sort(counts.judged)
     rank, _ = order_interval(len(ordered), criterion.level)
-    return float(ordered[rank - 1]), float(ordered[len(ordered) - rank])
+    low, high = float(ordered[rank - 1]), float(ordered[len(ordered) - rank])
+    if not math.isfinite(low):
+        return low, high
+    before = round(math.exp(low)) - resolution
+    return (math.log(before) if before > 0 else -math.inf), high
 
 
-def _replicates(counts: _Counts, cell_id: str) -> np.ndarray:
-    """Replicates of log n* [NUM_REPLICATES] over draws of the seeds with replacement."""
-    draws = np.random.default_rng(int(cell_id, 16)).integers(counts.num_seeds, size=(NUM_REPLICATES, counts.num_seeds))
-    return counts.medians(draws)
+def _replicates(counts: _Counts, cell_id: str, resolution: int) -> np.ndarray:
+    """Replicates of log n* [NUM_REPLICATES] over draws of the seeds with replacement, spread over the resolution about them."""
+    stream = np.random.default_rng(int(cell_id, 16))
+    medians = counts.medians(stream.integers(counts.num_seeds, size=(NUM_REPLICATES, counts.num_seeds)))
+    spread = (stream.random(NUM_REPLICATES) - 0.5) * resolution
+    found = np.isfinite(medians)
+    return np.where(found, np.log(np.maximum(np.exp(np.where(found, medians, 0.0)) + spread, 1.0)), medians)
 
 
 def _points(outcomes: Outcomes, counts: _Counts | None) -> Points:

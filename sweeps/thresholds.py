@@ -30,6 +30,7 @@ import numpy as np
 
 from stsq_core.size import SAMPLES
 from stsq_core.trial import TrialConfig
+from sweeps.claims import ThresholdClaim
 from sweeps.crossings import chosen_rates, least_crossing
 from sweeps.intervals import attainable_level, interval_of
 from sweeps.ledger import LedgerRecord
@@ -55,8 +56,8 @@ CHUNK_NUMBERS = 400_000
 
 
 def thresholds_of(spec: SweepSpec, results: Results) -> tuple[WidthThreshold, ...]:
-    """The thresholds of a run; none of a sweep that is shown by drawings."""
-    if spec.drawings:
+    """The thresholds of a run; none of a sweep that is shown by drawings, unless it claims something of them."""
+    if spec.drawings and not any(isinstance(claim, ThresholdClaim) for claim in spec.claims):
         return ()
     rechecks = Rechecks(results.rechecks) if len(results.rechecks) else NO_RECHECKS
     return width_thresholds(results.records, spec.criterion, searched=results.searched, settings=spec.search, rechecks=rechecks)

@@ -7,74 +7,52 @@ claim holds when it holds in every setting, and does not hold as soon as it does
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from stsq_core import theory
 from stsq_core.architecture import Transformer
-from sweeps.claims import Bound, Claim, Compare, Floor, Linear, Sharpness, Slope
+from sweeps.answers import Setting, Verdict, answer_of, leaf, sides
+from sweeps.claims import Bound, Claim, Compare, Floor, Linear, Sharpness, Slope, ThresholdClaim
 from sweeps.intervals import interval_of, mean_interval
 from sweeps.observations import Observation, cells_of, differing, selected
+from sweeps.threshold_verdicts import threshold_verdict
+from sweeps.width_threshold import WidthThreshold
 
-Answer = Literal["holds", "does not hold", "not enough data"]
+__all__ = ["Setting", "Verdict", "verdicts"]
+
+TrialClaim = Bound | Compare | Slope | Linear | Floor | Sharpness
+
 REPLICATES = 1_000
 SMALL = 1e-12
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A claim in one setting: the fields that tell it apart, its number with interval and seeds, the answer.
-
-    An interval's end is None where it is open.
-    """
-
-    fields: tuple[tuple[str, Any], ...]
-    value: float | None
-    low: float | None
-    high: float | None
-    num_seeds: int
-    answer: Answer
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A claim with its answer. `quantity` says in words what the numbers of its settings are, `rule` when they hold."""
-
-    name: str
-    says: str
-    quantity: str
-    rule: str
-    settings: tuple[Setting, ...]
-
-    @property
-    def answer(self) -> Answer:
-        answers = {setting.answer for setting in self.settings}
-        if "does not hold" in answers:
-            return "does not hold"
-        return "holds" if answers == {"holds"} else "not enough data"
-
-    @property
-    def num_holding(self) -> int:
-        """Settings in which it holds."""
-        return sum(setting.answer == "holds" for setting in self.settings)
+def verdicts(
+    claims: Sequence[Claim],
+    observations: Sequence[Observation],
+    *,
+    level: float,
+    thresholds: Sequence[WidthThreshold] = (),
+) -> tuple[Verdict, ...]:
+    """What came of each claim: those about thresholds look at the thresholds, all others at the trials."""
+    return tuple(
+        threshold_verdict(claim, thresholds)
+        if isinstance(claim, ThresholdClaim)
+        else _verdict(claim, selected(observations, claim), level)
+        for claim in claims
+    )
 
 
-def verdicts(claims: Sequence[Claim], observations: Sequence[Observation], *, level: float) -> tuple[Verdict, ...]:
-    """What came of each claim."""
-    return tuple(_verdict(claim, selected(observations, claim), level) for claim in claims)
-
-
-def _verdict(claim: Claim, observations: list[Observation], level: float) -> Verdict:
+def _verdict(claim: TrialClaim, observations: list[Observation], level: float) -> Verdict:
     match claim:
         case Bound():
             settings, quantity = _bound(claim, observations, level), _bounded(claim)
-            rule = _sides(claim.at_least, claim.at_most)
+            rule = sides(claim.at_least, claim.at_most)
         case Compare():
             settings, rule = _compare(claim, observations, level), "below 1"
-            quantity = f"{' and '.join(claim.metrics)}: {_leaf(claim.field)} = {claim.smaller} over {claim.than}"
+            quantity = f"{' and '.join(claim.metrics)}: {leaf(claim.field)} = {claim.smaller} over {claim.than}"
         case Slope():
             settings = _per_seed(observations, _slope_ratio, (1 - claim.within, 1 + claim.within), level)
             quantity, rule = "slope of 1/L over that of the recursion", f"{1 - claim.within:g} to {1 + claim.within:g}"
@@ -85,7 +63,7 @@ def _verdict(claim: Claim, observations: list[Observation], level: float) -> Ver
             settings, quantity = _floor(claim, observations), "mean loss over the exact floor (interval: 3 standard errors)"
             rule = f"above it (3 standard errors), within {claim.within:.0%} up to m = {claim.near_up_to}"
         case Sharpness():
-            settings, rule = _sharpness(claim, observations, level), _sides(claim.at_least, claim.at_most)
+            settings, rule = _sharpness(claim, observations, level), sides(claim.at_least, claim.at_most)
             quantity = f"width({claim.reaches:g}) / width({claim.begins:g})"
     return Verdict(claim.name, claim.says, quantity, rule, tuple(sorted(settings, key=_order)))
 
@@ -96,20 +74,13 @@ def _order(setting: Setting) -> list[tuple[bool, float, str]]:
     return [(isinstance(v, str), float(v) if isinstance(v, int | float) else 0.0, str(v)) for v in values]
 
 
-def _answer(low: float, high: float, rule: tuple[float, float]) -> Answer:
-    """Whether the interval from `low` to `high` lies inside the rule's, outside of it, or partly."""
-    if rule[0] <= low and high <= rule[1]:
-        return "holds"
-    return "does not hold" if high < rule[0] or low > rule[1] else "not enough data"
-
-
 def _setting(fields: tuple[tuple[str, Any], ...], values: Sequence[float], rule: tuple[float, float], level: float) -> Setting:
     known = [value for value in values if math.isfinite(value)]
     if len(known) < 2 or len(known) < len(values):
         mean = sum(known) / len(known) if known else None
         return Setting(fields, mean, None, None, len(known), "not enough data")
     mean, low, high = mean_interval(known, level=level)
-    return Setting(fields, mean, low, high, len(known), _answer(low, high, rule))
+    return Setting(fields, mean, low, high, len(known), answer_of(low, high, rule))
 
 
 def _per_seed(
@@ -138,10 +109,6 @@ def _bound(claim: Bound, observations: Sequence[Observation], level: float) -> l
 
 def _bounded(claim: Bound) -> str:
     return f"{claim.metric} after training" + (" over that before" if claim.over_step0 else "")
-
-
-def _sides(at_least: float | None, at_most: float | None) -> str:
-    return f"at least {at_least:g}" if at_least is not None else f"at most {at_most:g}"
 
 
 def _compare(claim: Compare, observations: Sequence[Observation], level: float) -> list[Setting]:
@@ -178,7 +145,7 @@ def _ratio(fields: tuple[tuple[str, Any], ...], small: list[float], large: list[
         return Setting(fields, None, None, None, num, "not enough data")
     value, low, high = mean_interval(small, large, level=level)
     return Setting(
-        fields, math.exp(value), math.exp(low), math.exp(high), num, _answer(math.exp(low), math.exp(high), (0.0, 1.0))
+        fields, math.exp(value), math.exp(low), math.exp(high), num, answer_of(math.exp(low), math.exp(high), (0.0, 1.0))
     )
 
 
@@ -259,11 +226,11 @@ def _ratio_of_widths(
         return Setting(fields, None, None, None, num, "not enough data")
     if math.isinf(value):
         least = math.exp(widths[-1] - _crossing(widths, np.median(losses, axis=1), math.log(claim.begins)))
-        return Setting(fields, None, least, None, num, _answer(least, math.inf, rule))
+        return Setting(fields, None, least, None, num, answer_of(least, math.inf, rule))
     drawn = np.random.default_rng(0).integers(0, num, (REPLICATES, len(cells), num))
     replicates = np.array([_log_ratio(widths, np.take_along_axis(losses, places, 1), claim) for places in drawn])
     low, high = interval_of(np.where(np.isnan(replicates), np.inf, replicates), level=level, num=num)
-    return Setting(fields, math.exp(value), math.exp(low), math.exp(high), num, _answer(math.exp(low), math.exp(high), rule))
+    return Setting(fields, math.exp(value), math.exp(low), math.exp(high), num, answer_of(math.exp(low), math.exp(high), rule))
 
 
 def _log_ratio(log_widths: np.ndarray, log_losses: np.ndarray, claim: Sharpness) -> float:
@@ -285,7 +252,3 @@ def _crossing(x: np.ndarray, y: np.ndarray, target: float) -> float:
 def _within(name: str, branches: Sequence[str]) -> bool:
     """Whether a dotted field is one of these, or lies in one of these branches."""
     return any(name == branch or name.startswith(f"{branch}.") for branch in branches)
-
-
-def _leaf(name: str) -> str:
-    return name.rpartition(".")[2]

@@ -1,0 +1,61 @@
+"""What comes of a claim: its answer, with the numbers of every setting in which it was looked at."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Answer = Literal["holds", "does not hold", "not enough data"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A claim in one setting: the fields that tell it apart, its number with interval and seeds, the answer.
+
+    An interval's end is None where it is open.
+    """
+
+    fields: tuple[tuple[str, Any], ...]
+    value: float | None
+    low: float | None
+    high: float | None
+    num_seeds: int
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim with its answer. `quantity` says in words what the numbers of its settings are, `rule` when they hold."""
+
+    name: str
+    says: str
+    quantity: str
+    rule: str
+    settings: tuple[Setting, ...]
+
+    @property
+    def answer(self) -> Answer:
+        answers = {setting.answer for setting in self.settings}
+        if "does not hold" in answers:
+            return "does not hold"
+        return "holds" if answers == {"holds"} else "not enough data"
+
+    @property
+    def num_holding(self) -> int:
+        """Settings in which it holds."""
+        return sum(setting.answer == "holds" for setting in self.settings)
+
+
+def answer_of(low: float, high: float, rule: tuple[float, float]) -> Answer:
+    """Whether the interval from `low` to `high` lies inside the rule's, outside of it, or partly."""
+    if rule[0] <= low and high <= rule[1]:
+        return "holds"
+    return "does not hold" if high < rule[0] or low > rule[1] else "not enough data"
+
+
+def sides(at_least: float | None, at_most: float | None) -> str:
+    """The rule of a bound in words."""
+    return f"at least {at_least:g}" if at_least is not None else f"at most {at_most:g}"
+
+
+def leaf(name: str) -> str:
+    """The last part of a dotted field."""
+    return name.rpartition(".")[2]
