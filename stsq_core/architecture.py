@@ -21,12 +21,15 @@ class Architecture(Record):
     """A model on a task; `size_field` is the number in it that the width m follows, as a dotted name.
 
     `free_sizes` are those of T and q of which a trained model reads other numbers than it was made for (`T_test`, `q_test`).
+    One that `needs_y` asks with the codes of y, so the task must show it.
+
     Without an override a model's width is that number, and its costs are those of dense layers of that width on all tokens.
     """
 
     kind: str
     size_field: ClassVar[str] = "width"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ()
+    needs_y: ClassVar[bool] = False
 
     def width_on(self, task: TokenTask) -> int:
         """The width m that a threshold is about."""
@@ -92,6 +95,7 @@ class Transformer(Architecture):
     """
 
     kind: Literal["transformer"] = "transformer"
+    needs_y: ClassVar[bool] = True
     size_field: ClassVar[str] = "positions.d_e"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
     positions: Positions

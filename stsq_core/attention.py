@@ -30,6 +30,7 @@ class Attention(Architecture):
     """
 
     kind: Literal["attention"] = "attention"
+    needs_y: ClassVar[bool] = True
     size_field: ClassVar[str] = "positions.d_e"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
     positions: Positions

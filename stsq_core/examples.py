@@ -88,8 +88,6 @@ class Examples(ABC, Generic[TaskT]):
 
     num_outputs = 1
     """R: outputs of one sample, each about positions of its own."""
-    shows_positions = True
-    """Whether a batch tells y; where it does not, the positions are to be found out."""
 
     def __init__(self, task: TaskT) -> None:
         self.task = task

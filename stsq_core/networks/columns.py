@@ -39,13 +39,8 @@ class Columns:
         self._books = BookSource(codes, positions, T=T, streams=streams, kernels=kernels) if shared else None
 
     def samples(self, parameters: Tensors, batch: Batch, source: Source) -> Samples:
-        """The columns of a batch, k trials of batch R rows.
-
-        Raises:
-            UserError: if the task does not show which tokens are asked for.
-        """
-        if batch.y is None:
-            raise UserError("attention asks for the tokens of y, and this task shows none: use model.kind=fcn")
+        """The columns of a batch, k trials of batch R rows."""
+        assert batch.y is not None  # stsq_core.pairs refuses the others
         k, count, R, q = batch.y.shape
         y, X = batch.y.reshape(k, count * R, q), batch.X.mT
         if R > 1:

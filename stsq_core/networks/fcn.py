@@ -31,7 +31,7 @@ class FcnNetwork(Network):
             raise TypeError(f"not a fully connected net: {configs[0].model.kind}")
         model = self.model = configs[0].model
         R, T = self.examples.num_outputs, self.task.T
-        hot = R * T * self.examples.shows_positions
+        hot = R * T * self.task.shows_y
         self.hot_at = tuple(layer for layer, name in enumerate(("first", "second")) if model.y_enters in (name, "both"))
         units = (model.width, *[model.tail_width] * (model.depth - 1), R * self.examples.output_size)
         below = (T * self.task.d, *units[:-1])

@@ -14,8 +14,6 @@ class BooleanExamples(Examples[SparseBoolean]):
     (a zero is half wrong): its mean is `2 (1 - accuracy)`, 1 for a fair coin.
     """
 
-    shows_positions = False
-
     @property
     def output_size(self) -> int:
         return 1
