@@ -29,6 +29,7 @@ class SparseBoolean(TokenTask):
     """
 
     letters: ClassVar[dict[str, str]] = {"q": "s"}
+    shows_y: ClassVar[bool] = False
     kind: Literal["sparse_boolean"] = "sparse_boolean"
     d: Literal[1] = 1
     function: Literal["and", "or", "majority", "parity"]

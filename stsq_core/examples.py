@@ -20,7 +20,7 @@ class Source:
     """The draws of one batch of k trials: functions of (seed, name, step), those of an evaluation never those of training.
 
     A name is one stream: two draws under one name begin alike, so give every quantity a name of its own. The names `tokens`,
-    `subsets` and `codes` are the streams of the transformer and the fully connected net on sparse token selection.
+    `subsets`, `codes` and `queries` are the streams of the transformer and the fully connected net on sparse token selection.
     """
 
     streams: Streams

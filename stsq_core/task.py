@@ -25,13 +25,14 @@ class TokenTask(Record):
     """A task on T tokens in R^d whose every output depends on q of them.
 
     `free_sizes` are those of T and q that an evaluation may change (`T_test`, `q_test`), because samples of a trial are defined
-    at other numbers too.
+    at other numbers too. Where a task does not show y, the q positions are to be found out.
     """
 
     letters: ClassVar[dict[str, str]] = {}
     """How the task's paper spells a field, where it is spelled otherwise here."""
     kind: str
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ()
+    shows_y: ClassVar[bool] = True
     T: PositiveInt
     q: PositiveInt
     d: PositiveInt
