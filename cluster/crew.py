@@ -88,8 +88,9 @@ class Crew:
             self._false_starts = 0
             worker.room = Room(**told["room"])
         if "outcome" in told:
-            self.retries.forget(self._free(worker).pack_id)
-            self.work.take(told["outcome"])
+            pack = self._free(worker)
+            self.retries.forget(pack.pack_id)
+            self.work.take(told["outcome"], pack)
         if not self._suits(worker.seat):
             return None
         order = self.work.next_order(worker.room, device=worker.seat.device, cheapest=worker.seat.spare)

@@ -57,7 +57,6 @@ from sweeps.run_directory import create_or_open
 from sweeps.strategy import Grid
 
 BUSY_GATE, MEMORY_GATE_GIB = 0.95, 2.0
-PACK = 8
 START_S = 10.0
 """A worker's start: it imports torch, Numba and Ray Tune."""
 
@@ -100,8 +99,8 @@ class Clock:
 class Workers:
     """Packs in training: when each ends, and with what."""
 
-    def __init__(self, clock: Clock, seconds_per_operation: float) -> None:
-        self.clock = clock
+    def __init__(self, clock: Clock, seconds_per_operation: float, pack: int = 1) -> None:
+        self.clock, self.pack = clock, pack
         self.busy_s = 0.0
         self._ends: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -157,7 +156,7 @@ def through_crew(crew: Crew, workers: Workers, num_workers: int) -> None:
 
     for place in range(num_workers):
         if crew.hire(str(place)) is not None:
-            workers.after(START_S, lambda name=str(place): told(name, {"room": vars(Room(most=PACK))}))
+            workers.after(START_S, lambda name=str(place): told(name, {"room": vars(Room(most=workers.pack))}))
     while not crew.over:
         if (event := workers.next_event(0.1)) is not None:
             event()
@@ -260,7 +259,7 @@ class SimulatedActors:
 
     def _told(self, order: str | None, iteration: int) -> dict[str, Any]:
         with self._workers.clock.stopped():
-            own = {"room": vars(Room(most=PACK))} if order is None else answer_to(order)
+            own = {"room": vars(Room(most=self._workers.pack))} if order is None else answer_to(order)
             return own | {"done": False, "training_iteration": iteration, "time_this_iter_s": 1.0, "time_total_s": 1.0}
 
     def remove_actor(self, tracked_actor: TrackedActor, kill: bool = False, stop_future: Any = None) -> bool:
@@ -287,18 +286,18 @@ def through_tune(crew: Crew, workers: Workers, num_workers: int) -> None:
     tune_packs._fit(crew, NoMetrics())
 
 
-def simulate(num_workers: int, num_packs: int, mean_s: float, through: str) -> dict[str, Any]:
+def simulate(num_workers: int, num_packs: int, pack: int, mean_s: float, through: str) -> dict[str, Any]:
     """Run a sweep of that many packs and tell how it went."""
     with tempfile.TemporaryDirectory() as folder:
         sweep = Path(folder) / "sweep.yaml"
-        sweep.write_text(yaml.safe_dump(sweep_of(max(1, PACK * num_packs // 2000))))
+        sweep.write_text(yaml.safe_dump(sweep_of(max(1, pack * num_packs // 2000))))
         spec = load_sweep(str(sweep))
         run = create_or_open(Path(folder) / "run", spec)
         queue = PackQueue(Grid(expand(spec)), Ledger(run.ledger))
-        queue.fit(room=Room(most=PACK), slots=num_workers)
+        queue.fit(room=Room(most=pack), slots=num_workers)
         clock = Clock()
         total = queue.num_waiting
-        workers = Workers(clock, mean_s * total / queue.waiting_operations)
+        workers = Workers(clock, mean_s * total / queue.waiting_operations, pack)
         progress = Progress(queue, run.curves, Console(file=StringIO()), num_workers=num_workers)
         budgets = Budgets(spec.budget, queue, spent_minutes=0.0)
         work = Work(queue, run, RunOptions(), progress, StopSignals(), retries=2, budgets=budgets)
@@ -365,18 +364,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=1000)
     parser.add_argument("--packs", type=int, default=100_000)
+    parser.add_argument("--trials", type=int, default=8, help="in a pack")
     parser.add_argument("--mean", type=float, default=60.0, metavar="SECONDS")
     parser.add_argument("--through", choices=("tune", "crew"), default="tune")
     parser.add_argument("--one-trial-a-pack", action="store_true")
     args = parser.parse_args()
     if args.through == "crew" and not args.one_trial_a_pack:
-        told = simulate(args.workers, args.packs, args.mean, args.through)
+        told = simulate(args.workers, args.packs, args.trials, args.mean, args.through)
     else:
         with ray_cluster(None, num_cpus=2):
             if args.one_trial_a_pack:
                 print(json.dumps(one_trial_a_pack(args.packs, args.workers)))
                 return 0
-            told = simulate(args.workers, args.packs, args.mean, args.through)
+            told = simulate(args.workers, args.packs, args.trials, args.mean, args.through)
     print(json.dumps(told))
     return int(told["busy"] < BUSY_GATE or told["memory_gib"] >= MEMORY_GATE_GIB)
 
