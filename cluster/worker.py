@@ -21,7 +21,7 @@ from stsq_core import TrialConfig, TrialResult, UserError
 from stsq_core.devices import Device
 from stsq_core.trial import NUMERICS
 from sweeps.checkpoints import FileCheckpoint
-from sweeps.files import disk_errors, write_atomically
+from sweeps.files import keep, outlast
 from sweeps.journal import JournalWriter
 from sweeps.ledger import Ledger, record_of_result
 from sweeps.packs import Pack, pack_of
@@ -116,7 +116,7 @@ def adopt_outcomes(run: RunDirectory, ledger: Ledger) -> int:
 def _train_and_tell(order: Order) -> str:
     run = RunDirectory(order.run)
     told = json.dumps(_train(order, run))
-    write_atomically(outcome_path(run, order.pack.pack_id), told.encode())
+    keep(outcome_path(run, order.pack.pack_id), told.encode())
     return told
 
 
@@ -174,9 +174,9 @@ def _failure(error: Exception) -> dict[str, Any]:
 
 def _told_before(order: Order) -> str | None:
     path = outcome_path(RunDirectory(order.run), order.pack.pack_id)
-    if not path.exists():
+    text = outlast(path, lambda: path.read_text(encoding="utf-8") if path.exists() else None)
+    if text is None:
         return None
-    text = path.read_text(encoding="utf-8")
     told = json.loads(text)
     return text if told["numerics"] == NUMERICS and told["failure"] is None else None
 
@@ -190,28 +190,33 @@ def _claimed(order: Order) -> Iterator[None]:
     """
     path = RunDirectory(order.run).checkpoints / f"{order.pack.pack_id}.claim"
     deadline = time.monotonic() + CLAIM_PATIENCE_S
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    while (file := _locked(path)) is None:
+    while (file := outlast(path, lambda: _locked(path))) is None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"another worker has held {path} for {CLAIM_PATIENCE_S:.0f} s")
         time.sleep(0.1)
     with file:
-        file.truncate(0)
-        print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
+        outlast(path, lambda: _sign(file))
         yield
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _sign(file: TextIO) -> None:
+    file.truncate(0)
+    print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
 
 
 def _locked(path: Path) -> TextIO | None:
     """The file at `path`, open and locked; None where another holds it, or removed it while we waited for its lock."""
-    with disk_errors(path):
-        file = path.open("a")
+    file = path.open("a")
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
             return file
     except (BlockingIOError, FileNotFoundError):
         pass
+    except OSError:
+        file.close()
+        raise
     file.close()
     return None

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from stsq_core.checkpoint import Checkpoint
-from sweeps.files import disk_errors, write_atomically
+from sweeps.files import disk_errors, keep, outlast
 from sweeps.journal import JournalWriter
 
 SCHEMA = 1
@@ -23,10 +23,12 @@ class FileCheckpoint(Checkpoint):
         self._journal = journal
         self._every_s = every_s
         self._saved_at = time.monotonic()
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
 
     def load(self) -> bytes | None:
         """The newest state whose journal is still there, else None; the journal is cut back to it."""
-        state, size = self._read()
+        state, size = outlast(self.path, self._read)
         self._journal.truncate(size)
         return state
 
@@ -38,19 +40,16 @@ class FileCheckpoint(Checkpoint):
         """Commit the journal, then replace the state.
 
         Raises:
-            UserError: the disk is full or may not be written.
+            UserError: the disk is full, may not be written or did not come back.
         """
         self._journal.sync()
         head = json.dumps({"schema": SCHEMA, "journal_size": self._journal.size(), "state_size": len(state)})
-        with disk_errors(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.path, head.encode() + b"\n" + state)
+        keep(self.path, head.encode() + b"\n" + state)
         self._saved_at = time.monotonic()
 
     def discard(self) -> None:
         """Remove the saved state: its pack has ended."""
-        with disk_errors(self.path):
-            self.path.unlink(missing_ok=True)
+        outlast(self.path, lambda: self.path.unlink(missing_ok=True))
 
     def _read(self) -> tuple[bytes | None, int]:
         """The saved state and the journal's size at that time; a file that is damaged or of another schema counts as absent."""

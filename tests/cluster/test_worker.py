@@ -26,6 +26,7 @@ EVALUATION = {"every": 15, "q_test": [1]}
 def order(
     run: Path, *, steps: int = 20, widths: tuple[int, ...] = (2, 8), every_s: float = 20.0, evaluation: Any = None
 ) -> Order:
+    RunDirectory(run).make_rooms()
     configs = [
         TrialConfig.model_validate(
             {
