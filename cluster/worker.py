@@ -11,7 +11,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any, TextIO
 from stsq_core import TrialConfig, TrialResult, UserError
 from stsq_core.devices import Device
 from stsq_core.trial import NUMERICS
-from sweeps.checkpoints import FileCheckpoint
+from sweeps.checkpoints import FileCheckpoint, Preempted, staying
 from sweeps.files import keep, outlast
 from sweeps.journal import JournalWriter
 from sweeps.ledger import Ledger, record_of_result
@@ -62,12 +62,16 @@ class Order:
         return cls(pack=pack_of(configs), run=Path(told.pop("run")), **told)
 
 
-def train_order(text: str) -> str:
-    """Train the pack of an order (JSON) and tell its outcome (JSON); an outcome that is there already is told again."""
+def train_order(text: str, leaving: Callable[[], bool] = staying) -> str:
+    """Train the pack of an order (JSON) and tell its outcome (JSON); an outcome that is there already is told again.
+
+    Raises:
+        Preempted: `leaving` said that the worker is to leave; the pack's state is saved.
+    """
     order = Order.from_json(text)
     try:
         with _claimed(order):
-            return _told_before(order) or _train_and_tell(order)
+            return _told_before(order) or _train_and_tell(order, leaving)
     except UserError as error:
         return json.dumps({"refused": str(error)})
 
@@ -113,14 +117,14 @@ def adopt_outcomes(run: RunDirectory, ledger: Ledger) -> int:
     return num_adopted
 
 
-def _train_and_tell(order: Order) -> str:
+def _train_and_tell(order: Order, leaving: Callable[[], bool]) -> str:
     run = RunDirectory(order.run)
-    told = json.dumps(_train(order, run))
+    told = json.dumps(_train(order, run, leaving))
     keep(outcome_path(run, order.pack.pack_id), told.encode())
     return told
 
 
-def _train(order: Order, run: RunDirectory) -> dict[str, Any]:
+def _train(order: Order, run: RunDirectory, leaving: Callable[[], bool]) -> dict[str, Any]:
     from stsq_core import train_pack
     from stsq_core.devices import resolve_device
 
@@ -134,7 +138,8 @@ def _train(order: Order, run: RunDirectory) -> dict[str, Any]:
     }
     with JournalWriter(run.curves / f"{pack.pack_id}.jsonl", pack) as journal:
         began = time.perf_counter()
-        checkpoint = FileCheckpoint(run.checkpoints / f"{pack.pack_id}.state", journal, every_s=order.checkpoint_every_s)
+        state = run.checkpoints / f"{pack.pack_id}.state"
+        checkpoint = FileCheckpoint(state, journal, every_s=order.checkpoint_every_s, leaving=leaving)
         try:
             results = train_pack(
                 pack.configs, report=journal, device=device, checkpoint=checkpoint, keep_weights=order.keep_weights
@@ -142,8 +147,8 @@ def _train(order: Order, run: RunDirectory) -> dict[str, Any]:
             for result in results:
                 if result.weights is not None:
                     save_weights(run, result)
-        except UserError:
-            raise  # the run directory cannot be written
+        except (UserError, Preempted):
+            raise  # the run directory cannot be written, or the pack goes on elsewhere
         except Exception as error:
             told["failure"] = _failure(error) | {"seconds": time.perf_counter() - began}
         else:

@@ -1,5 +1,6 @@
-"""Writing files so that a crash leaves the old or the new one, a full or read-only disk is a clear error at once, and storage that is
-away for a minute costs a minute and no result.
+"""Writing files so that a crash leaves the old or the new one, and a full or read-only disk is a clear error at once.
+
+Storage that is away for a minute costs a minute and no result: `outlast`.
 """
 
 import errno
