@@ -201,9 +201,11 @@ def _claimed(order: Order) -> Iterator[None]:
         time.sleep(0.1)
     with file:
         outlast(path, lambda: _sign(file))
-        yield
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
 
 
 def _sign(file: TextIO) -> None:

@@ -1,5 +1,6 @@
 """Who is killed when: a seeded order of victims, each taken in mid-run, and never two in one moment."""
 
+import contextlib
 import os
 import random
 import re
@@ -51,7 +52,7 @@ class Killer:
         """Take every victim of the round; the driver runs when this returns."""
         deadline = time.monotonic() + patience_s
         for victim, after, pause_s in zip(self.order, self._after, self._pauses, strict=True):
-            while self._num_ended() < after or not (workers := self._in_mid_training()):
+            while self._num_ended() < after or not (workers := in_mid_training(self._run)):
                 assert time.monotonic() < deadline, f"no {victim} to kill after {after} trials within {patience_s} s"
                 if self.driver.poll() is not None:
                     return  # the run ended before its time
@@ -61,14 +62,14 @@ class Killer:
             self.toll.killed[victim] = self.toll.killed.get(victim, 0) + 1
 
     def _kill_worker(self, workers: list[int]) -> None:
-        workers = self._in_mid_training() or workers
+        workers = in_mid_training(self._run) or workers
         if _killed(self._draw.choice(workers)):
             self.toll.hits += 1
 
     def _kill_node(self, workers: list[int]) -> None:
         """A node is lost with all that runs on it, and another one comes."""
         node = self._draw.choice(self._nodes.nodes)
-        self.toll.hits += sum(_session_of(worker) == _session_of(node.pid) for worker in self._in_mid_training())
+        self.toll.hits += sum(_session_of(worker) == _session_of(node.pid) for worker in in_mid_training(self._run))
         self._nodes.lose(node)
         self._nodes.add()
 
@@ -81,15 +82,16 @@ class Killer:
         ledger = self._run / "ledger.jsonl"
         return ledger.read_bytes().count(b"\n") if ledger.exists() else 0
 
-    def _in_mid_training(self) -> list[int]:
-        """The workers whose packs have saved a state and have not ended."""
-        workers = []
-        for state in sorted(self._run.glob("checkpoints/*.state")):
-            claim = state.with_suffix(".claim")
-            told = re.match(r"process (\d+)", claim.read_text()) if claim.exists() else None
+
+def in_mid_training(run: Path) -> list[int]:
+    """The workers of a run whose packs have saved a state and have not ended."""
+    workers = []
+    for state in sorted(run.glob("checkpoints/*.state")):
+        with contextlib.suppress(FileNotFoundError):  # the pack ended just now
+            told = re.match(r"process (\d+)", state.with_suffix(".claim").read_text())
             if told and Path(f"/proc/{told.group(1)}").exists():
                 workers.append(int(told.group(1)))
-        return workers
+    return workers
 
 
 def _killed(pid: int) -> bool:
