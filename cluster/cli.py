@@ -160,6 +160,16 @@ def run(
         float,
         typer.Option("--checkpoint-every", metavar="SECONDS", min=0, help="How often a pack in training saves its state."),
     ] = 20.0,
+    hung_after: Annotated[
+        float | None,
+        typer.Option(
+            "--hung-after",
+            metavar="SECONDS",
+            min=0,
+            help="End a worker that shows no progress for so long, and try its pack again; 0: never "
+            "[default: 300, or ten times the longest pause seen].",
+        ),
+    ] = None,
 ) -> None:
     """Run a sweep, or what is left of it, and show what it found."""
     from cluster.options import RunOptions
@@ -186,6 +196,7 @@ def run(
         device=device.value,
         address=address,
         checkpoint_every_s=checkpoint_every,
+        hung_after_s=hung_after,
     )
     raise typer.Exit(run_sweep(sweep, settings or [], options, out=results(), log=log()))
 

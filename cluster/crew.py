@@ -19,6 +19,9 @@ from stsq_core import UserError
 from sweeps.packs import CPU_PACKS, Pack, Room
 from sweeps.queue import Failure, PackOutcome
 
+PREEMPTED = "Preempted"
+"""The cause of a loss that is not counted among a pack's retries: its node was taken away."""
+
 MOST_FALSE_STARTS = 10
 """Workers in a row that end before they ask for anything, after which something must be wrong with the nodes."""
 
@@ -52,6 +55,7 @@ class Crew:
         self._num_busy = 0
         self._num_seats = 0
         self._false_starts = 0
+        self._condemned: dict[str, str] = {}
 
     @property
     def over(self) -> bool:
@@ -108,7 +112,7 @@ class Crew:
         """A worker is gone: its pack goes back to the queue, as often as it may, or its trials have failed.
 
         Args:
-            cause: the name of the error that told, such as `ActorDiedError`.
+            cause: the name of the error that told, such as `ActorDiedError`; `Preempted` where the node was taken away.
             message: its first line.
 
         Raises:
@@ -116,18 +120,33 @@ class Crew:
         """
         worker = self._workers[name]
         self.left(name)
+        if name in self._condemned:
+            cause, message = "hung worker", self._condemned.pop(name)
+        self.work.reach_storage()  # a pack that is tried again while the run directory is away is lost again
+        if worker.pack is None and cause == PREEMPTED:
+            return
         if worker.pack is None:
             self._false_start(cause, message)
             return
         seconds, pack = self._now() - worker.began, self._free(worker)
         if cause == "OutOfMemoryError":
             self._fail(pack, Failure("out of memory", "out_of_memory", seconds))
+        elif cause == PREEMPTED:
+            self.work.give_back(pack)
+            self.work.progress.note(
+                "a worker left a node that is taken away; its pack goes on elsewhere from its last checkpoint"
+            )
         elif self.retries.allowed(pack.pack_id):
             self.work.give_back(pack)
-            self.work.progress.note(f"a worker was lost ({cause}); its pack goes on from its last checkpoint")
+            what = f"{cause}: {message}" if cause == "hung worker" else cause
+            self.work.progress.note(f"a worker was lost ({what}); its pack goes on from its last checkpoint")
         else:
             times = self.retries.num_losses(pack.pack_id)
             self._fail(pack, Failure(f"lost worker, {times} times: {cause}: {message}", "lost_worker", seconds))
+
+    def condemn(self, name: str, why: str) -> None:
+        """A worker is going to be ended because it hangs: `why` is what its loss will be put down to."""
+        self._condemned[name] = why
 
     def give_up(self) -> None:
         """Put every pack in training back into the queue: its worker is going to be stopped."""

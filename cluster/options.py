@@ -22,7 +22,8 @@ class RunOptions:
     cores beside GPUs train short packs. `wait_for_gpus` is how many minutes a GPU may take to come. `wandb` is W&B's mode and
     `wandb_asked` its project, entity and tags, where the command names them. `address` joins a Ray cluster instead of starting
     one for the run. A pack in training saves its state every `checkpoint_every_s` seconds, which is the most that a killed
-    worker loses.
+    worker loses; a worker that shows no sign of progress for `hung_after_s` is ended and its pack tried again (None: a time
+    that is derived from what was measured, 0: never).
     """
 
     out: Path | None = None
@@ -40,6 +41,7 @@ class RunOptions:
     device: Device = "auto"
     address: str | None = None
     checkpoint_every_s: float = 20.0
+    hung_after_s: float | None = None
 
     @property
     def wish(self) -> Wish:

@@ -1,6 +1,7 @@
 """What every way of running packs is given, and how each of them takes an outcome back."""
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -11,6 +12,7 @@ from cluster.progress import Progress
 from cluster.stop import StopSignals
 from cluster.worker import Order, outcome_from_json, outcome_path
 from stsq_core.devices import Device
+from sweeps.files import outlast
 from sweeps.packs import Pack, Room
 from sweeps.queue import PackOutcome, PackQueue
 from sweeps.run_directory import RunDirectory
@@ -53,9 +55,19 @@ class Work:
     def record(self, outcome: PackOutcome) -> None:
         """Put an outcome into the ledger, as a whole, and drop the file that kept it till now."""
         with self.stop.deferred():
+            self.reach_storage()
             self.queue.record(outcome)
-            outcome_path(self.run, outcome.pack.pack_id).unlink(missing_ok=True)
+            with suppress(OSError):  # one that stays is found in the ledger already, next time
+                outcome_path(self.run, outcome.pack.pack_id).unlink(missing_ok=True)
             self.progress.ended(outcome)
+
+    def reach_storage(self) -> None:
+        """Wait while the run directory cannot be reached: what is written or tried meanwhile would be lost.
+
+        Raises:
+            UserError: it did not come back.
+        """
+        outlast(self.run.spec, self.run.spec.stat, told=self.progress.note)
 
 
 class Runner(ABC):

@@ -92,7 +92,7 @@ def _train_rest(
     last: ExitStack,
 ) -> None:
     """Train what the ledger does not hold; `last` is given what is to be waited for at the very end."""
-    ledger = Ledger(run.ledger)
+    ledger = Ledger(run.ledger, told=lambda text: say(log, text))
     if num_adopted := adopt_outcomes(run, ledger):
         say(log, f"{num_adopted} trials that had ended when the last run was killed are in the ledger now")
     results = read_results(run, spec, cells)
@@ -128,6 +128,7 @@ def _train(
         say(log, budgets.words())
         return
     say(log, _opening(run, spec, queue, results))
+    run.make_rooms()
     with _runner(run, options, stop, log) as runner:
         last.callback(runner.wait_for_end)
         if runner.told:

@@ -8,6 +8,7 @@ from sweeps.collector import no_collection
 with no_collection():
     from ray import tune
 
+    from cluster.notices import Notice
     from cluster.placement import own_room
     from cluster.worker import train_order
 from stsq_core import UserError
@@ -21,6 +22,8 @@ class PackTrainable(tune.Trainable):
             import stsq_core.kernels.cpu
             import stsq_core.pack  # noqa: F401  (torch and Numba, before the first step)
         gc.freeze()  # what is loaded stays
+        self._leaving = Notice()
+        self._leaving.watch()
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -35,7 +38,8 @@ class PackTrainable(tune.Trainable):
     def step(self) -> dict[str, Any]:
         order, self._order = self._order, None
         if order is not None:
-            return {"outcome": train_order(order)}
+            with self._leaving.training():
+                return {"outcome": train_order(order, self._leaving)}
         try:
             return {"room": vars(own_room(self._seat))}
         except UserError as error:

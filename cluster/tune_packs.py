@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import ray
 from ray import tune
 from ray.air._internal import usage
 from ray.tune.search import Searcher
 from ray.tune.stopper import NoopStopper, Stopper
 
-from cluster.crew import Crew
+from cluster.crew import PREEMPTED, Crew
 from cluster.metrics import Metrics
 from cluster.placement import Seat
 from cluster.runner import Work
 from cluster.trainable import PackTrainable
+from cluster.watchdog import Watchdog
 from cluster.worker import Order
 
 
@@ -117,6 +119,28 @@ class Foreman(tune.Callback):
         return tune.Callback, ()
 
 
+class Guard(tune.Callback):
+    """Ends workers that hang; Tune then tells of them as of other lost ones."""
+
+    def __init__(self, crew: Crew, watchdog: Watchdog) -> None:
+        self._crew = crew
+        self._watchdog = watchdog
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        with aborting():
+            for pack_id, seconds in self._watchdog.hung(self._crew.running).items():
+                name = self._crew.running[pack_id]
+                self._crew.condemn(name, f"no step for {seconds:.0f} s")
+                self._watchdog.forget(pack_id)
+                ray.kill(next(trial for trial in trials if trial.trial_id == name).temporary_state.ray_actor)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Guard":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tune.Callback, ()
+
+
 class Abort(BaseException):
     """Carries an error of the run itself through Tune."""
 
@@ -135,8 +159,16 @@ def _cause(trial: Any) -> tuple[str, str]:
     error = trial.get_pickled_error()
     if error is None:
         return "unknown", "no cause was told"
+    if getattr(error, "preempted", False):
+        return PREEMPTED, "the node was taken away"
+    error = getattr(error, "cause", None) or error
     lines = str(error).strip().splitlines() or ["no message"]
     return type(error).__name__, lines[0]
+
+
+def _watchdog(work: Work) -> Watchdog:
+    options = work.options
+    return Watchdog(work.run, patience_s=options.hung_after_s, checkpoint_every_s=options.checkpoint_every_s)
 
 
 def fit(work: Work, seats: Callable[[], Mapping[Seat, int]], metrics: Metrics) -> None:
@@ -169,7 +201,7 @@ def _fit(crew: Crew, metrics: Metrics) -> None:
             storage_path=str(storage.resolve()),
             stop=answers,
             verbose=0,
-            callbacks=[Foreman(crew, answers, metrics)],
+            callbacks=[Foreman(crew, answers, metrics), Guard(crew, _watchdog(crew.work))],
             failure_config=tune.FailureConfig(max_failures=0),  # the crew counts, by pack
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),
