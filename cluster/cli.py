@@ -69,6 +69,20 @@ Out = Annotated[Path | None, typer.Option("--out", metavar="RUN", help="The run 
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Packs that train at once [default: all cores, or GPUs].")
 ]
+MaxWorkers = Annotated[
+    int | None, typer.Option("--max-workers", min=1, help="No more workers than this, however many places there are.")
+]
+GpusPerWorker = Annotated[
+    float,
+    typer.Option("--gpus-per-worker", min=0.01, max=1.0, help="The part of a GPU that a worker takes; 0.25: four share one."),
+]
+CpuWorkers = Annotated[
+    int,
+    typer.Option("--cpu-workers", min=0, help="Cores beside GPUs that train short packs; numbers agree to a tolerance."),
+]
+WaitForGpus = Annotated[
+    float | None, typer.Option("--wait-for-gpus", metavar="MINUTES", min=0, help="Wait so long for a GPU to come.")
+]
 Address = Annotated[str | None, typer.Option("--address", help="The job server, such as http://HOST:8265.")]
 ClusterAddress = Annotated[
     str | None, typer.Option("--address", help="Join this Ray cluster [default: RAY_ADDRESS, else our own].")
@@ -135,6 +149,10 @@ def run(
     out: Out = None,
     inline: Annotated[bool, typer.Option("--inline", help="One pack after another in this process, with no Ray.")] = False,
     workers: Workers = None,
+    max_workers: MaxWorkers = None,
+    gpus_per_worker: GpusPerWorker = 1.0,
+    cpu_workers: CpuWorkers = 0,
+    wait_for_gpus: WaitForGpus = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Train failed trials again.")] = False,
     recheck: Annotated[
         bool, typer.Option("--recheck", help="Train a tenth below each threshold with twice the steps: were steps the limit?")
@@ -155,6 +173,16 @@ def run(
         typer.Option("--checkpoint-every", metavar="SECONDS", min=0, help="How often a pack in training saves its state."),
     ] = 20.0,
     plugin: PluginFiles = None,
+    hung_after: Annotated[
+        float | None,
+        typer.Option(
+            "--hung-after",
+            metavar="SECONDS",
+            min=0,
+            help="End a worker that shows no progress for so long, and try its pack again; 0: never "
+            "[default: 300, or ten times the longest pause seen].",
+        ),
+    ] = None,
 ) -> None:
     """Run a sweep, or what is left of it, and show what it found."""
     from cluster.options import RunOptions
@@ -169,6 +197,10 @@ def run(
         out=out,
         inline=inline,
         workers=workers,
+        max_workers=max_workers,
+        gpus_per_worker=gpus_per_worker,
+        cpu_workers=cpu_workers,
+        wait_for_gpus=wait_for_gpus,
         retry_failed=retry_failed,
         recheck=recheck,
         keep_weights=keep_weights,
@@ -177,6 +209,7 @@ def run(
         device=device.value,
         address=address,
         checkpoint_every_s=checkpoint_every,
+        hung_after_s=hung_after,
     )
     raise typer.Exit(run_sweep(sweep, settings or [], options, out=results(), log=log()))
 

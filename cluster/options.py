@@ -1,10 +1,11 @@
 """What a run is told beyond its sweep: none of it changes a number."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from cluster.placement import Wish
 from dashboards.publishing.destination import NOTHING_ASKED, Asked
 from stsq_core import UserError
 from stsq_core.devices import Device
@@ -20,14 +21,21 @@ class RunOptions:
     """How to run a sweep.
 
     `out` is the run directory (see `run_path`). `workers` is the number of packs that train at once, by default one a core, or
-    one a GPU. `wandb` is W&B's mode and `wandb_asked` its project, entity and tags, where the command names them. `address`
-    joins a Ray cluster instead of starting one for the run. A pack in training saves its state every `checkpoint_every_s`
-    seconds, which is the most that a killed worker loses.
+    one a GPU, as nodes come and go; never more than `max_workers`. A worker takes `gpus_per_worker` of a GPU, and `cpu_workers`
+    cores beside GPUs train short packs. `wait_for_gpus` is how many minutes a GPU may take to come. `wandb` is W&B's mode and
+    `wandb_asked` its project, entity and tags, where the command names them. `address` joins a Ray cluster instead of starting
+    one for the run. A pack in training saves its state every `checkpoint_every_s` seconds, which is the most that a killed
+    worker loses; a worker that shows no sign of progress for `hung_after_s` is ended and its pack tried again (None: a time
+    that is derived from what was measured, 0: never).
     """
 
     out: Path | None = None
     inline: bool = False
     workers: int | None = None
+    max_workers: int | None = None
+    gpus_per_worker: float = 1.0
+    cpu_workers: int = 0
+    wait_for_gpus: float | None = None
     retry_failed: bool = False
     recheck: bool = False
     keep_weights: bool = False
@@ -36,6 +44,17 @@ class RunOptions:
     device: Device = "auto"
     address: str | None = None
     checkpoint_every_s: float = 20.0
+    hung_after_s: float | None = None
+
+    @property
+    def wish(self) -> Wish:
+        """What is wanted of the cluster's places for workers."""
+        return Wish(self.device, self.workers, self.max_workers, self.gpus_per_worker, self.cpu_workers)
+
+    def bounded(self, max_workers: int | None) -> "RunOptions":
+        """The options of a sweep that has a bound of its own on its workers; the lower counts."""
+        bounds = [bound for bound in (self.max_workers, max_workers) if bound is not None]
+        return replace(self, max_workers=min(bounds, default=None))
 
 
 def load_remembered(sweep: str, out: Path | None) -> None:

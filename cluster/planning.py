@@ -13,6 +13,7 @@ from rich.table import Table
 from cluster.options import load_remembered, num_cores, run_path
 from cluster.terminal import say, say_table, table
 from stsq_core.architecture import Transformer
+from stsq_core.cost import ASSUMED_RATE, GPU_RATE
 from stsq_core.family import TrialFamily
 from stsq_core.optimizer import GradientDescent
 from stsq_core.positions import OneHot
@@ -27,12 +28,6 @@ from sweeps.results import read_results
 from sweeps.run_directory import RunDirectory
 from sweeps.search_plan import SearchPlan, plan_searches
 from sweeps.searched import searched_cells
-
-ASSUMED_RATE = 2.0e10
-"""Operations a second of one core of 2020 or later, training packs (tests/benchmarks/engine.py)."""
-
-GPU_RATE = 3.0e13
-"""Operations a second of packs on an H200, within a factor of two for every model (tests/benchmarks/gpu_engine.py)."""
 
 GPU_LAUNCHES_S = 80e-6
 """Launching the kernels of one step of a pack of any size there."""

@@ -33,8 +33,19 @@ class Amount:
         return Amount(self.model_steps + other.model_steps, self.operations + other.operations)
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How fast a run is, and how long it will take; None while nothing tells."""
+
+    model_steps_per_s: float = 0.0
+    seconds_left: float | None = None
+
+
 class Progress:
-    """The life of one run's progress line; `started` and `ended` are told by the runner, from one thread."""
+    """The life of one run's progress line; `started`, `stopped` and `ended` are told by the runner, from one thread.
+
+    `pace` is as of the newest line.
+    """
 
     def __init__(self, queue: PackQueue, curves: Path, console: Console, *, num_workers: int = 1) -> None:
         self._queue = queue
@@ -43,9 +54,10 @@ class Progress:
         self._running: dict[str, Pack] = {}
         self._base: dict[str, float] = {}
         self._done = Amount()
-        self._num_workers = num_workers
+        self.num_workers = num_workers
         self._began = time.monotonic()
         self._trained_since: float | None = None
+        self.pace = Pace()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._show, daemon=True)
         self._live: Live | None = None
@@ -69,6 +81,10 @@ class Progress:
         self._running = {**self._running, pack.pack_id: pack}
         self._trained_since = self._trained_since or time.monotonic()
 
+    def stopped(self, pack: Pack) -> None:
+        """A pack has lost its worker and waits for another."""
+        self._running = {pack_id: other for pack_id, other in self._running.items() if pack_id != pack.pack_id}
+
     def ended(self, outcome: PackOutcome) -> None:
         """A pack's outcome is in the ledger."""
         pack = outcome.pack
@@ -90,19 +106,24 @@ class Progress:
         )
         if done.model_steps and self._trained_since is not None:
             seconds = max(now - self._trained_since, 1e-3)
-            parts.append(f"{_short(done.model_steps / seconds)} model-steps/s")
-            left = sum(pack.operations for pack in queue.waiting) + self._left_of_running()
-            parts.append(f"about {_clock(left / (done.operations / seconds))} left")
+            seconds_left = (queue.waiting_operations + self._left_of_running()) * seconds / done.operations
+            self.pace = Pace(done.model_steps / seconds, seconds_left)
+            parts += [f"{_short(self.pace.model_steps_per_s)} model-steps/s", f"about {_clock(seconds_left)} left"]
         else:
-            parts.append("starting" if not self._running else f"{len(self._running)} packs sent to {self._num_workers} workers")
+            parts.append("starting" if not self._running else f"{len(self._running)} packs sent to {self.num_workers} workers")
         return " · ".join([*parts, f"{_clock(now - self._began)} gone"])
+
+    @property
+    def model_steps_ended(self) -> float:
+        """Model-steps of the packs that ended in this session."""
+        return self._done.model_steps
 
     def summary(self) -> str:
         """What this run trained, in one line, once it is over."""
         queue, seconds = self._queue, max(time.monotonic() - (self._trained_since or self._began), 1e-3)
         counts = ((queue.diverged, "diverged"), (queue.failed, "failed"))
         ended = ", ".join([f"{queue.done} trials ended", *(f"{count} of them {word}" for count, word in counts if count)])
-        rate = f"{_short(self._done.model_steps / seconds)} model-steps/s on {self._num_workers} workers"
+        rate = f"{_short(self._done.model_steps / seconds)} model-steps/s on {self.num_workers} workers"
         return f"{ended}; {_clock(seconds)}, {rate}"
 
     def _left_of_running(self) -> float:

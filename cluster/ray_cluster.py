@@ -9,15 +9,14 @@ import contextlib
 import fcntl
 import gc
 import logging
-import math
 import os
 import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from stsq_core import UserError
-from stsq_core.devices import free_memory
 from sweeps.collector import no_collection
 
 PREFIX = "stsq-ray-"
@@ -34,6 +32,7 @@ MAX_ROOT = 40
 
 OBJECT_STORE_BYTES = 100 * 2**20
 PROBE_TIMEOUT_S = 120.0
+GPU_POLL_S = 1.0
 
 WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -44,20 +43,12 @@ QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
+    "TUNE_MAX_PENDING_TRIALS_PG": "1000",
     "TUNE_WARN_THRESHOLD_S": "3600",
     "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "60",
 }
-"""The ledger is our record, so Tune need not write its own, and our stop is one exception, so Tune need not catch signals."""
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What the nodes of a cluster offer together; `core_bytes` is the memory beside a core, where it is least."""
-
-    num_nodes: int
-    cpus: int
-    gpus: float
-    core_bytes: float = math.inf
+"""The ledger is our record, so Tune need not write its own, and our stop is one exception, so Tune need not catch signals. We
+say how many workers there are, so that Tune need not start them one after another."""
 
 
 def cluster_address(address: str | None) -> str | None:
@@ -84,7 +75,7 @@ def cluster_address(address: str | None) -> str | None:
 
 
 @contextmanager
-def ray_cluster(address: str | None, *, num_cpus: int) -> Iterator[Resources]:
+def ray_cluster(address: str | None, *, num_cpus: int) -> Iterator[None]:
     """Join `address`, or start a Ray of `num_cpus` slots; on leaving, disconnect or end what was started here.
 
     Raises:
@@ -92,7 +83,7 @@ def ray_cluster(address: str | None, *, num_cpus: int) -> Iterator[Resources]:
     """
     os.environ.update({name: os.environ.get(name, value) for name, value in QUIET.items()})
     with _joined(address) if address else _started(num_cpus):
-        yield _resources()
+        yield
 
 
 def check_shared(path: Path) -> None:
@@ -101,13 +92,13 @@ def check_shared(path: Path) -> None:
     Raises:
         UserError: a node that does not, by name.
     """
-    nodes = [node for node in _nodes() if node["Alive"]]
-    if len(nodes) < 2:
+    living = [node for node in nodes() if node["Alive"]]
+    if len(living) < 2:
         return
     probe = path / f".probe-{secrets.token_hex(8)}"
     probe.write_text("seen")
     try:
-        sees = {node["NodeManagerAddress"]: _sees.options(**_on(node)).remote(str(probe)) for node in nodes}
+        sees = {node["NodeManagerAddress"]: _sees.options(**_on(node)).remote(str(probe)) for node in living}
         blind = [address for address, answer in sees.items() if not ray.get(answer, timeout=PROBE_TIMEOUT_S)]
     except ray.exceptions.RayError as error:
         raise UserError(f"could not ask every node of the cluster whether it sees {path}: {error}") from error
@@ -187,37 +178,46 @@ def _logging() -> dict[str, Any]:
     return {"log_to_driver": False, "logging_level": logging.ERROR}
 
 
-def _nodes() -> list[dict[str, Any]]:
-    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    return nodes
+def nodes() -> list[dict[str, Any]]:
+    """The nodes of the cluster, those that are gone included, as Ray tells them."""
+    told: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return told
 
 
-def _resources() -> Resources:
-    total: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    nodes = [node["Resources"] for node in _nodes() if node["Alive"]]
-    shares = [node["memory"] / node["CPU"] for node in nodes if node.get("memory") and node.get("CPU")]
-    return Resources(len(nodes), int(total.get("CPU", 0)), float(total.get("GPU", 0)), min(shares, default=math.inf))
+def await_gpus(minutes: float, *, say: Callable[[str], None], check: Callable[[], None]) -> None:
+    """Wait until a node with a GPU has come; an autoscaler is told that one is wanted.
 
-
-def gpu_bytes() -> float:
-    """The memory that is free on a GPU, on the node of the cluster where it is least; inf where GPUs are too busy to tell.
+    Args:
+        minutes: how long at most.
+        say: is told once that there is something to wait for.
+        check: may end the wait by raising.
 
     Raises:
-        UserError: a node with GPUs could not answer, or its torch sees none.
+        UserError: none has come in that time.
     """
-    nodes = [node for node in _nodes() if node["Alive"] and node["Resources"].get("GPU")]
+    if has_gpu():
+        return
+    from ray.autoscaler.sdk import request_resources
+
+    say(f"the cluster has no GPU yet: waiting {minutes:g} minutes at most for one to come")
+    deadline = time.monotonic() + 60 * minutes
+    request_resources(bundles=[{"CPU": 1, "GPU": 1}])
     try:
-        told = [_free_on_gpu.options(**_on(node)).remote() for node in nodes]
-        return min(ray.get(told, timeout=PROBE_TIMEOUT_S), default=math.inf)
-    except ray.exceptions.GetTimeoutError:
-        return math.inf
-    except (RuntimeError, ray.exceptions.RayError) as error:
-        raise UserError(f"a node with GPUs could not tell how much memory is free on one: {error}; try --device cpu") from error
+        while not has_gpu():
+            check()
+            if time.monotonic() > deadline:
+                raise UserError(
+                    f"no GPU has come to the cluster in {minutes:g} minutes: look at its autoscaler (`ray status`), "
+                    "give --wait-for-gpus more, or train on cores with --device cpu"
+                )
+            time.sleep(GPU_POLL_S)
+    finally:
+        request_resources(bundles=[])
 
 
-@ray.remote(num_cpus=0, num_gpus=1, max_calls=1)
-def _free_on_gpu() -> float:
-    return free_memory("cuda")
+def has_gpu() -> bool:
+    """Whether a living node of the cluster has a GPU."""
+    return any(node["Alive"] and node["Resources"].get("GPU") for node in nodes())
 
 
 @contextmanager

@@ -1,15 +1,18 @@
 """What every way of running packs is given, and how each of them takes an outcome back."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from cluster.budgets import Budgets
 from cluster.options import RunOptions
 from cluster.progress import Progress
 from cluster.stop import StopSignals
 from cluster.worker import Order, outcome_from_json, outcome_path
+from stsq_core.devices import Device
+from sweeps.files import outlast
 from sweeps.packs import Pack, Room
 from sweeps.queue import PackOutcome, PackQueue
 from sweeps.run_directory import RunDirectory
@@ -19,7 +22,7 @@ from sweeps.run_directory import RunDirectory
 class Work:
     """A queue of packs, the run directory that takes their results, and who is to be told.
 
-    `may_start` says whether another pack may start, which a spent time budget denies.
+    `budgets` say whether another pack may start; `retries` is how often a pack whose worker was lost is tried again.
     """
 
     queue: PackQueue
@@ -28,28 +31,43 @@ class Work:
     progress: Progress
     stop: StopSignals
     retries: int
-    may_start: Callable[[], bool]
+    budgets: Budgets
 
-    def next_order(self) -> Order | None:
-        """The next pack, as an order to a worker; None when nothing may start now."""
+    def next_order(self, room: Room | None = None, *, device: Device | None = None, cheapest: bool = False) -> Order | None:
+        """The next pack, cut to a worker's room, as an order to it; None when nothing may start now."""
         self.stop.check()
-        pack = self.queue.next() if self.may_start() else None
+        pack = self.queue.next(room, cheapest=cheapest) if self.budgets.allow() else None
         if pack is None:
             return None
         self.progress.started(pack)
         options = self.options
-        return Order(pack, self.run.path, options.device, options.keep_weights, options.checkpoint_every_s)
+        return Order(pack, self.run.path, device or options.device, options.keep_weights, options.checkpoint_every_s)
 
-    def take(self, told: str) -> None:
-        """Put what a worker told into the ledger."""
-        self.record(outcome_from_json(told))
+    def give_back(self, pack: Pack) -> None:
+        """Put a pack back whose worker is gone."""
+        self.queue.give_back(pack)
+        self.progress.stopped(pack)
+
+    def take(self, told: str, pack: Pack) -> None:
+        """Put what a worker told of a pack into the ledger."""
+        self.record(outcome_from_json(told, pack))
 
     def record(self, outcome: PackOutcome) -> None:
         """Put an outcome into the ledger, as a whole, and drop the file that kept it till now."""
         with self.stop.deferred():
+            self.reach_storage()
             self.queue.record(outcome)
-            outcome_path(self.run, outcome.pack.pack_id).unlink(missing_ok=True)
+            with suppress(OSError):  # one that stays is found in the ledger already, next time
+                outcome_path(self.run, outcome.pack.pack_id).unlink(missing_ok=True)
             self.progress.ended(outcome)
+
+    def reach_storage(self) -> None:
+        """Wait while the run directory cannot be reached: what is written or tried meanwhile would be lost.
+
+        Raises:
+            UserError: it did not come back.
+        """
+        outlast(self.run.spec, self.run.spec.stat, told=self.progress.note)
 
 
 class Runner(ABC):
@@ -87,8 +105,3 @@ class Runner(ABC):
 
     def wait_for_end(self) -> None:  # noqa: B027  (most have nothing to wait for)
         """Wait until all that was started has ended."""
-
-
-def is_over(work: Work, running: dict[str, Pack]) -> bool:
-    """Whether no pack is left to start, nor one running whose outcome might bring others."""
-    return not running and (work.queue.finished or not work.may_start())

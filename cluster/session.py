@@ -4,14 +4,14 @@ import importlib
 import os
 import shlex
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from cluster.budgets import Budgets
 from cluster.inline import InlineRunner
 from cluster.options import RunOptions, load_remembered, run_path
 from cluster.progress import Progress
@@ -35,6 +35,7 @@ from sweeps.run_directory import Lock, RunDirectory, create_or_open
 from sweeps.run_plugins import keep
 from sweeps.searched import searched_cells
 from sweeps.sessions import elapsed_minutes, session
+from sweeps.training import begun_packs
 
 if TYPE_CHECKING:
     from dashboards.findings import Findings
@@ -59,6 +60,7 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
     load_remembered(sweep, options.out)
     spec = load_sweep(sweep, settings)
     options = replace(options, keep_weights=options.keep_weights or keeps_weights(spec.drawings))
+    options = options.bounded(spec.budget.max_workers)
     run = create_or_open(run_path(spec.name, options.out), spec)
     cells = expand(spec)
     with stop_signals() as stop:
@@ -106,7 +108,7 @@ def _train_rest(
     last: ExitStack,
 ) -> None:
     """Train what the ledger does not hold; `last` is given what is to be waited for at the very end."""
-    ledger = Ledger(run.ledger)
+    ledger = Ledger(run.ledger, told=lambda text: say(log, text))
     if num_adopted := adopt_outcomes(run, ledger):
         say(log, f"{num_adopted} trials that had ended when the last run was killed are in the ledger now")
     results = read_results(run, spec, cells)
@@ -116,7 +118,8 @@ def _train_rest(
         say(log, _foreign(run, num_foreign))
     with closing(strategy_of(run, spec, cells, results, options)) as strategy:
         held = Outcomes.joined([results.records, results.rechecks])
-        queue = PackQueue(strategy, ledger, retry_failed=options.retry_failed, held=held)
+        begun = begun_packs(run)
+        queue = PackQueue(strategy, ledger, retry_failed=options.retry_failed, held=held, begun=begun)
         if queue.finished:
             say(log, _nothing_left(run, spec, queue, results))
             _forget_states(run)
@@ -135,24 +138,25 @@ def _train(
     log: Console,
     last: ExitStack,
 ) -> None:
-    """Train what waits, as far as the time budget allows."""
-    may_start = _budget(run, spec)
-    if not may_start():
-        say(log, _spent(run, spec, queue))
+    """Train what waits, as far as the budgets allow."""
+    budgets = Budgets(spec.budget, queue, spent_minutes=elapsed_minutes(run))
+    if not budgets.allow():
+        say(log, budgets.words())
         return
     say(log, _opening(run, spec, queue, results))
-    with _runner(run, options, stop) as runner:
+    run.make_rooms()
+    with _runner(run, options, stop, log) as runner:
         last.callback(runner.wait_for_end)
         if runner.told:
             say(log, runner.told)
         queue.fit(room=runner.room, slots=runner.slots)
         with Progress(queue, run.curves, log, num_workers=runner.slots) as progress, _page_prepared(queue):
-            runner.train(Work(queue, run, options, progress, stop, spec.budget.retries, may_start))
+            runner.train(Work(queue, run, options, progress, stop, spec.budget.retries, budgets))
         say(log, progress.summary())
     if queue.finished:
         _forget_states(run)
     else:
-        say(log, _spent(run, spec, queue))
+        say(log, budgets.words())
 
 
 def _opening(run: RunDirectory, spec: SweepSpec, queue: PackQueue, results: Results) -> str:
@@ -175,28 +179,12 @@ def _nothing_left(run: RunDirectory, spec: SweepSpec, queue: PackQueue, results:
     return f"nothing to train: {spec.name} is complete, {num} cells searched with {len(results.records)} trials in {run.ledger}"
 
 
-def _runner(run: RunDirectory, options: RunOptions, stop: StopSignals) -> Runner:
+def _runner(run: RunDirectory, options: RunOptions, stop: StopSignals, log: Console) -> Runner:
     if options.inline:
         return InlineRunner(options.device)
     from cluster.tune_runner import TuneRunner
 
-    return TuneRunner(run, options, stop)
-
-
-def _budget(run: RunDirectory, spec: SweepSpec) -> Callable[[], bool]:
-    """Whether the time budget, which all sessions of a run share, allows another pack to start."""
-    minutes, spent, began = spec.budget.minutes, elapsed_minutes(run), time.monotonic()
-    return lambda: minutes is None or spent + (time.monotonic() - began) / 60 < minutes
-
-
-def _spent(run: RunDirectory, spec: SweepSpec, queue: PackQueue) -> str:
-    more = 2 * max(spec.budget.minutes or 0, elapsed_minutes(run))
-    left = queue.total - queue.skipped - queue.done
-    searching = f" ({queue.progress})" if queue.progress else ""
-    return (
-        f"the time budget of {spec.budget.minutes:g} minutes is spent and {left} trials are untrained{searching}: raise it "
-        f"(--set budget.minutes={more:.2g}) and run again"
-    )
+    return TuneRunner(run, options, stop, say=lambda text: say(log, text))
 
 
 def _foreign(run: RunDirectory, num_cells: int) -> str:

@@ -8,22 +8,39 @@ from sweeps.collector import no_collection
 with no_collection():
     from ray import tune
 
+    from cluster.notices import Notice
+    from cluster.placement import own_room
     from cluster.worker import train_order
+from stsq_core import UserError
 
 
 class PackTrainable(tune.Trainable):
-    """A worker: trains the pack of its order in one step, then takes the next order in the same process."""
+    """A worker: its first step tells its room, each further one trains the pack that it was given in between."""
 
     def setup(self, config: dict[str, Any]) -> None:
-        self._order: str = config["order"]
         with no_collection():
             import stsq_core.kernels.cpu
             import stsq_core.pack  # noqa: F401  (torch and Numba, before the first step)
         gc.freeze()  # what is loaded stays
+        self._leaving = Notice()
+        self._leaving.watch()
+        self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        self._order = new_config["order"]
+        self._seat = new_config
+        self._order: str | None = None
         return True
 
+    def take(self, order: str) -> None:
+        """Be given the order for the next step."""
+        self._order = order
+
     def step(self) -> dict[str, Any]:
-        return {"outcome": train_order(self._order), "done": True}
+        order, self._order = self._order, None
+        if order is not None:
+            with self._leaving.training():
+                return {"outcome": train_order(order, self._leaving)}
+        try:
+            return {"room": vars(own_room(self._seat))}
+        except UserError as error:
+            return {"refused": str(error)}

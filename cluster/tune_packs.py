@@ -1,63 +1,55 @@
-"""What Ray Tune sees of packs: a searcher that hands them out, and a word about lost workers.
+"""What Ray Tune sees: a Tune trial is a worker that pulls packs; each result that it reports is the end of one.
 
-Loaded by `tune_runner` while Ray starts, because importing `ray.tune` takes seconds.
+One Tune trial a pack would be plainer and was measured: Tune walks all of its trials at every step, so that its time a pack
+grows with the number of packs (docs/scale.md). Loaded by `tune_runner` while Ray starts, because importing `ray.tune` takes
+seconds.
 """
 
 import secrets
 import shutil
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
+import ray
 from ray import tune
 from ray.air._internal import usage
 from ray.tune.search import Searcher
+from ray.tune.stopper import NoopStopper, Stopper
 
-from cluster.runner import Work, is_over
+from cluster.crew import PREEMPTED, Crew
+from cluster.metrics import Metrics
+from cluster.placement import Seat
+from cluster.runner import Work
 from cluster.trainable import PackTrainable
-from sweeps.packs import Pack
-from sweeps.queue import Failure, PackOutcome
+from cluster.watchdog import Watchdog
+from cluster.worker import Order
 
 
-class QueueSearcher(Searcher):
-    """Feeds Tune from the pack queue, and the queue with what Tune's trials told.
+class Hiring(Searcher):
+    """Starts a worker where there is a seat for one and a pack that waits.
 
     An error of the run itself (the disk is full) leaves as `Abort`, which Tune does not take for the failure of a trial.
     """
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, crew: Crew) -> None:
         super().__init__()
-        self._work = work
-        self._running: dict[str, Pack] = {}
-        self._began: dict[str, float] = {}
+        self._crew = crew
 
     def suggest(self, trial_id: str) -> Any:
-        """The next order; None while Tune is to ask again later, `FINISHED` when there will be none."""
-        with _aborting():
-            order = self._work.next_order()
-            if order is not None:
-                self._running[trial_id] = order.pack
-                self._began[trial_id] = time.monotonic()
-                return {"order": order.as_json()}
-            return Searcher.FINISHED if is_over(self._work, self._running) else None
+        """The seat of a new worker; None while Tune is to ask again later, `FINISHED` when there will be none."""
+        with aborting():
+            if self._crew.over:
+                return Searcher.FINISHED
+            seat = self._crew.hire(trial_id)
+            return None if seat is None else seat.as_config()
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        if error:
-            return  # `Attendant` is told next, and knows why
-        with _aborting():
-            del self._running[trial_id]
-            self._work.take((result or {})["outcome"])
+        if not error:  # of an error `Foreman` is told next, and knows why
+            self._crew.left(trial_id)
 
-    def lost(self, trial_id: str, failure: Failure) -> None:
-        """Record that Tune gave a pack up."""
-        with _aborting():
-            failure = replace(failure, seconds=time.monotonic() - self._began[trial_id])
-            self._work.record(PackOutcome(self._running.pop(trial_id), failure=failure))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "QueueSearcher":
-        return self  # Tune copies its configuration, and there is one queue
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Hiring":
+        return self  # Tune copies its configuration, and there is one crew
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Searcher, ()  # Tune pickles itself for a restore that the ledger makes needless
@@ -69,32 +61,84 @@ class QueueSearcher(Searcher):
         """Nothing: the ledger is the state."""
 
 
-class Attendant(tune.Callback):
-    """Looks every step whether the run is to stop, and tells the searcher of packs whose workers were lost, and why."""
+class Answers(Stopper):
+    """Takes what workers told, and lets those go for whom there is no pack; keeps the orders of the others for `Foreman`."""
 
-    def __init__(self, searcher: QueueSearcher, work: Work) -> None:
-        self._searcher = searcher
-        self._work = work
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+        self.orders: dict[str, Order] = {}
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Attendant":
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        with aborting():
+            order = self._crew.answered(trial_id, result)
+        result.pop("outcome", None)  # Tune would keep it
+        if order is None:
+            return True
+        self.orders[trial_id] = order
+        return False
+
+    def stop_all(self) -> bool:
+        """Whether workers that are still to start, or train for a sweep that is stopped, are to end."""
+        if not self._crew.over:
+            return False
+        self._crew.give_up()
+        return True
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Answers":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NoopStopper, ()
+
+
+class Foreman(tune.Callback):
+    """Hands orders to workers; looks every step whether the run is to stop; tells the crew of lost workers, and why."""
+
+    def __init__(self, crew: Crew, answers: Answers, metrics: Metrics) -> None:
+        self._crew = crew
+        self._answers = answers
+        self._metrics = metrics
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self._crew.work.stop.check()
+        self._metrics.publish()
+
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
+        order = self._answers.orders.pop(trial.trial_id, None)
+        if order is not None:  # a worker does what it is asked in order: it takes this before its next step
+            trial.temporary_state.ray_actor.take.remote(order.as_json())
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        with aborting():
+            self._crew.lost(trial.trial_id, *_cause(trial))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Foreman":
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return tune.Callback, ()
 
+
+class Guard(tune.Callback):
+    """Ends workers that hang; Tune then tells of them as of other lost ones."""
+
+    def __init__(self, crew: Crew, watchdog: Watchdog) -> None:
+        self._crew = crew
+        self._watchdog = watchdog
+
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        self._work.stop.check()
+        with aborting():
+            for pack_id, seconds in self._watchdog.hung(self._crew.running).items():
+                name = self._crew.running[pack_id]
+                self._crew.condemn(name, f"no step for {seconds:.0f} s")
+                self._watchdog.forget(pack_id)
+                ray.kill(next(trial for trial in trials if trial.trial_id == name).temporary_state.ray_actor)
 
-    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._work.progress.note(f"a worker was lost ({_cause(trial)[0]}); its pack goes on from its last checkpoint")
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Guard":
+        return self
 
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        name, line = _cause(trial)
-        if name == "OutOfMemoryError":
-            self._searcher.lost(trial.trial_id, Failure(reason="out of memory", kind="out_of_memory"))
-            return
-        reason = f"lost worker, {trial.num_failures} times: {name}: {line}"
-        self._searcher.lost(trial.trial_id, Failure(reason=reason, kind="lost_worker"))
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tune.Callback, ()
 
 
 class Abort(BaseException):
@@ -102,7 +146,8 @@ class Abort(BaseException):
 
 
 @contextmanager
-def _aborting() -> Iterator[None]:
+def aborting() -> Iterator[None]:
+    """Let an error of the run itself pass through Tune."""
     try:
         yield
     except Exception as error:
@@ -114,51 +159,62 @@ def _cause(trial: Any) -> tuple[str, str]:
     error = trial.get_pickled_error()
     if error is None:
         return "unknown", "no cause was told"
+    if getattr(error, "preempted", False):
+        return PREEMPTED, "the node was taken away"
+    error = getattr(error, "cause", None) or error
     lines = str(error).strip().splitlines() or ["no message"]
     return type(error).__name__, lines[0]
 
 
-def fit(work: Work, share: dict[str, float], slots: int) -> None:
-    """Let Tune train every pack of the queue that may start, `slots` at once, each with its `share` of CPUs and GPUs.
+def _watchdog(work: Work) -> Watchdog:
+    options = work.options
+    return Watchdog(work.run, patience_s=options.hung_after_s, checkpoint_every_s=options.checkpoint_every_s)
+
+
+def fit(work: Work, seats: Callable[[], Mapping[Seat, int]], metrics: Metrics) -> None:
+    """Let workers on these seats train every pack of the queue that may start.
 
     Raises:
-        UserError: the run directory cannot be written.
+        UserError: the run directory cannot be written, or no worker starts.
     """
     try:
-        _fit(work, share, slots)
+        _fit(Crew(work, seats), metrics)
     except Abort as abort:
         raise abort.__cause__ or abort from None
 
 
-def _fit(work: Work, share: dict[str, float], slots: int) -> None:
+def _fit(crew: Crew, metrics: Metrics) -> None:
     usage.tag_callbacks = _not_counted
-    searcher = QueueSearcher(work)
-    name = secrets.token_hex(4)
-    grid = tune.Tuner(
-        tune.with_resources(PackTrainable, share),
+    metrics.watch(crew)
+    answers, name, storage = Answers(crew), secrets.token_hex(4), crew.work.run.ray
+    tune.Tuner(
+        tune.with_resources(PackTrainable, _resources),
         tune_config=tune.TuneConfig(
-            search_alg=searcher,
+            search_alg=Hiring(crew),
             num_samples=-1,
-            max_concurrent_trials=slots,
             reuse_actors=True,
             trial_name_creator=_name,
             trial_dirname_creator=_name,
         ),
         run_config=tune.RunConfig(
             name=name,
-            storage_path=str(work.run.ray.resolve()),
+            storage_path=str(storage.resolve()),
+            stop=answers,
             verbose=0,
-            callbacks=[Attendant(searcher, work)],
-            failure_config=tune.FailureConfig(max_failures=work.retries),
+            callbacks=[Foreman(crew, answers, metrics), Guard(crew, _watchdog(crew.work))],
+            failure_config=tune.FailureConfig(max_failures=0),  # the crew counts, by pack
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),
     ).fit()
-    if not grid.num_errors:
-        shutil.rmtree(work.run.ray / name, ignore_errors=True)
+    shutil.rmtree(storage / name, ignore_errors=True)
+
+
+def _resources(config: dict[str, Any]) -> tune.PlacementGroupFactory:
+    return tune.PlacementGroupFactory([Seat(**config).resources])
 
 
 def _name(trial: Any) -> str:
-    return f"pack-{trial.trial_id}"
+    return f"worker-{trial.trial_id}"
 
 
 def _not_counted(callbacks: object) -> bool:

@@ -1,52 +1,63 @@
-"""Runs packs on Ray Tune: one Tune trial a pack, chosen by our own queue, on workers that are used again.
+"""Runs packs on Ray Tune: its trials are workers, which pull the packs that our own queue chooses.
 
-Tune sees every pack, retries those whose worker was lost and bounds how many run at once. Its share is 21 to 28 ms a pack with
-reused workers, against 1 ms for bare actors that pull packs (`python tests/benchmarks/tune_overhead.py --packs 200`, two cores)
-and seconds of training.
+Tune starts the workers where the cluster has room, tells of those that are lost and bounds how many there are. A pack is one
+result of a worker: a millisecond or two of the driver with a few workers, and the same after a hundred thousand packs
+(docs/scale.md).
 """
 
 import importlib
 import threading
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from cluster.metrics import Metrics, NoMetrics, RayMetrics
 from cluster.options import RunOptions, num_cores
-from cluster.ray_cluster import Resources, check_shared, cluster_address, gpu_bytes, ray_cluster
+from cluster.placement import Seat, seats_of, widest_room
+from cluster.ray_cluster import await_gpus, check_shared, cluster_address, nodes, ray_cluster
 from cluster.runner import Runner, Work
 from cluster.stop import StopSignals
 from stsq_core import UserError
-from stsq_core.devices import Device
 from sweeps.collector import no_collection
-from sweeps.packs import ANYWHERE, Room
+from sweeps.packs import Room
 from sweeps.run_directory import RunDirectory
 
-PACKS_PER_GPU = 1
+SEATS_FRESH_S = 5.0
+"""How soon nodes that came or went are noticed."""
 
 
 class TuneRunner(Runner):
-    """Trains on a Ray: the one named by `--address` or `RAY_ADDRESS`, else one of our own that ends with the run."""
+    """Trains on a Ray: the one named by `--address` or `RAY_ADDRESS`, else one of our own that ends with the run.
 
-    def __init__(self, run: RunDirectory, options: RunOptions, stop: StopSignals) -> None:
+    Workers follow the cluster: seats are counted anew every few seconds.
+    """
+
+    def __init__(self, run: RunDirectory, options: RunOptions, stop: StopSignals, *, say: Callable[[str], None]) -> None:
         self._run = run
         self._options = options
         self._stop = stop
+        self._say = say
         self._open = ExitStack()
         self._ending: threading.Thread | None = None
-        self._resources = Resources(0, 0, 0.0)
-        self._share: dict[str, float] = {}
-        self._room = ANYWHERE
+        self._metrics: Metrics = NoMetrics()
+        self._known_seats: dict[Seat, int] = {}
+        self._known_until = 0.0
+        self._num_nodes = 0
 
     def __enter__(self) -> Self:
         address = cluster_address(self._options.address)
         threading.Thread(target=importlib.import_module, args=("cluster.tune_packs",), daemon=True).start()
         with self._stop.polled(), no_collection(), ExitStack() as opening:
-            self._resources = opening.enter_context(ray_cluster(address, num_cpus=self._options.workers or num_cores()))
+            opening.enter_context(ray_cluster(address, num_cpus=self._options.workers or num_cores()))
             check_shared(self._run.path.resolve())
-            self._share = _share(self._options.device, self._resources)
-            self._room = (
-                Room("cuda", gpu_bytes() / PACKS_PER_GPU) if "gpu" in self._share else Room("cpu", self._resources.core_bytes)
-            )
+            if self._options.wait_for_gpus is not None:
+                await_gpus(self._options.wait_for_gpus, say=self._say, check=self._stop.check)
+            self._num_nodes = len([node for node in nodes() if node["Alive"]])
+            self._known_seats = self.seats()
+            if address is not None:
+                self._metrics = RayMetrics(sweep=self._run.read_spec().name, run=str(self._run.path))
             self._stop.check()
             self._open = opening.pop_all()
         return self
@@ -61,39 +72,49 @@ class TuneRunner(Runner):
 
     @property
     def slots(self) -> int:
-        if self._options.workers:
-            return self._options.workers
-        if "gpu" in self._share:
-            return max(1, round(self._resources.gpus / self._share["gpu"]))
-        return max(1, self._resources.cpus)
+        return sum(self._known_seats.values())
 
     @property
     def room(self) -> Room:
-        return self._room
+        return widest_room(self._known_seats)
 
     @property
     def told(self) -> str:
-        nodes = self._resources.num_nodes
-        return f"Ray is up: {self.slots} workers on {nodes} {'node' if nodes == 1 else 'nodes'}"
+        workers = " and ".join(_words(seat, count) for seat, count in self._known_seats.items())
+        return f"Ray is up: {workers} on {self._num_nodes} {'node' if self._num_nodes == 1 else 'nodes'}"
+
+    def seats(self) -> dict[Seat, int]:
+        """How many workers of each kind the cluster has place for, as of a few seconds ago."""
+        if time.monotonic() >= self._known_until:
+            self._known_seats = seats_of(nodes(), self._options.wish) if not self._known_seats else self._renewed()
+            self._known_until = time.monotonic() + SEATS_FRESH_S
+        return self._known_seats
 
     def train(self, work: Work) -> None:
         """Train every pack of the queue that may start.
 
         Raises:
-            UserError: the run directory cannot be written.
+            UserError: the run directory cannot be written, or no worker starts.
         """
         with no_collection():
             from cluster.tune_packs import fit
 
         self._stop.install()  # Ray has taken the signals meanwhile
         with self._stop.polled():
-            fit(work, self._share, self.slots)
+            fit(work, self.seats, self._metrics)
+
+    def _renewed(self) -> dict[Seat, int]:
+        """The seats now; those of before where the last GPU is gone, since its node may come again."""
+        try:
+            return seats_of(nodes(), self._options.wish)
+        except UserError:
+            return self._known_seats
 
 
-def _share(device: Device, resources: Resources) -> dict[str, float]:
-    """What one pack takes: a GPU share where there are GPUs, else a core."""
-    if device == "cuda" and not resources.gpus:
-        raise UserError("--device cuda, but the Ray cluster has no GPU: use --device cpu, or a cluster with GPUs")
-    if device == "cpu" or not resources.gpus:
-        return {"cpu": 1}
-    return {"cpu": 1, "gpu": 1 / PACKS_PER_GPU}
+def _words(seat: Seat, count: int) -> str:
+    where = (
+        f"{seat.gpu_share:g} of a GPU each"
+        if 0 < seat.gpu_share < 1
+        else {"gpu": "a GPU each", "core": "a core each"}[seat.kind]
+    )
+    return f"{count} {'worker' if count == 1 else 'workers'} ({where})"

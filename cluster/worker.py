@@ -11,7 +11,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +21,8 @@ from stsq_core import TrialConfig, TrialResult, UserError
 from stsq_core.devices import Device
 from stsq_core.plugins import Plugin, load, used_plugins
 from stsq_core.trial import NUMERICS, plugins_of
-from sweeps.checkpoints import FileCheckpoint
-from sweeps.files import disk_errors, write_atomically
+from sweeps.checkpoints import FileCheckpoint, Preempted, staying
+from sweeps.files import keep, outlast
 from sweeps.journal import JournalWriter
 from sweeps.ledger import Ledger, record_of_result
 from sweeps.packs import Pack, pack_of
@@ -66,18 +66,22 @@ class Order:
         return cls(pack=pack_of(configs), run=Path(told.pop("run")), **told)
 
 
-def train_order(text: str) -> str:
-    """Train the pack of an order (JSON) and tell its outcome (JSON); an outcome that is there already is told again."""
+def train_order(text: str, leaving: Callable[[], bool] = staying) -> str:
+    """Train the pack of an order (JSON) and tell its outcome (JSON); an outcome that is there already is told again.
+
+    Raises:
+        Preempted: `leaving` said that the worker is to leave; the pack's state is saved.
+    """
     try:
         order = Order.from_json(text)
         with _claimed(order):
-            return _told_before(order) or _train_and_tell(order)
+            return _told_before(order) or _train_and_tell(order, leaving)
     except UserError as error:
         return json.dumps({"refused": str(error)})
 
 
-def outcome_from_json(text: str) -> PackOutcome:
-    """The outcome that a worker told.
+def outcome_from_json(text: str, pack: Pack | None = None) -> PackOutcome:
+    """The outcome that a worker told of a pack; made from its configs again where the pack is not at hand.
 
     Raises:
         UserError: the worker could not write to the run directory, so that nothing it trained could be kept.
@@ -85,10 +89,11 @@ def outcome_from_json(text: str) -> PackOutcome:
     told = json.loads(text)
     if "refused" in told:
         raise UserError(f"{told['refused']}; what is in the ledger is kept, and the same command goes on from there")
-    configs = [TrialConfig.model_validate(config) for config in told["configs"]]
-    results = tuple(TrialResult(config, **result) for config, result in zip(configs, told["results"], strict=False))
+    if pack is None:
+        pack = pack_of(TrialConfig.model_validate(config) for config in told["configs"])
+    results = tuple(TrialResult(config, **result) for config, result in zip(pack.configs, told["results"], strict=False))
     failure = Failure(**told["failure"]) if told["failure"] else None
-    return PackOutcome(pack_of(configs), results, failure, device=told["device"])
+    return PackOutcome(pack, results, failure, device=told["device"])
 
 
 def outcome_path(run: RunDirectory, pack_id: str) -> Path:
@@ -119,14 +124,14 @@ def adopt_outcomes(run: RunDirectory, ledger: Ledger) -> int:
     return num_adopted
 
 
-def _train_and_tell(order: Order) -> str:
+def _train_and_tell(order: Order, leaving: Callable[[], bool]) -> str:
     run = RunDirectory(order.run)
-    told = json.dumps(_train(order, run))
-    write_atomically(outcome_path(run, order.pack.pack_id), told.encode())
+    told = json.dumps(_train(order, run, leaving))
+    keep(outcome_path(run, order.pack.pack_id), told.encode())
     return told
 
 
-def _train(order: Order, run: RunDirectory) -> dict[str, Any]:
+def _train(order: Order, run: RunDirectory, leaving: Callable[[], bool]) -> dict[str, Any]:
     from stsq_core import train_pack
     from stsq_core.devices import resolve_device
 
@@ -141,7 +146,8 @@ def _train(order: Order, run: RunDirectory) -> dict[str, Any]:
     }
     with JournalWriter(run.curves / f"{pack.pack_id}.jsonl", pack) as journal:
         began = time.perf_counter()
-        checkpoint = FileCheckpoint(run.checkpoints / f"{pack.pack_id}.state", journal, every_s=order.checkpoint_every_s)
+        state = run.checkpoints / f"{pack.pack_id}.state"
+        checkpoint = FileCheckpoint(state, journal, every_s=order.checkpoint_every_s, leaving=leaving)
         try:
             results = train_pack(
                 pack.configs, report=journal, device=device, checkpoint=checkpoint, keep_weights=order.keep_weights
@@ -149,8 +155,8 @@ def _train(order: Order, run: RunDirectory) -> dict[str, Any]:
             for result in results:
                 if result.weights is not None:
                     save_weights(run, result)
-        except UserError:
-            raise  # the run directory cannot be written
+        except (UserError, Preempted):
+            raise  # the run directory cannot be written, or the pack goes on elsewhere
         except Exception as error:
             told["failure"] = _failure(error) | {"seconds": time.perf_counter() - began}
         else:
@@ -181,9 +187,9 @@ def _failure(error: Exception) -> dict[str, Any]:
 
 def _told_before(order: Order) -> str | None:
     path = outcome_path(RunDirectory(order.run), order.pack.pack_id)
-    if not path.exists():
+    text = outlast(path, lambda: path.read_text(encoding="utf-8") if path.exists() else None)
+    if text is None:
         return None
-    text = path.read_text(encoding="utf-8")
     told = json.loads(text)
     return text if told["numerics"] == NUMERICS and told["failure"] is None else None
 
@@ -197,28 +203,35 @@ def _claimed(order: Order) -> Iterator[None]:
     """
     path = RunDirectory(order.run).checkpoints / f"{order.pack.pack_id}.claim"
     deadline = time.monotonic() + CLAIM_PATIENCE_S
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    while (file := _locked(path)) is None:
+    while (file := outlast(path, lambda: _locked(path))) is None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"another worker has held {path} for {CLAIM_PATIENCE_S:.0f} s")
         time.sleep(0.1)
     with file:
-        file.truncate(0)
-        print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
-        yield
-        path.unlink(missing_ok=True)
+        outlast(path, lambda: _sign(file))
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def _sign(file: TextIO) -> None:
+    file.truncate(0)
+    print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
 
 
 def _locked(path: Path) -> TextIO | None:
     """The file at `path`, open and locked; None where another holds it, or removed it while we waited for its lock."""
-    with disk_errors(path):
-        file = path.open("a")
+    file = path.open("a")
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
             return file
     except (BlockingIOError, FileNotFoundError):
         pass
+    except OSError:
+        file.close()
+        raise
     file.close()
     return None

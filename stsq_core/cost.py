@@ -29,6 +29,12 @@ GPU_CALL_OPERATIONS = 1.6e9
 """Time of launching one step's kernels for a whole stack, some 80 us, in the least operations that a GPU does in it (measured
 on an H200: tests/benchmarks/gpu_engine.py)."""
 
+ASSUMED_RATE = 2.0e10
+"""Operations a second of one core of 2020 or later, training packs (tests/benchmarks/engine.py)."""
+
+GPU_RATE = 3.0e13
+"""Operations a second of packs on an H200, within a factor of two for every model (tests/benchmarks/gpu_engine.py)."""
+
 GPU_FIXED_BYTES = 3 * 2.0**25
 """What a process holds on a GPU beside its stacks: a workspace of matrix products, 32 MiB on a Hopper, for each stream that it
 works on (its own, that of rehearsals, that of captures; stsq_core.stepper)."""

@@ -14,7 +14,6 @@ from stsq_core.optimizer import Adam, AdamW, Optimizer, Schedule
 from stsq_core.program import Tensors
 from stsq_core.streams import Step
 
-
 ADAMS = (Adam, AdamW)
 
 

@@ -8,6 +8,7 @@ reader.
 import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self, TypeVar
@@ -15,7 +16,7 @@ from typing import Any, BinaryIO, Self, TypeVar
 import numpy as np
 
 from stsq_core.trial import Measurement
-from sweeps.files import disk_errors
+from sweeps.files import disk_errors, outlast
 from sweeps.ledger import Ledger, json_number
 from sweeps.packs import Pack
 from sweeps.run_directory import RunDirectory
@@ -42,8 +43,8 @@ class JournalWriter:
         self._head = _line(head)
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-            self._size = self._resume()
+        self._descriptor, self._size = -1, 0
+        outlast(path, self._begin)
 
     def __call__(self, measurement: Measurement) -> None:
         self.append(measurement)
@@ -52,7 +53,7 @@ class JournalWriter:
         """Add one line.
 
         Raises:
-            UserError: the disk is full.
+            UserError: the disk is full, or its storage did not come back.
         """
         told: dict[str, Any] = {
             "step": measurement.step,
@@ -64,8 +65,8 @@ class JournalWriter:
         if measurement.metrics:
             metrics = measurement.metrics.items()
             told["metrics"] = {name: [json_number(value) for value in values] for name, values in metrics}
-        with disk_errors(self.path):
-            self._write(_line(told))
+        line, start = _line(told), self._size
+        self._do(lambda: self._write(line, start))
 
     def size(self) -> int:
         """Bytes written so far."""
@@ -73,20 +74,18 @@ class JournalWriter:
 
     def truncate(self, size: int = 0) -> None:
         """Drop what was written after `size` bytes; the line that names the pack stays."""
-        with disk_errors(self.path):
-            self._size = max(min(size, self._size), len(self._head))
-            os.ftruncate(self._descriptor, self._size)
+        self._size = max(min(size, self._size), len(self._head))
+        self._do(lambda: os.ftruncate(self._descriptor, self._size))
 
     def sync(self) -> None:
         """Return once everything written is on disk."""
-        with disk_errors(self.path):
-            os.fsync(self._descriptor)
+        self._do(lambda: os.fsync(self._descriptor))
 
     def close(self) -> None:
         """Close the file; closing twice is harmless."""
         if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
 
     def __enter__(self) -> Self:
         return self
@@ -94,19 +93,35 @@ class JournalWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _resume(self) -> int:
-        """The size of what can be kept; a journal of another pack, or without its first line, begins anew."""
+    def _begin(self) -> None:
+        """Open the file and keep what can be kept; a journal of another pack, or without its first line, begins anew."""
+        self.close()
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         data = self.path.read_bytes()
         if data.startswith(self._head):
             self._size = data.rfind(b"\n") + 1
             os.ftruncate(self._descriptor, self._size)
-            return self._size
-        os.ftruncate(self._descriptor, 0)
-        self._size = 0
-        self._write(self._head)
-        return self._size
+        else:
+            os.ftruncate(self._descriptor, 0)
+            self._write(self._head, 0)
 
-    def _write(self, data: bytes) -> None:
+    def _do(self, action: Callable[[], None]) -> None:
+        """Do something with the file, also when its storage goes away meanwhile: a stale descriptor is of no more use."""
+
+        def act() -> None:
+            if self._descriptor < 0:
+                self._descriptor = os.open(self.path, os.O_RDWR)
+            try:
+                action()
+            except OSError:
+                with suppress(OSError):
+                    self.close()
+                raise
+
+        outlast(self.path, act)
+
+    def _write(self, data: bytes, start: int) -> None:
+        self._size = start
         view = memoryview(data)
         while view:
             written = os.pwrite(self._descriptor, view, self._size)

@@ -9,7 +9,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
@@ -21,7 +21,7 @@ import orjson
 from stsq_core.errors import UserError
 from stsq_core.plugins import loaded_plugins
 from stsq_core.trial import NUMERICS, TrialConfig, TrialResult, plugins_of
-from sweeps.files import disk_errors, write_atomically
+from sweeps.files import outlast, write_atomically
 
 SCHEMA = 1
 Status = Literal["finished", "diverged", "failed"]
@@ -116,11 +116,14 @@ def record_of_failure(config: TrialConfig, reason: str, *, pack_id: str, device:
 
 
 class Ledger:
-    """The ledger file of a run. `notes` says in words what the last reading or writing had to leave out."""
+    """The ledger file of a run. `notes` says in words what the last reading or writing had to leave out; `told` is given a line
+    when an addition has to wait for the file's storage.
+    """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, told: Callable[[str], None] | None = None) -> None:
         self.path = path
         self.notes: list[str] = []
+        self._told = told
 
     def read(self, *, all_plugins: bool = False) -> tuple[LedgerRecord, ...]:
         """The newest record of each trial, in the order in which trials first ended; none where there is no file yet.
@@ -199,29 +202,20 @@ class Ledger:
         """Add records, all or none, and return once they are on disk.
 
         Raises:
-            UserError: the disk is full or may not be written.
+            UserError: the disk is full, may not be written or did not come back.
         """
         text = "".join(record.as_json() + "\n" for record in records)
-        if not text:
-            return
-        with disk_errors(self.path):
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-            try:
-                self._append(descriptor, text.encode())
-            finally:
-                os.close(descriptor)
+        if text:
+            whole = outlast(self.path, self._cut, told=self._told)
+            outlast(self.path, lambda: _write_from(self.path, text.encode(), whole), told=self._told)
 
-    def _append(self, descriptor: int, data: bytes) -> None:
-        whole = self._cut_torn_line(descriptor)
-        os.lseek(descriptor, whole, os.SEEK_SET)
+    def _cut(self) -> int:
+        """Make the file where there is none, drop a torn line, and give the size that is left."""
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(descriptor, view) :]
-            os.fsync(descriptor)
-        except OSError:
-            os.ftruncate(descriptor, whole)
-            raise
+            return self._cut_torn_line(descriptor)
+        finally:
+            os.close(descriptor)
 
     def _cut_torn_line(self, descriptor: int) -> int:
         """Drop what stands behind the last line's end, and give the size that is left."""
@@ -255,6 +249,24 @@ class Ledger:
             return
         except OSError as error:
             raise _unreadable(self.path, error) from None
+
+
+def _write_from(path: Path, data: bytes, offset: int) -> None:
+    """Write at the end of a file, over whatever a try that failed has left there."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.ftruncate(descriptor, offset)
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, offset)
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def merge(paths: Iterable[Path], out: Path) -> int:

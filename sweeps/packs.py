@@ -51,6 +51,11 @@ class Room:
         fits = (MEMORY_SHARE * self.memory_bytes - fixed) / memory_bytes(config, self.device)
         return int(max(1, min(self._knee(config), fits, self.most or math.inf)))
 
+    def fits(self, pack: "Pack") -> bool:
+        """Whether a pack fits into memory, however slowly it may train."""
+        fixed = GPU_FIXED_BYTES if self.device == "cuda" else 0
+        return fixed + memory_bytes(pack.trials[0], self.device) * len(pack.trials) <= MEMORY_SHARE * self.memory_bytes
+
     def _knee(self, config: TrialConfig) -> int:
         if self.device == "cuda":
             (least, most), calls_per_trial = GPU_PACKS, GPU_CALL_OPERATIONS / step_cost(config).least
@@ -144,6 +149,19 @@ def halves(pack: Pack) -> tuple[Pack, ...]:
     """The pack in two, for one that did not fit into memory; a pack of one trial cannot be split and gives nothing."""
     size = len(pack.trials)
     return tuple(pack_of(pack.trials[low:high]) for low, high in pairwise(_bounds(size, 2))) if size > 1 else ()
+
+
+def cut(pack: Pack, most: int) -> tuple[Pack, Pack]:
+    """The first of the fewest nearly equal parts of at most `most` trials of a pack, and the rest as one pack."""
+    size = len(pack.trials)
+    first = math.ceil(size / math.ceil(size / most))
+    return _part(pack, 0, first), _part(pack, first, size)
+
+
+def _part(pack: Pack, low: int, high: int) -> Pack:
+    share = (high - low) / len(pack.trials)
+    trials = pack.trials.take(np.arange(low, high))
+    return Pack(trials, pack.operations * share, pack.num_steps, pack.memory_bytes * share)
 
 
 def trial_operations(configs: Iterable[TrialConfig]) -> float:

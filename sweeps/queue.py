@@ -1,15 +1,18 @@
 """The queue of packs: what a strategy asks for and the ledger does not hold, packed, handed out, and recorded at its end."""
 
+import heapq
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 from typing import Literal
 
 import numpy as np
 
 from stsq_core.trial import TrialResult
 from sweeps.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result
-from sweeps.outcomes import FAILED, Outcomes
-from sweeps.packs import ANYWHERE, Pack, Room, halves, make_packs
+from sweeps.outcomes import DIVERGED, FAILED, Outcomes
+from sweeps.packs import ANYWHERE, Pack, Room, cut, halves, make_packs, pack_of
 from sweeps.strategy import Strategy
 from sweeps.trials import Trials
 
@@ -41,8 +44,12 @@ class PackQueue:
 
     Trials that the ledger holds are skipped (`held` are its records, where they are at hand); failed ones are tried again on
     request. Counts are of trials: `total` that the
-    strategy has asked for, `skipped` that the ledger held, `done` that ended since (in whatever way), and of those `failed` and
-    `diverged`.
+    strategy has asked for, `skipped` that the ledger held and of those `failed_before`
+    and `diverged_before`, `done` that ended since (in whatever
+    way), and of those `failed` and `diverged`.
+
+    `begun` are the trials of packs whose state lies on disk: they are handed out first, and exactly so, whatever the workers
+    are now, since a state belongs to one pack.
     """
 
     def __init__(
@@ -54,6 +61,7 @@ class PackQueue:
         slots: int = 1,
         retry_failed: bool = False,
         held: Outcomes | None = None,
+        begun: Iterable[tuple[str, ...]] = (),
     ) -> None:
         self._strategy = strategy
         self._ledger = ledger
@@ -63,10 +71,13 @@ class PackQueue:
         if retry_failed:
             outcomes = outcomes.take(outcomes.status != FAILED)
         self._held = frozenset(outcomes.trial_ids)
+        self._begun = tuple(begun)
+        self._with_state: set[str] = set()
         self._waiting: deque[Pack] = deque()
         self._running: dict[str, Pack] = {}
         self._asked = Trials.of(())
         self.total = self.skipped = self.done = self.failed = self.diverged = 0
+        self.failed_before, self.diverged_before = (int((outcomes.status == one).sum()) for one in (FAILED, DIVERGED))
         strategy.tell(outcomes)
         self._refill()
 
@@ -86,6 +97,21 @@ class PackQueue:
         return tuple(self._waiting)
 
     @property
+    def num_waiting(self) -> int:
+        """How many packs are to be handed out."""
+        return len(self._waiting)
+
+    @property
+    def waiting_last(self) -> Pack:
+        """The pack that would be handed out last: the shortest of those that nobody has begun."""
+        return self._waiting[-1]
+
+    @property
+    def waiting_operations(self) -> float:
+        """Multiply-adds that the packs to be handed out take."""
+        return sum(pack.operations for pack in tuple(self._waiting))  # another thread may ask while packs are handed out
+
+    @property
     def running(self) -> tuple[Pack, ...]:
         """Packs handed out whose outcome is not recorded yet."""
         return tuple(self._running.values())
@@ -95,15 +121,58 @@ class PackQueue:
         """Whether nothing waits, nothing runs, and the strategy will never ask again."""
         return not self._waiting and not self._running and self._strategy.finished
 
-    def next(self) -> Pack | None:
-        """The next pack to train; None while everything asked for is running, or when all is finished."""
+    @property
+    def ready(self) -> bool:
+        """Whether a pack waits; the strategy is asked where none does."""
         if not self._waiting:
             self._refill()
-        if not self._waiting:
+        return bool(self._waiting)
+
+    def next(self, room: Room | None = None, *, cheapest: bool = False) -> Pack | None:
+        """The next pack to train; None while everything asked for is running, or when all is finished.
+
+        Args:
+            room: what the worker that asks has. A pack that is too large for it is cut: the worker is given a part, and the
+                rest waits for whoever asks next. Without it packs stay as they were made.
+            cheapest: take from the end of the queue, where the shortest packs are.
+        """
+        if not self.ready:
             return None
-        pack = self._waiting.popleft()
+        pack = self._waiting.pop() if cheapest else self._waiting.popleft()
+        if room is not None:
+            pack = self._cut_to(pack, room, cheapest=cheapest)
         self._running[pack.pack_id] = pack
         return pack
+
+    def give_back(self, pack: Pack) -> None:
+        """Put a pack that was handed out back to the front, as it is, for another worker to go on with; leaves no record."""
+        self._running.pop(pack.pack_id, None)
+        self._with_state.add(pack.pack_id)
+        self._waiting.appendleft(pack)
+
+    def spread(self, slots: int) -> None:
+        """Halve the longest waiting packs until there is one for every slot that is free: workers have come since."""
+        self._slots = max(self._slots, slots)
+        fresh = [pack for pack in self._waiting if pack.pack_id not in self._with_state]
+        missing = slots - len(self._running) - len(self._waiting)
+        if missing <= 0 or not fresh:
+            return
+        longest = [(-pack.operations, place, pack) for place, pack in enumerate(fresh)]
+        heapq.heapify(longest)
+        places = count(len(fresh))
+        whole = []
+        while missing > 0 and longest:
+            _, place, pack = heapq.heappop(longest)
+            parts = halves(pack)
+            if not parts:
+                whole.append((-pack.operations, place, pack))
+                continue
+            for half in parts:
+                heapq.heappush(longest, (-half.operations, next(places), half))
+            missing -= 1
+        begun = [pack for pack in self._waiting if pack.pack_id in self._with_state]
+        divided = sorted([*whole, *longest], key=lambda one: one[:2])
+        self._waiting = deque([*begun, *(pack for _, _, pack in divided)])
 
     def record(self, outcome: PackOutcome) -> None:
         """Write down how a pack ended, and tell the strategy.
@@ -121,7 +190,7 @@ class PackQueue:
             case None:
                 self._write(_records_of(outcome))
             case Failure(kind="budget"):
-                self._waiting.appendleft(pack)
+                self.give_back(pack)
             case Failure(kind="error" | "out_of_memory") if len(pack.configs) > 1:
                 self._waiting.extendleft(reversed(halves(pack)))
             case Failure(reason=reason, kind=kind, seconds=seconds):
@@ -149,6 +218,7 @@ class PackQueue:
         """Packs of what is not held. A pack of which nothing is held stays as it was made in an earlier session, so that a
         state saved then is found; what is left of the others is packed anew.
         """
+        begun, asked = self._begun_of(asked)
         packs = make_packs(asked, room=self._room, slots=self._slots)
         untouched, rest = [], []
         for pack in packs:
@@ -158,7 +228,31 @@ class PackQueue:
             elif not is_held.all():
                 rest.append(pack.trials.take(~is_held))
         remade = make_packs(Trials.joined(rest), room=self._room, slots=self._slots)
-        return sorted([*untouched, *remade], key=lambda pack: -pack.operations)
+        return [*begun, *sorted([*untouched, *remade], key=lambda pack: -pack.operations)]
+
+    def _begun_of(self, asked: Trials) -> tuple[list[Pack], Trials]:
+        """The packs whose state is on disk, where all of their trials are asked for and none is held, and the other trials."""
+        if not self._begun:
+            return [], asked
+        place_of = {trial_id: place for place, trial_id in enumerate(asked.trial_ids) if trial_id not in self._held}
+        packs, waits = [], np.ones(len(asked), dtype=bool)
+        for trial_ids in self._begun:
+            places = [place_of.pop(trial_id, -1) for trial_id in trial_ids]
+            if places and min(places) >= 0:
+                pack = pack_of(asked.take(np.array(places)))
+                self._with_state.add(pack.pack_id)
+                packs.append(pack)
+                waits[places] = False
+        return packs, asked.take(waits)
+
+    def _cut_to(self, pack: Pack, room: Room, *, cheapest: bool) -> Pack:
+        """The part of a pack that a worker has room for; a pack with a state stays whole unless it does not fit at all."""
+        size, begun = room.pack_size(pack.trials[0]), pack.pack_id in self._with_state
+        if len(pack.trials) <= size or (begun and room.fits(pack)):
+            return pack
+        part, rest = cut(pack, size)
+        (self._waiting.append if cheapest else self._waiting.appendleft)(rest)
+        return part
 
 
 def _records_of(outcome: PackOutcome) -> tuple[LedgerRecord, ...]:

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,6 +92,17 @@ class RunDirectory:
     def sessions(self) -> Path:
         """When, where and with which versions the sweep was run."""
         return self.path / "sessions.jsonl"
+
+    def make_rooms(self) -> None:
+        """Make the folders that workers write to; they make none themselves, since a run directory whose storage went away is
+        not to be begun anew below its place.
+
+        Raises:
+            UserError: the directory may not be written.
+        """
+        for folder in (self.curves, self.checkpoints):
+            with disk_errors(folder):
+                folder.mkdir(parents=True, exist_ok=True)
 
     def read_spec(self) -> SweepSpec:
         """The sweep of this run.
@@ -218,9 +230,10 @@ class Lock:
     def release(self) -> None:
         """Free the lock; freeing it twice is harmless."""
         if self._descriptor >= 0:
-            os.ftruncate(self._descriptor, 0)
-            os.close(self._descriptor)
-            self._descriptor = -1
+            descriptor, self._descriptor = self._descriptor, -1
+            with suppress(OSError):  # where its storage is away, a lock falls with its process
+                os.ftruncate(descriptor, 0)
+                os.close(descriptor)
 
     def holder(self) -> str | None:
         """Who holds the lock now, in words; None where nobody does."""

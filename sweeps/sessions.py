@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from stsq_core.errors import UserError
 from sweeps.files import disk_errors
 from sweeps.run_directory import RunDirectory
 
@@ -26,7 +27,8 @@ class Session:
     """One time that a sweep was run.
 
     `started_at` and `ended_at` are seconds since 1970; `ended_at` is None while the session runs. `outcome` is `killed` for one
-    whose end nobody wrote down: then `ended_at` is when it last wrote a result or a measurement.
+    whose end nobody wrote down: then `ended_at` is when it last wrote a result or a measurement. `lasted_s` is what a clock
+    that is never set measured of a session that ended by itself.
     """
 
     started_at: float
@@ -38,10 +40,13 @@ class Session:
     num_cpus: int
     git_revision: str | None
     versions: dict[str, str]
+    lasted_s: float | None = None
 
     @property
     def seconds(self) -> float:
         """Wall time, up to now for a session that runs."""
+        if self.lasted_s is not None:
+            return self.lasted_s
         return max((time.time() if self.ended_at is None else self.ended_at) - self.started_at, 0.0)
 
 
@@ -54,14 +59,14 @@ def session(run: RunDirectory, command: Sequence[str] | None = None) -> Iterator
     if (former := _lines(run)) and former[-1]["event"] == "start":
         _append(run, {"event": "end", "at": _last_sign_of_life(run, former[-1]["at"]), "outcome": "killed"})
     _append(run, {"event": "start", "at": time.time(), **_circumstances(sys.argv if command is None else command)})
-    outcome = "ended"
+    began = time.monotonic()
     try:
         yield
     except BaseException as error:
-        outcome = f"stopped by {type(error).__name__}"
+        with suppress(UserError):  # the error that ends the session is the one to be told
+            _append(run, _end(f"stopped by {type(error).__name__}", began))
         raise
-    finally:
-        _append(run, {"event": "end", "at": time.time(), "outcome": outcome})
+    _append(run, _end("ended", began))
 
 
 def read_sessions(run: RunDirectory) -> tuple[Session, ...]:
@@ -86,7 +91,11 @@ def _session_of(start: dict[str, Any], end: dict[str, Any] | None) -> Session:
     told = {name: start[name] for name in ("command", "host", "cpu", "num_cpus", "git_revision", "versions")}
     if end is None:
         return Session(started_at=start["at"], ended_at=None, outcome=None, **told)
-    return Session(started_at=start["at"], ended_at=end["at"], outcome=end["outcome"], **told)
+    return Session(started_at=start["at"], ended_at=end["at"], outcome=end["outcome"], lasted_s=end.get("lasted_s"), **told)
+
+
+def _end(outcome: str, began: float) -> dict[str, Any]:
+    return {"event": "end", "at": time.time(), "lasted_s": round(time.monotonic() - began, 3), "outcome": outcome}
 
 
 def _circumstances(command: Sequence[str]) -> dict[str, Any]:

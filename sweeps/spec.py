@@ -74,10 +74,16 @@ class Criterion(Record):
 
 
 class Budget(Record):
-    """What a sweep may cost: wall `minutes` over all of its sessions, and `retries` of a pack whose worker was lost."""
+    """What a sweep may cost, over all of its sessions.
+
+    Wall `minutes`; `retries` of a pack whose worker was lost; `failures`, a number of trials or a share of all, at which the
+    sweep stops instead of burning what is left; and no more than `max_workers` at a time.
+    """
 
     minutes: Annotated[float, Field(gt=0)] | None = None
     retries: Annotated[int, Field(ge=0, le=100)] = 2
+    failures: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)] | None = None
+    max_workers: Annotated[int, Field(ge=1)] | None = None
 
 
 class WandbSettings(Record):

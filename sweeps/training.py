@@ -32,6 +32,12 @@ def read_training(run: RunDirectory, *, now: float) -> tuple[Training, ...]:
     return tuple(sorted(_claimed(run, now), key=lambda one: (one.began_at, one.pack_id)))
 
 
+def begun_packs(run: RunDirectory) -> tuple[tuple[str, ...], ...]:
+    """The trials of each pack whose state lies on disk, as its journal names them: what a killed run left half done."""
+    found = (trials_of_journal(run.curves / f"{state.stem}.jsonl") for state in sorted(run.checkpoints.glob("*.state")))
+    return tuple(filter(None, found))
+
+
 def last_step(path: Path) -> int:
     """The newest step in a journal; 0 where there is none yet."""
     try:

@@ -10,7 +10,7 @@ import numpy as np
 from stsq_core.errors import UserError
 from stsq_core.trial import TrialResult
 from sweeps.errors import listed
-from sweeps.files import disk_errors, write_atomically
+from sweeps.files import disk_errors, keep
 from sweeps.run_directory import RunDirectory, open_run
 
 _TRIAL_ID = re.compile(r"[0-9a-f]{16}")
@@ -30,7 +30,7 @@ def save_weights(run: RunDirectory, result: TrialResult) -> Path:
     with disk_errors(run.weights):
         run.weights.mkdir(parents=True, exist_ok=True)
     path = run.weights / f"{result.config.trial_id}.npz"
-    write_atomically(path, arrays.getvalue())
+    keep(path, arrays.getvalue())
     return path
 
 

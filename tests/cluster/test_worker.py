@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from cluster.worker import Order, adopt_outcomes, outcome_from_json, outcome_path, train_order
 from stsq_core import TrialConfig, UserError
+from sweeps.checkpoints import Preempted
 from sweeps.journal import read_metrics
 from sweeps.ledger import Ledger
 from sweeps.packs import pack_of
@@ -26,6 +28,7 @@ EVALUATION = {"every": 15, "q_test": [1]}
 def order(
     run: Path, *, steps: int = 20, widths: tuple[int, ...] = (2, 8), every_s: float = 20.0, evaluation: Any = None
 ) -> Order:
+    RunDirectory(run).make_rooms()
     configs = [
         TrialConfig.model_validate(
             {
@@ -149,6 +152,75 @@ def test_a_killed_worker_goes_on_from_its_checkpoint_to_the_same_bits(tmp_path: 
     name = f"curves/{asked.pack.pack_id}.jsonl"
     assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
     assert not state.exists()
+
+
+def test_a_worker_that_is_sent_away_leaves_a_state_and_the_pack_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    undisturbed = train_order(order(tmp_path / "undisturbed", steps=400).as_json())
+    asked = order(tmp_path / "sent away", steps=400)
+    looks = iter(range(10**6))
+    with pytest.raises(Preempted):
+        train_order(asked.as_json(), lambda: next(looks) > 100)
+    assert 100 < next(looks) < 400, "it left in mid-training, at once"
+    assert [path.suffix for path in (tmp_path / "sent away/checkpoints").iterdir()] == [".state"]
+    assert numbers(train_order(asked.as_json())) == numbers(undisturbed)
+
+
+def test_an_outage_in_mid_pack_costs_time_and_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every folder of the run is gone for a while, as below a mount that went away."""
+    undisturbed = train_order(order(tmp_path / "undisturbed", steps=400).as_json())
+    asked, run, away = order(tmp_path / "run", steps=400, every_s=0.0), tmp_path / "run", tmp_path / "away"
+    looks, pauses = iter(range(10**6)), iter(range(100))
+
+    def leaving() -> bool:
+        if next(looks) == 200:
+            run.rename(away)
+        return False
+
+    def sleep(_: float) -> None:
+        if next(pauses) == 3:
+            away.rename(run)
+
+    monkeypatch.setattr("time.sleep", sleep)
+    assert numbers(train_order(asked.as_json(), leaving)) == numbers(undisturbed)
+    assert next(pauses) == 4
+    name = f"curves/{asked.pack.pack_id}.jsonl"
+    assert (run / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+
+
+def test_an_outage_that_does_not_end_is_one_error_and_the_pack_goes_on_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, run, away = order(tmp_path / "run", steps=400, every_s=0.0), tmp_path / "run", tmp_path / "away"
+    looks = iter(range(10**6))
+
+    def leaving() -> bool:
+        if next(looks) == 200:
+            run.rename(away)
+        return False
+
+    monkeypatch.setattr("sweeps.files.OUTAGE_PATIENCE_S", 0.5)
+    with pytest.raises(UserError, match=r"could not be reached for 0 s.*the same command goes on"):
+        outcome_from_json(train_order(asked.as_json(), leaving))
+    away.rename(run)
+    undisturbed = train_order(order(tmp_path / "undisturbed", steps=400).as_json())
+    assert numbers(train_order(asked.as_json())) == numbers(undisturbed)
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), MemoryError()])
+def test_a_device_or_a_host_without_memory_left_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """In mid-training, where the engine calls back: what a GPU's allocator raises, and what Python raises."""
+    calls = iter(range(100))
+
+    def append(*_: Any) -> None:
+        if next(calls) == 1:
+            raise error
+
+    monkeypatch.setattr("sweeps.journal.JournalWriter.append", append)
+    outcome = outcome_from_json(train_order(order(tmp_path).as_json()))
+    assert outcome.failure is not None
+    assert (outcome.failure.kind, outcome.failure.reason) == ("out_of_memory", "out of memory")
 
 
 def numbers(told: str) -> list[tuple[object, ...]]:

@@ -1,7 +1,7 @@
 import pytest
 
 from stsq_core import Measurement
-from sweeps.checkpoints import FileCheckpoint
+from sweeps.checkpoints import FileCheckpoint, Preempted
 from sweeps.journal import JournalWriter, follow
 from sweeps.packs import pack_of
 
@@ -71,3 +71,18 @@ def test_it_is_due_by_time(run, pack, monkeypatch):
         checkpoint.discard()
         checkpoint.discard()
         assert not checkpoint.path.exists()
+
+
+def test_a_worker_that_is_to_leave_saves_at_once_and_ends(run, pack):
+    path = run.checkpoints / "a.state"
+    told = iter([False, True, True])
+    with JournalWriter(run.curves / "a.jsonl", pack) as journal:
+        checkpoint = FileCheckpoint(path, journal, leaving=lambda: next(told))
+        assert not checkpoint.due()
+        assert checkpoint.due()
+        report(journal, pack, 1)
+        with pytest.raises(Preempted):
+            checkpoint.save(b"state")
+    with JournalWriter(run.curves / "a.jsonl", pack) as journal:
+        assert FileCheckpoint(path, journal).load() == b"state"
+        assert [m.step for m in follow(journal.path)[0]] == [1]

@@ -1,5 +1,6 @@
 import json
 import math
+import os
 
 import pytest
 
@@ -167,3 +168,47 @@ def test_of_several_journals_the_ledgers_counts(run, pack, fcn, record):
     assert curves[half.trial_ids[0]][0].tolist() == [1]
     assert curves[pack.trial_ids[1]][0].tolist() == [2]
     assert [read_metrics(run)[i]["loss"][1].tolist() for i in pack.trial_ids[:2]] == [[0.4], [0.8]]
+
+
+def test_a_journal_whose_file_went_stale_in_mid_line_is_opened_again_and_goes_on(run, pack, monkeypatch):
+    path = run.curves / f"{pack.pack_id}.jsonl"
+    real, failures = os.pwrite, iter([116, 5])
+
+    def pwrite(descriptor, data, offset):
+        for number in failures:
+            real(descriptor, data[:7], offset)
+            raise OSError(number, os.strerror(number))
+        return real(descriptor, data, offset)
+
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    with JournalWriter(path, pack) as journal:
+        journal(all_of(pack, 5))
+        monkeypatch.setattr(os, "pwrite", pwrite)
+        journal(all_of(pack, 10))
+        journal(all_of(pack, 15))
+        journal.sync()
+        assert journal.size() == path.stat().st_size
+    assert [one.step for one in follow(path)[0]] == [5, 10, 15]
+
+
+def test_a_journal_that_vanished_is_not_begun_anew_below_its_place(run, pack, monkeypatch):
+    path, away = run.curves / f"{pack.pack_id}.jsonl", run.path / "away"
+    real, failures = os.pwrite, iter([116])
+
+    def pwrite(descriptor, data, offset):
+        for number in failures:
+            run.curves.rename(away)
+            raise OSError(number, os.strerror(number))
+        return real(descriptor, data, offset)
+
+    def come_back(seconds):
+        if away.exists() and next(looks) > 2:
+            away.rename(run.curves)
+
+    looks = iter(range(10))
+    monkeypatch.setattr("time.sleep", come_back)
+    with JournalWriter(path, pack) as journal:
+        monkeypatch.setattr(os, "pwrite", pwrite)
+        journal(all_of(pack, 5))
+        assert next(looks) == 4
+    assert [one.step for one in follow(path)[0]] == [5]

@@ -176,6 +176,34 @@ def test_a_full_disk_leaves_the_ledger_whole(ledger, fcn, record, monkeypatch):
     assert ledger.path.read_bytes() == before
 
 
+def test_a_try_that_tore_a_line_is_written_over_when_the_storage_is_back(ledger, fcn, record, monkeypatch):
+    ledger.append([record(fcn(), 0.5)])
+    write, sync = os.write, os.fsync
+    failures = iter(["write", "sync", "sync"])
+
+    def tear(descriptor, data):
+        if next(failures, None) == "write":
+            write(descriptor, data[:10])
+            raise OSError(5, "Input/output error")
+        monkeypatch.setattr(os, "write", write)
+        return write(descriptor, data)
+
+    def fail(descriptor):
+        if next(failures, None) == "sync":
+            raise OSError(116, "Stale file handle")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "write", tear)
+    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    told = []
+    Ledger(ledger.path, told=told.append).append([record(fcn(seed=1), 0.25), record(fcn(seed=2), 0.125)])
+    assert next(failures, None) is None
+    assert [one.relative_loss for one in ledger.read()] == [0.5, 0.25, 0.125]
+    assert ledger.path.read_bytes().count(b"\n") == 3
+    assert len(told) == 1
+
+
 def test_ledgers_merge_and_a_result_counts_before_a_failure(tmp_path, fcn, record):
     first, second = Ledger(tmp_path / "a.jsonl"), Ledger(tmp_path / "b.jsonl")
     first.append([record(fcn(seed=0), 0.25), record(fcn(seed=1), None)])

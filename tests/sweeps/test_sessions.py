@@ -61,3 +61,12 @@ def test_time_adds_up_over_sessions_also_over_killed_ones(run):
 def test_no_session_yet(run):
     assert read_sessions(run) == ()
     assert elapsed_minutes(run) == 0
+
+
+@pytest.mark.parametrize("jump_s", [-7200.0, 7200.0])
+def test_a_clock_that_is_set_in_mid_session_spends_no_time_budget(run, monkeypatch, jump_s):
+    real, jumped = time.time, 0.0
+    monkeypatch.setattr(time, "time", lambda: real() + jumped)
+    with session(run):
+        jumped = jump_s
+    assert 0.0 <= elapsed_minutes(run) * 60 < 60.0

@@ -1,0 +1,124 @@
+"""A sweep of 200 trials, ten times, on three real raylets, while workers, a node and the driver are killed: `make chaos`.
+
+    CHAOS_SEED=7 make chaos
+
+Every trial ends exactly once in the ledger with the bits of an undisturbed inline run, and W&B's offline files hold one run a
+trial with every step once. The seed, and what each round did, is printed.
+"""
+
+import os
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from killer import Killer
+from ray_nodes import RayNodes
+
+from dashboards.publishing.reader import read_run
+from sweeps.journal import read_curves
+from sweeps.run_directory import RunDirectory
+
+pytestmark = pytest.mark.chaos
+
+Numbers = Callable[[Path], dict[str, tuple[object, ...]]]
+
+ROUNDS = 10
+NUM_TRIALS = 200
+PATIENCE_S = 600.0
+
+SWEEP: dict[str, Any] = {
+    "name": "chaos",
+    "hypothesis": "Kills change no number.",
+    "criterion": {"target_loss": 0.6},
+    "trials": [
+        {
+            "name": "transformer",
+            "base": {
+                "task": {"kind": "stsq", "T": 6, "q": 2, "d": 2},
+                "model": {"kind": "transformer", "positions": {"kind": "random_sign", "d_e": 8}},
+                "optimizer": {"kind": "adam", "lr": 0.03},
+                "training": {"objective": "population", "batch_size": 16, "steps": 1200, "log_every": 60},
+                "evaluation": {"samples": 4096},
+            },
+            "grid": {"task.T": [6, 8, 10, 12, 14], "model.positions.d_e": [4, 8]},
+            "seeds": 10,
+        },
+        {
+            "name": "fcn",
+            "base": {
+                "task": {"kind": "stsq", "T": 4, "q": 2, "d": 2},
+                "model": {"kind": "fcn", "width": 8, "tail_width": 16},
+                "optimizer": {"kind": "adam", "lr": 0.01},
+                "training": {"batch_size": 16, "steps": 3000, "log_every": 150},
+                "evaluation": {"samples": 4096},
+            },
+            "grid": {"task.T": [4, 6, 8, 10, 12], "model.width": [4, 8]},
+            "seeds": 10,
+        },
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[RayNodes]:
+    with RayNodes(head_cpus=1) as cluster:
+        cluster.add()
+        cluster.add()
+        yield cluster
+
+
+def test_ten_rounds_of_kills_change_no_bit_and_lose_no_trial(
+    nodes: RayNodes, stsq: Any, write_sweep: Callable[..., Path], numbers: Numbers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = int(os.environ.get("CHAOS_SEED") or random.randrange(10_000))
+    rounds = int(os.environ.get("CHAOS_ROUNDS") or ROUNDS)
+    sweep, undisturbed = write_sweep(SWEEP), stsq.folder / "undisturbed"
+    assert stsq.run("run", sweep, "--inline", "--wandb", "disabled", "--out", undisturbed, timeout_s=PATIENCE_S).code == 0
+    expected = numbers(undisturbed)
+    assert len(expected) == NUM_TRIALS
+    say(capsys, f"seed {seed} (CHAOS_SEED={seed} repeats it), {rounds} rounds of {NUM_TRIALS} trials on 3 nodes")
+    hits = 0
+    for number in range(rounds):
+        run = stsq.folder / f"round-{number}"
+        words = ("run", sweep, "--address", nodes.address, "--out", run, "--wandb", "offline", "--checkpoint-every", 0.1)
+        words += ("--set", "budget.retries=20")
+        began = time.monotonic()
+        killer = Killer(seed + number, nodes, run, lambda words=words: stsq.start(*words, **nodes.access), NUM_TRIALS)
+        killer.kill_all(patience_s=PATIENCE_S)
+        ended = stsq.wait(killer.driver, timeout_s=PATIENCE_S)
+        assert ended.code == 0, ended
+        assert numbers(run) == expected
+        assert curves_of(run) == curves_of(undisturbed)
+        check_wandb_files(run)
+        hits += killer.toll.hits
+        say(capsys, f"round {number + 1}: {killer.toll}; {time.monotonic() - began:.0f} s, every trial once and bit-equal")
+        shutil.rmtree(run)
+    assert hits >= rounds, f"only {hits} kills in {rounds} rounds met a pack in mid-training: change the sweep"
+
+
+def check_wandb_files(run: Path) -> None:
+    """One file a trial, which holds every step of its journal once and in order."""
+    curves, seen = read_curves(RunDirectory(run)), set()
+    for path in run.glob("wandb/offline-run-*/*.wandb"):
+        told = read_run(path)
+        trial_id = told.config["trial_id"]
+        assert trial_id not in seen, f"two W&B files for trial {trial_id}"
+        seen.add(trial_id)
+        assert told.exit_code == 0
+        assert [row["step"] for row in told.history] == curves[trial_id][0].tolist()
+        assert [row["relative_loss"] for row in told.history] == curves[trial_id][1].tolist()
+    assert seen == curves.keys()
+    assert len(seen) == NUM_TRIALS
+
+
+def curves_of(run: Path) -> dict[str, list[list[float]]]:
+    return {trial_id: [part.tolist() for part in curve] for trial_id, curve in read_curves(RunDirectory(run)).items()}
+
+
+def say(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    with capsys.disabled():
+        print(text, flush=True)
