@@ -18,6 +18,7 @@ from ray.tune.search import Searcher
 from ray.tune.stopper import NoopStopper, Stopper
 
 from cluster.crew import PREEMPTED, Crew
+from cluster.head_watch import HeadWatch
 from cluster.metrics import Metrics
 from cluster.placement import Seat
 from cluster.runner import Work
@@ -120,14 +121,17 @@ class Foreman(tune.Callback):
 
 
 class Guard(tune.Callback):
-    """Ends workers that hang; Tune then tells of them as of other lost ones."""
+    """Ends workers that hang, of which Tune then tells as of other lost ones, and the run where the cluster's head is lost."""
 
-    def __init__(self, crew: Crew, watchdog: Watchdog) -> None:
+    def __init__(self, crew: Crew, watchdog: Watchdog, head: HeadWatch | None) -> None:
         self._crew = crew
         self._watchdog = watchdog
+        self._head = head
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         with aborting():
+            if self._head is not None:
+                self._head.check()
             for pack_id, seconds in self._watchdog.hung(self._crew.running).items():
                 name = self._crew.running[pack_id]
                 self._crew.condemn(name, f"no step for {seconds:.0f} s")
@@ -171,19 +175,19 @@ def _watchdog(work: Work) -> Watchdog:
     return Watchdog(work.run, patience_s=options.hung_after_s, checkpoint_every_s=options.checkpoint_every_s)
 
 
-def fit(work: Work, seats: Callable[[], Mapping[Seat, int]], metrics: Metrics) -> None:
+def fit(work: Work, seats: Callable[[], Mapping[Seat, int]], metrics: Metrics, head: HeadWatch | None) -> None:
     """Let workers on these seats train every pack of the queue that may start.
 
     Raises:
-        UserError: the run directory cannot be written, or no worker starts.
+        UserError: the run directory cannot be written, no worker starts, or the cluster's head is lost.
     """
     try:
-        _fit(Crew(work, seats), metrics)
+        _fit(Crew(work, seats), metrics, head)
     except Abort as abort:
         raise abort.__cause__ or abort from None
 
 
-def _fit(crew: Crew, metrics: Metrics) -> None:
+def _fit(crew: Crew, metrics: Metrics, head: HeadWatch | None) -> None:
     usage.tag_callbacks = _not_counted
     metrics.watch(crew)
     answers, name, storage = Answers(crew), secrets.token_hex(4), crew.work.run.ray
@@ -201,7 +205,7 @@ def _fit(crew: Crew, metrics: Metrics) -> None:
             storage_path=str(storage.resolve()),
             stop=answers,
             verbose=0,
-            callbacks=[Foreman(crew, answers, metrics), Guard(crew, _watchdog(crew.work))],
+            callbacks=[Foreman(crew, answers, metrics), Guard(crew, _watchdog(crew.work), head)],
             failure_config=tune.FailureConfig(max_failures=0),  # the crew counts, by pack
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),

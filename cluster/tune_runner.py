@@ -13,6 +13,9 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+import ray
+
+from cluster.head_watch import HeadWatch, cluster_id_at, leave_behind
 from cluster.metrics import Metrics, NoMetrics, RayMetrics
 from cluster.options import RunOptions, num_cores
 from cluster.placement import Seat, seats_of, widest_room
@@ -45,6 +48,7 @@ class TuneRunner(Runner):
         self._known_seats: dict[Seat, int] = {}
         self._known_until = 0.0
         self._num_nodes = 0
+        self._head: HeadWatch | None = None
 
     def __enter__(self) -> Self:
         address = cluster_address(self._options.address)
@@ -57,12 +61,16 @@ class TuneRunner(Runner):
             self._num_nodes = len([node for node in nodes() if node["Alive"]])
             self._known_seats = self.seats()
             if address is not None:
+                self._head = opening.enter_context(HeadWatch(ray.get_runtime_context().gcs_address, cluster_id_at))
                 self._metrics = RayMetrics(sweep=self._run.read_spec().name, run=str(self._run.path))
             self._stop.check()
             self._open = opening.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._head is not None and self._head.lost:
+            leave_behind()
+            return
         self._ending = threading.Thread(target=self._open.close)
         self._ending.start()
 
@@ -101,7 +109,7 @@ class TuneRunner(Runner):
 
         self._stop.install()  # Ray has taken the signals meanwhile
         with self._stop.polled():
-            fit(work, self.seats, self._metrics)
+            fit(work, self.seats, self._metrics, self._head)
 
     def _renewed(self) -> dict[Seat, int]:
         """The seats now; those of before where the last GPU is gone, since its node may come again."""

@@ -1,0 +1,81 @@
+"""The watch over a cluster's head: one that does not answer, one that was restarted, a main thread that cannot hear of it."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster import head_watch
+from cluster.head_watch import HeadWatch
+from stsq_core import UserError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head_watch, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(head_watch, "LOST_AFTER_S", 0.3)
+    monkeypatch.setattr(head_watch, "HEARD_WITHIN_S", 600.0)
+
+
+@pytest.fixture
+def head() -> Iterator[socket.socket]:
+    """Somebody who listens, as a head does."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+def address_of(head: socket.socket) -> str:
+    return f"127.0.0.1:{head.getsockname()[1]}"
+
+
+def test_a_head_that_answers_is_not_lost_also_where_it_cannot_tell_its_id(head: socket.socket, until: Any) -> None:
+    asked: list[str] = []
+
+    def cluster_id(address: str) -> str | None:
+        asked.append(address)
+        return "one" if len(asked) % 2 else None
+
+    with HeadWatch(address_of(head), cluster_id) as watch:
+        until(lambda: len(asked) > 8, what="looks")
+        watch.check()
+    assert set(asked) == {address_of(head)}
+
+
+def test_a_head_that_does_not_answer_is_one_error_that_says_how_to_go_on(head: socket.socket, until: Any) -> None:
+    with HeadWatch(address_of(head), lambda _: "one") as watch:
+        head.close()
+        until(lambda: watch.lost, what="the loss")
+        with pytest.raises(
+            UserError, match=r"head of the Ray cluster at 127.0.0.1:\d+ has not answered.*the same command goes on"
+        ):
+            watch.check()
+
+
+def test_another_head_at_the_same_address_is_told_apart(head: socket.socket, until: Any) -> None:
+    ids = iter(["one", "one", "two"])
+    with HeadWatch(address_of(head), lambda _: next(ids, "two")) as watch:
+        until(lambda: watch.lost, what="the loss")
+        with pytest.raises(UserError, match="was restarted"):
+            watch.check()
+
+
+DEAF = """
+import threading
+from cluster import head_watch
+head_watch.LOOK_EVERY_S = head_watch.LOST_AFTER_S = head_watch.HEARD_WITHIN_S = 0.1
+with head_watch.HeadWatch("127.0.0.1:1", lambda _: "one"):
+    threading.Event().wait()
+"""
+
+
+def test_a_main_thread_that_waits_in_rays_code_is_not_waited_for() -> None:
+    ended = subprocess.run([sys.executable, "-c", DEAF], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode == 2, ended
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("stsq: the head of the Ray cluster at 127.0.0.1:1 has not answered")
