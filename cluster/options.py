@@ -19,7 +19,7 @@ class RunOptions:
     `out` is the run directory (see `run_path`). `workers` is the number of packs that train at once, by default one a core, or
     one a GPU. `wandb` is W&B's mode and `wandb_asked` its project, entity and tags, where the command names them. `address`
     joins a Ray cluster instead of starting one for the run. A pack in training saves its state every `checkpoint_every_s`
-    seconds, which is the most that a killed worker loses.
+    seconds, which is the most that a killed worker loses. `accept_versions` lets different releases of torch meet in one run.
     """
 
     out: Path | None = None
@@ -33,6 +33,7 @@ class RunOptions:
     device: Device = "auto"
     address: str | None = None
     checkpoint_every_s: float = 20.0
+    accept_versions: bool = False
 
 
 def num_cores() -> int:

@@ -20,6 +20,7 @@ from cluster.stop import Stopped, StopSignals, stop_signals
 from cluster.strategies import strategy_of
 from cluster.terminal import say
 from cluster.verdict import STOPPED, exit_code
+from cluster.versions import check_former, check_submitter
 from cluster.worker import adopt_outcomes
 from dashboards import PublisherProcess
 from dashboards.publishing.process import offline_reason
@@ -53,6 +54,7 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
     Raises:
         UserError: bad input, a run directory that cannot be used, or an environment that cannot run it.
     """
+    check_submitter(accept=options.accept_versions)
     spec = load_sweep(sweep, settings)
     options = replace(options, keep_weights=options.keep_weights or keeps_weights(spec.drawings))
     run = create_or_open(run_path(spec.name, options.out), spec)
@@ -124,6 +126,7 @@ def _train(
     if not may_start():
         say(log, _spent(run, spec, queue))
         return
+    check_former(run, accept=options.accept_versions)
     say(log, _opening(run, spec, queue, results))
     with _runner(run, options, stop) as runner:
         last.callback(runner.wait_for_end)

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from cluster.nodes import check_alike
 from cluster.options import RunOptions, num_cores
 from cluster.ray_cluster import Resources, check_shared, cluster_address, gpu_bytes, ray_cluster
 from cluster.runner import Runner, Work
@@ -42,6 +43,7 @@ class TuneRunner(Runner):
         threading.Thread(target=importlib.import_module, args=("cluster.tune_packs",), daemon=True).start()
         with self._stop.polled(), no_collection(), ExitStack() as opening:
             self._resources = opening.enter_context(ray_cluster(address, num_cpus=self._options.workers or num_cores()))
+            check_alike(accept=self._options.accept_versions)
             check_shared(self._run.path.resolve())
             self._share = _share(self._options.device, self._resources)
             self._room = (

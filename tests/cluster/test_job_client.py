@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster import job_client, jobs
+from cluster import job_client, jobs, submission
 from cluster.cli import main
 from stsq_core import UserError
 

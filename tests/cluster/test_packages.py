@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from cluster import job_client
-from cluster.jobs import JobRequest, entrypoint_of, submit
-from cluster.packages import check_size, packaged_files
+from cluster.packages import check_size, code_to_send, packaged_files
+from cluster.submission import JobRequest, entrypoint_of, package_of, submit
 from stsq_core import UserError
 
 
@@ -35,22 +35,25 @@ def test_a_large_package_is_refused_with_its_largest_files() -> None:
 
 def test_a_sweep_file_that_git_ignores_is_refused(folder: Path) -> None:
     with pytest.raises(UserError, match="excluded from the package"):
-        entrypoint_of(JobRequest(str(folder / "secret.yaml"), working_dir=folder))
+        entrypoint_of(JobRequest(str(folder / "secret.yaml"), working_dir=folder), packaged_files(folder))
 
 
 def test_a_sweep_file_elsewhere_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not lie in the working directory"):
-        entrypoint_of(JobRequest(str(tmp_path / "other.yaml"), working_dir=folder))
+        entrypoint_of(JobRequest(str(tmp_path / "other.yaml"), working_dir=folder), packaged_files(folder))
 
 
 def test_a_missing_working_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no directory"):
-        entrypoint_of(JobRequest("smoke", working_dir=tmp_path / "none"))
+        package_of(JobRequest("smoke", working_dir=tmp_path / "none"))
 
 
 def test_the_entry_point_is_quoted(folder: Path) -> None:
     request = JobRequest(str(folder / "sweep.yaml"), ("task.T=16,32",), ("--out", "/shared/my run"), folder)
-    assert entrypoint_of(request) == "python -m cluster run sweep.yaml --set task.T=16,32 --out '/shared/my run'"
+    assert (
+        entrypoint_of(request, packaged_files(folder))
+        == "python -m cluster run sweep.yaml --set task.T=16,32 --out '/shared/my run'"
+    )
 
 
 def test_a_bad_sweep_is_refused_before_anything_is_sent(folder: Path) -> None:
