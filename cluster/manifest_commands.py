@@ -1,5 +1,6 @@
 """`stsq manifest`: the files from which clusters are started, printed to be changed and kept."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -31,8 +32,9 @@ def manifest(
 
 
 def _what(path: Path) -> str:
-    """The first comment of a manifest, which says what it is."""
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.startswith("# "):
-            return line.removeprefix("# ").rstrip()
-    return ""
+    """What a manifest is: its first comment, or the title of one that is JSON."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        return str(json.loads(text).get("title", ""))
+    comments = (line.removeprefix("# ") for line in text.splitlines() if line.startswith("# "))
+    return next(comments, "")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cluster import job_client
-from cluster.packages import check_size, code_to_send, packaged_files
+from cluster.packages import check_size, packaged_files
 from cluster.submission import JobRequest, entrypoint_of, package_of, submit
 from stsq_core import UserError
 
