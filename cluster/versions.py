@@ -5,12 +5,15 @@ bit. What differs is refused with both sides named, unless `--accept-versions` s
 release (`2.9.0+cpu`, `2.9.0+cu128`) go together: which device trained a trial stands in the ledger.
 """
 
+import contextlib
 import json
 import os
 import platform
 import socket
 from collections.abc import Mapping
+from datetime import datetime
 from importlib import metadata
+from pathlib import Path
 
 from stsq_core import UserError
 from sweeps.run_directory import RunDirectory
@@ -18,6 +21,9 @@ from sweeps.sessions import read_sessions
 
 SUBMITTED_WITH = "STSQ_SUBMITTED_WITH"
 """The environment variable that tells a job the versions of where it was sent from."""
+
+TAIL_BYTES = 65_536
+"""More than a line of a ledger holds."""
 
 ACCEPT = "or accept that bits differ with --accept-versions"
 
@@ -66,13 +72,26 @@ def check_former(run: RunDirectory, *, accept: bool) -> None:
     Raises:
         VersionsDifferError: they differ.
     """
-    if accept or not run.ledger.exists():
+    if accept or (ended_at := _newest_result(run.ledger)) is None:
         return
     refused = f"stopped by {VersionsDifferError.__name__}"
-    trained = [one for one in read_sessions(run)[:-1] if one.outcome != refused]
+    trained = [one for one in read_sessions(run)[:-1] if one.started_at < ended_at + 1 and one.outcome != refused]
     here, there = own_versions().get("torch", ""), trained[-1].versions.get("torch", "") if trained else ""
     if here and there and release(here) != release(there):
         raise VersionsDifferError(
             f"the results in {run.path} were made with torch {there} and this is torch {here}: install "
             f"torch=={release(there)}, give another directory with --out, {ACCEPT}"
         )
+
+
+def _newest_result(ledger: Path) -> float | None:
+    """When the trial of a ledger's last line ended, in whole seconds since 1970; None where there is none."""
+    if not ledger.is_file():
+        return None
+    with ledger.open("rb") as file:
+        file.seek(max(0, ledger.stat().st_size - TAIL_BYTES))
+        lines = file.read().splitlines()
+    for line in reversed(lines):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            return datetime.fromisoformat(json.loads(line)["finished_at"]).timestamp()
+    return None
