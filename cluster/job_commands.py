@@ -50,6 +50,7 @@ def submit(
         submission_id=submission_id,
         more_settings=tuple(words["settings"] or ()),
         out=words["out"],
+        plugins=tuple(words.get("plugin") or ()),
         netrc=netrc,
     )
     job = submission.submit(address, request, say=_tell)

@@ -40,8 +40,7 @@ def check_alike(*, accept: bool) -> None:
         lacking = [module for module in modules if importlib.util.find_spec(module) is None]
         return sys.executable, lacking, "" if "torch" in lacking else importlib.metadata.version("torch")
 
-    asked = {node["NodeManagerAddress"]: look.options(**_on(node)).remote() for node in nodes}
-    for address, answer in asked.items():
+    for address, answer in [(node["NodeManagerAddress"], look.options(**_on(node)).remote()) for node in nodes]:
         try:
             interpreter, lacking, torch = ray.get(answer, timeout=PROBE_TIMEOUT_S)
         except (ray.exceptions.RayError, TimeoutError) as error:

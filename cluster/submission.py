@@ -38,8 +38,8 @@ AGAIN = ("FAILED", "STOPPED")
 class JobRequest:
     """A sweep to be run on a cluster: `arguments` are handed to `stsq run` there as they are.
 
-    `more_settings` and `out` are what the `arguments` say of settings and of the run directory. `netrc` is the path of a file
-    on the cluster that holds a W&B key.
+    `more_settings`, `out` and `plugins` are what the `arguments` say of settings, of the run directory and of plugin files.
+    `netrc` is the path of a file on the cluster that holds a W&B key.
     """
 
     sweep: str
@@ -49,6 +49,7 @@ class JobRequest:
     submission_id: str | None = None
     more_settings: tuple[str, ...] = ()
     out: Path | None = None
+    plugins: tuple[Path, ...] = ()
     netrc: str | None = None
 
 
@@ -131,11 +132,15 @@ def entrypoint_of(request: JobRequest, files: Listing | None) -> str:
     """The command that the job runs.
 
     Raises:
-        UserError: the package does not hold the sweep file.
+        UserError: the package does not hold the sweep file, or a plugin at the path by which it is named.
     """
     sweep = request.sweep
     if sweep not in catalog_names():
         sweep = packaged_path(request.working_dir, files, Path(sweep)).as_posix()
+    for plugin in request.plugins:
+        if plugin.is_absolute():
+            raise UserError(f"the plugin {plugin} is named by an absolute path: name it as it lies in {request.working_dir}")
+        packaged_path(request.working_dir, files, request.working_dir / plugin, what="plugin")
     settings = [word for setting in request.settings for word in ("--set", setting)]
     return shlex.join(["python", "-m", "cluster", "run", sweep, *settings, *request.arguments])
 

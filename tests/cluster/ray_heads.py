@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 RAY = BIN / "ray"
-START_PATIENCE_S = 180.0
+START_PATIENCE_S = 300.0
 
 Done = subprocess.CompletedProcess[str]
 
@@ -45,7 +45,7 @@ class Head:
         return call([RAY, "job", verb, "--address", self.address, *rest], {**self.access, **environment})
 
 
-def call(command: list[object], access: dict[str, str], *, code: Path = ROOT, timeout_s: float = 400) -> Done:
+def call(command: list[object], access: dict[str, str], *, code: Path = ROOT, timeout_s: float = 900) -> Done:
     """Run a command with the project's code as it stands in the folder `code`, and with no Ray or token but those given."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "WANDB_"))}
     environment |= {"PYTHONPATH": str(code), **access}

@@ -67,7 +67,7 @@ def test_ray_job_stop_ends_a_sweep_in_order_and_a_job_of_ours_goes_on(
     run = ("python", "-m", "cluster", "run", "slow.yaml", "--out", out)
     submitted = head.ray("submit", "--no-wait", "--submission-id", "plain", "--working-dir", package, "--", *run)
     assert submitted.returncode == 0, submitted
-    until(lambda: (out / "ledger.jsonl").exists(), timeout_s=180, what="the first result")
+    until(lambda: (out / "ledger.jsonl").exists(), timeout_s=600, what="the first result")
     assert "was stopped" in head.ray("stop", "plain").stdout
     assert head.stsq("job", "status", "plain").stdout.startswith("STOPPED")
     assert "stopped by SIGINT" in head.stsq("job", "logs", "plain").stdout
@@ -91,7 +91,7 @@ def test_stsq_job_stop_ends_a_sweep_in_order_and_sending_it_again_goes_on(
     out = tmp_path / "run"
     words = ("job", "submit", package / "slow.yaml", "--working-dir", package, "--", "--out", out, "--wandb", "disabled")
     job_id = head.stsq(*words).stdout.strip()
-    until(lambda: (out / "ledger.jsonl").exists(), timeout_s=180, what="the first result")
+    until(lambda: (out / "ledger.jsonl").exists(), timeout_s=600, what="the first result")
     assert head.stsq(*words).stdout.strip() == job_id
     stopped = head.stsq("job", "stop", job_id)
     assert stopped.stdout.strip() == "STOPPED", stopped
