@@ -1,5 +1,6 @@
 """Ray heads of the tests' own, with token authentication, and ways to use them as users do."""
 
+import json
 import os
 import secrets
 import shutil
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +40,14 @@ class Head:
             place = words.index("--")
             command = [sys.executable, "-m", "cluster", *words[:place], "--address", self.address, *words[place:]]
         return call(command, {**self.access, **environment}, code=code)
+
+    def num_nodes(self) -> int:
+        """Nodes that are alive now, as the dashboard tells."""
+        request = urllib.request.Request(f"{self.address}/nodes?view=summary")
+        request.add_header("Authorization", f"Bearer {Path(self.access['RAY_AUTH_TOKEN_PATH']).read_text()}")
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            nodes = json.load(answer)["data"]["summary"]
+        return sum(node["raylet"].get("state") == "ALIVE" for node in nodes)
 
     def ray(self, *words: object, **environment: str) -> Done:
         """Run `ray job ...` with access to this head."""

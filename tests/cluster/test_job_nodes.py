@@ -40,8 +40,10 @@ def test_a_head_local_path_on_a_worker_node_is_refused(
     package = tmp_path / "package"
     copy_rooms(package)
     (package / "small.yaml").write_text(yaml.safe_dump(small))
-    listed = ("job", "submit", "small.yaml", "--working-dir", ".")
-    until(lambda: "the cluster has 2 nodes" in head.stsq(*listed, code=package).stderr, timeout_s=300, what="the second node")
+    until(lambda: head.num_nodes() == 2, timeout_s=300, what="the second node")
+    unnamed = head.stsq("job", "submit", "small.yaml", "--working-dir", ".", code=package)
+    assert unnamed.returncode == 2, unnamed
+    assert "the cluster has 2 nodes, and a job without --out writes to the head's own disk" in unnamed.stderr
     there = ("--entrypoint-resources", '{"worker": 1}', "--working-dir", package)
     run = ("python", "-m", "cluster", "run", "small.yaml", "--wandb", "disabled", "--out", disk / "run")
     done = head.ray("submit", *there, "--", *run)
