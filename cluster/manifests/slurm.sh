@@ -41,5 +41,5 @@ srun --wait=15 --kill-on-bad-exit=0 bash -c 'trap "" INT; exec "$@"' node \
   ray symmetric-run --address "$head:$port" --min-nodes "$SLURM_JOB_NUM_NODES" \
   --num-cpus="${SLURM_CPUS_PER_TASK:-1}" --num-gpus="${SLURM_GPUS_ON_NODE:-0}" \
   --include-dashboard=false --disable-usage-stats -- \
-  stsq run "$@" || code=$?
+  stsq run --address "$head:$port" "$@" || code=$?
 exit "$code"
