@@ -1,6 +1,13 @@
-"""`python -m cluster`, the same as `stsq`."""
+"""`python -m cluster`, the same as `stsq`; an interpreter that cannot run it is told so in one line."""
 
-from cluster.cli import main
+import sys
+
+from cluster.environment import refusal
 
 if __name__ == "__main__":
+    if reason := refusal():
+        sys.stderr.write(f"stsq: {reason}\n")
+        sys.exit(2)
+    from cluster.cli import main
+
     main()

@@ -10,10 +10,12 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cluster.job_commands import job_app
+from cluster.manifest_commands import manifest
 from cluster.open_commands import open_app
 from cluster.plugin_option import PluginFiles
 from cluster.wandb_commands import wandb_setup
@@ -32,12 +34,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-job_app = typer.Typer(help="Send a sweep to a Ray cluster as a job, and look after it.", no_args_is_help=True)
 wandb_app = typer.Typer(help="Weights & Biases.", no_args_is_help=True)
 app.add_typer(job_app, name="job")
 app.add_typer(wandb_app, name="wandb")
 app.add_typer(open_app, name="open")
 wandb_app.command("setup")(wandb_setup)
+app.command()(manifest)
 
 
 class DeviceName(StrEnum):
@@ -83,7 +85,6 @@ CpuWorkers = Annotated[
 WaitForGpus = Annotated[
     float | None, typer.Option("--wait-for-gpus", metavar="MINUTES", min=0, help="Wait so long for a GPU to come.")
 ]
-Address = Annotated[str | None, typer.Option("--address", help="The job server, such as http://HOST:8265.")]
 ClusterAddress = Annotated[
     str | None, typer.Option("--address", help="Join this Ray cluster [default: RAY_ADDRESS, else our own].")
 ]
@@ -96,7 +97,6 @@ WandbEntity = Annotated[
 WandbTags = Annotated[
     str | None, typer.Option("--wandb-tags", metavar="TAG,TAG", help="W&B tags [default: WANDB_TAGS, else the sweep's].")
 ]
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id that `stsq job submit` printed.")]
 
 
 def _version(asked: bool) -> None:
@@ -183,6 +183,10 @@ def run(
             "[default: 300, or ten times the longest pause seen].",
         ),
     ] = None,
+    accept_versions: Annotated[
+        bool,
+        typer.Option("--accept-versions", help="Train with another torch than before, or than where the job was sent from."),
+    ] = False,
 ) -> None:
     """Run a sweep, or what is left of it, and show what it found."""
     from cluster.options import RunOptions
@@ -210,6 +214,7 @@ def run(
         address=address,
         checkpoint_every_s=checkpoint_every,
         hung_after_s=hung_after,
+        accept_versions=accept_versions,
     )
     raise typer.Exit(run_sweep(sweep, settings or [], options, out=results(), log=log()))
 
@@ -354,80 +359,6 @@ def _asked(project: str | None, entity: str | None, tags: str | None) -> "Asked"
     from dashboards.publishing.destination import Asked, tags_of
 
     return Asked(project, entity, None if tags is None else tags_of(tags))
-
-
-@job_app.command("submit", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def job_submit(
-    context: typer.Context,
-    sweep: Sweep,
-    settings: Settings = None,
-    address: Address = None,
-    working_dir: Annotated[Path, typer.Option("--working-dir", help="The folder to upload.")] = Path(),
-    submission_id: Annotated[str | None, typer.Option("--submission-id", help="An id of your own for the job.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Print what the job prints, and take its exit code.")] = False,
-) -> None:
-    """Send a sweep to a Ray cluster; what stands after `--` is handed to `stsq run` there, such as `-- --out /shared/run`."""
-    from cluster import jobs
-
-    words = _words_of_run(sweep, context.args)
-    if words["out"] is not None and not words["out"].is_absolute():
-        raise UserError(
-            f"--out {words['out']} would lie in the job's working directory, which Ray deletes: give an absolute path"
-        )
-    request = jobs.JobRequest(
-        sweep,
-        settings=tuple(settings or ()),
-        arguments=tuple(context.args),
-        working_dir=working_dir,
-        submission_id=submission_id,
-        more_settings=tuple(words["settings"] or ()),
-    )
-    job_id = jobs.submit(address, request, say=lambda text: print(text, file=sys.stderr))
-    print(job_id)
-    if follow:
-        raise typer.Exit(jobs.follow(address, job_id))
-
-
-def _words_of_run(sweep: str, words: list[str]) -> dict[str, Any]:
-    """What `stsq run` would make of these words; it refuses here what it would refuse on the cluster."""
-    commands = cast("typer.core.TyperGroup", typer.main.get_command(app)).commands
-    return commands["run"].make_context("stsq run", [sweep, *words]).params
-
-
-@job_app.command("stop")
-def job_stop(job_id: JobId, address: Address = None) -> None:
-    """Stop a job in order: what is trained is kept. Exit code 1 where it goes on in spite of it."""
-    from cluster import jobs
-
-    state = jobs.stop(address, job_id)
-    print(state.status)
-    if not state.ended:
-        print(f"stsq: job {job_id} has not stopped yet: see `stsq job status {job_id}`, or stop it again", file=sys.stderr)
-        raise typer.Exit(1)
-
-
-@job_app.command("status")
-def job_status(job_id: JobId, address: Address = None) -> None:
-    """Print the status of a job; exit code 0 while it waits or runs and when it succeeded, else that of its command."""
-    from cluster import jobs
-
-    state = jobs.status(address, job_id)
-    print(": ".join(part for part in (state.status, state.message) if part))
-    raise typer.Exit(state.code)
-
-
-@job_app.command("logs")
-def job_logs(
-    job_id: JobId,
-    address: Address = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Until the job ends; takes its exit code.")] = False,
-) -> None:
-    """Print what a job has printed."""
-    from cluster import jobs
-
-    if follow:
-        raise typer.Exit(jobs.follow(address, job_id))
-    sys.stdout.write(jobs.logs(address, job_id))
 
 
 def main(arguments: list[str] | None = None) -> Any:

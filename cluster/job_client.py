@@ -58,6 +58,20 @@ def answer(ask: Callable[[str], Any], job_id: str) -> Any:
         raise UserError(f"the cluster could not answer about job {job_id!r}: {first_line(error)}") from error
 
 
+def find(client: Any, job_id: str) -> Any | None:
+    """What Ray tells of a job; None where there is no such job.
+
+    Raises:
+        UserError: the server does not answer.
+    """
+    try:
+        return client.get_job_info(job_id)
+    except (OSError, RuntimeError) as error:
+        if "404" in str(error):
+            return None
+        raise UserError(f"the cluster could not answer about job {job_id!r}: {first_line(error)}") from error
+
+
 def first_line(error: Exception) -> str:
     """The line of an error that tells most: the last that names one where Ray sends a whole traceback."""
     lines = [line for line in str(error).strip().splitlines() if line.strip()]
@@ -66,7 +80,9 @@ def first_line(error: Exception) -> str:
 
 
 def _no_access(address: str, error: Exception) -> str:
+    wrong = "403" in str(error) or "invalid" in str(error).lower()
+    what = "does not accept this token" if wrong else "asks for a token"
     return (
-        f"the cluster at {address} asks for a token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to "
+        f"the cluster at {address} {what}: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to "
         f"the token it was started with ({first_line(error)})"
     )

@@ -1,90 +1,19 @@
-"""`stsq job`: sends a sweep to a Ray cluster as a job, follows it, and stops it so that nothing is lost.
-
-What `ray job submit` leaves to the user is done here: sweep and package are checked before anything is uploaded; the job is
-told to stop by SIGINT with time to end in order; a cluster that has just started is given time; W&B's settings travel as
-environment variables of the job, but never its key, which Ray would show to whoever reads the job's metadata.
-"""
+"""Looks after jobs on a Ray cluster: how they are, what they print, and their end in order; `submission` sends them."""
 
 import asyncio
-import os
-import shlex
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from cluster.job_client import PAUSE_S, answer, connect, first_line, tell
-from cluster.packages import check_size, packaged_files, packaged_path
 from cluster.verdict import STOPPED
 from stsq_core import UserError
-from sweeps import load_sweep
-from sweeps.catalog import catalog_names
 
-CLEAN_STOP = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
-HANDED_ON = ("WANDB_BASE_URL", "WANDB_MODE", "WANDB_ENTITY", "WANDB_PROJECT")
-NOT_READY = ("No available agent", "agent is not available", "Failed to connect")
 PATIENCE_S = 60.0
 STOP_PATIENCE_S = 75.0
 LOST_TRIES = 5
-
-
-@dataclass(frozen=True)
-class JobRequest:
-    """A sweep to be run on a cluster: `arguments` are handed to `stsq run` there as they are.
-
-    `more_settings` are the settings among the `arguments`, which are checked before anything is sent.
-    """
-
-    sweep: str
-    settings: tuple[str, ...] = ()
-    arguments: tuple[str, ...] = ()
-    working_dir: Path = Path()
-    submission_id: str | None = None
-    more_settings: tuple[str, ...] = ()
-
-
-def submit(address: str | None, request: JobRequest, *, say: Callable[[str], None]) -> str:
-    """Check a sweep, upload the working directory, and start the job; returns its submission id.
-
-    Raises:
-        UserError: a sweep or a package that would be refused there, no job server, or no access to it.
-    """
-    load_sweep(request.sweep, (*request.settings, *request.more_settings))
-    entrypoint = entrypoint_of(request)
-    client = connect(address, say=say)
-    environment = {**CLEAN_STOP, "PYTHONUNBUFFERED": "1"}
-    environment |= {name: os.environ[name] for name in HANDED_ON if name in os.environ}
-    runtime_env = {"working_dir": str(request.working_dir.resolve()), "env_vars": environment}
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return str(client.submit_job(entrypoint=entrypoint, runtime_env=runtime_env, submission_id=request.submission_id))
-        except (OSError, RuntimeError) as error:
-            if not any(words in str(error) for words in NOT_READY) or time.monotonic() > deadline:
-                raise UserError(f"the cluster did not take the job: {first_line(error)}") from error
-            say("the cluster is not ready for jobs yet; trying again")
-            time.sleep(PAUSE_S)
-
-
-def entrypoint_of(request: JobRequest) -> str:
-    """The command that the job runs.
-
-    Raises:
-        UserError: the working directory is none, its package is too large, or does not hold the sweep file.
-    """
-    folder = request.working_dir
-    if not folder.is_dir():
-        raise UserError(f"the working directory {folder} is no directory: give the folder to upload with --working-dir")
-    files = packaged_files(folder)
-    if files is not None:
-        check_size(folder, files)
-    sweep = request.sweep
-    if sweep not in catalog_names():
-        sweep = packaged_path(folder, files, Path(sweep)).as_posix()
-    settings = [word for setting in request.settings for word in ("--set", setting)]
-    return shlex.join(["python", "-m", "cluster", "run", sweep, *settings, *request.arguments])
 
 
 @dataclass(frozen=True)
@@ -110,6 +39,27 @@ def stop(address: str | None, job_id: str) -> JobState:
 def status(address: str | None, job_id: str) -> JobState:
     """How a job is now."""
     return _state(connect(address), job_id)
+
+
+@dataclass(frozen=True)
+class ListedJob:
+    """A job of a cluster, as a line of a list; `started_at` is in seconds since 1970."""
+
+    job_id: str
+    status: str
+    started_at: float
+    command: str
+
+
+def list_jobs(address: str | None) -> tuple[ListedJob, ...]:
+    """The jobs that were sent to a cluster and that it remembers, newest first."""
+    told = answer(lambda _: connect(address).list_jobs(), "any")
+    jobs = [
+        ListedJob(str(info.submission_id), str(info.status.value), (info.start_time or 0) / 1000, str(info.entrypoint))
+        for info in told
+        if info.submission_id
+    ]
+    return tuple(sorted(jobs, key=lambda job: -job.started_at))
 
 
 def logs(address: str | None, job_id: str) -> str:
@@ -182,7 +132,11 @@ def _awaited(client: Any, job_id: str, patience_s: float) -> JobState:
 
 
 def _state(client: Any, job_id: str) -> JobState:
-    info = answer(client.get_job_info, job_id)
+    return state_of(answer(client.get_job_info, job_id))
+
+
+def state_of(info: Any) -> JobState:
+    """The state of a job of which Ray tells this."""
     status, driver_code = str(info.status.value), getattr(info, "driver_exit_code", None)
     code = {"FAILED": driver_code if isinstance(driver_code, int) and driver_code > 0 else 1, "STOPPED": STOPPED}.get(status, 0)
     return JobState(status, str(info.message or ""), info.status.is_terminal(), code)

@@ -26,7 +26,7 @@ class RunOptions:
     `wandb_asked` its project, entity and tags, where the command names them. `address` joins a Ray cluster instead of starting
     one for the run. A pack in training saves its state every `checkpoint_every_s` seconds, which is the most that a killed
     worker loses; a worker that shows no sign of progress for `hung_after_s` is ended and its pack tried again (None: a time
-    that is derived from what was measured, 0: never).
+    that is derived from what was measured, 0: never). `accept_versions` lets different releases of torch meet in one run.
     """
 
     out: Path | None = None
@@ -44,6 +44,7 @@ class RunOptions:
     device: Device = "auto"
     address: str | None = None
     checkpoint_every_s: float = 20.0
+    accept_versions: bool = False
     hung_after_s: float | None = None
 
     @property

@@ -4,10 +4,12 @@ Ray leaves out what `.gitignore` and `.rayignore` name, silently, and refuses a 
 """
 
 from collections.abc import Callable
+from importlib import util
 from pathlib import Path
 
 from stsq_core import UserError
 
+ROOMS = ("stsq_core", "sweeps", "dashboards", "cluster")
 LIMIT_BYTES = 100 * 2**20
 SHOWN = 5
 
@@ -50,8 +52,8 @@ def check_size(folder: Path, files: Listing, *, limit_bytes: int = LIMIT_BYTES) 
     )
 
 
-def packaged_path(folder: Path, files: Listing | None, sweep: Path) -> Path:
-    """A sweep file's path inside the package.
+def packaged_path(folder: Path, files: Listing | None, sweep: Path, *, what: str = "sweep file") -> Path:
+    """The path inside the package of a file that the job needs.
 
     Raises:
         UserError: the file lies outside the folder, or the package leaves it out.
@@ -60,11 +62,35 @@ def packaged_path(folder: Path, files: Listing | None, sweep: Path) -> Path:
         inside = sweep.resolve().relative_to(folder.resolve())
     except ValueError:
         raise UserError(
-            f"the sweep file {sweep} does not lie in the working directory {folder}, which is all that is uploaded"
+            f"the {what} {sweep} does not lie in the working directory {folder}, which is all that is uploaded"
         ) from None
     if files is not None and inside not in files:
         raise UserError(
-            f"the sweep file {sweep} is excluded from the package by .gitignore or .rayignore, so the cluster would not see "
+            f"the {what} {sweep} is excluded from the package by .gitignore or .rayignore, so the cluster would not see "
             "it: move it, or mend the ignore file"
         )
     return inside
+
+
+def code_to_send(folder: Path, files: Listing | None) -> tuple[Path, ...]:
+    """The folders of our own code that must travel beside the package: none where it holds them, as a checkout does.
+
+    So a job runs the code that it was sent with, whatever the cluster has installed.
+
+    Raises:
+        UserError: the package holds a folder that would hide our code.
+    """
+    held = {room for room in ROOMS if _holds(folder, files, Path(room) / "__init__.py")}
+    if held == set(ROOMS):
+        return ()
+    if held:
+        raise UserError(
+            f"the working directory {folder} holds the Python package {sorted(held)[0]!r}, which would hide the one of stsq on "
+            "the cluster: rename it, name it in .rayignore, or give another --working-dir"
+        )
+    origins = [spec.origin for room in ROOMS if (spec := util.find_spec(room)) and spec.origin]
+    return tuple(Path(origin).parent for origin in origins)
+
+
+def _holds(folder: Path, files: Listing | None, path: Path) -> bool:
+    return (folder / path).is_file() if files is None else path in files

@@ -98,8 +98,8 @@ def check_shared(path: Path) -> None:
     probe = path / f".probe-{secrets.token_hex(8)}"
     probe.write_text("seen")
     try:
-        sees = {node["NodeManagerAddress"]: _sees.options(**_on(node)).remote(str(probe)) for node in living}
-        blind = [address for address, answer in sees.items() if not ray.get(answer, timeout=PROBE_TIMEOUT_S)]
+        sees = [(node["NodeManagerAddress"], _sees.options(**_on(node)).remote(str(probe))) for node in living]
+        blind = [address for address, answer in sees if not ray.get(answer, timeout=PROBE_TIMEOUT_S)]
     except ray.exceptions.RayError as error:
         raise UserError(f"could not ask every node of the cluster whether it sees {path}: {error}") from error
     finally:

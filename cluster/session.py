@@ -20,6 +20,7 @@ from cluster.stop import Stopped, StopSignals, stop_signals
 from cluster.strategies import strategy_of
 from cluster.terminal import say
 from cluster.verdict import STOPPED, exit_code
+from cluster.versions import check_former, check_submitter
 from cluster.worker import adopt_outcomes
 from dashboards import PublisherProcess
 from dashboards.publishing.process import offline_reason
@@ -57,6 +58,7 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
     Raises:
         UserError: bad input, a run directory that cannot be used, or an environment that cannot run it.
     """
+    check_submitter(accept=options.accept_versions)
     load_remembered(sweep, options.out)
     spec = load_sweep(sweep, settings)
     options = replace(options, keep_weights=options.keep_weights or keeps_weights(spec.drawings))
@@ -143,6 +145,7 @@ def _train(
     if not budgets.allow():
         say(log, budgets.words())
         return
+    check_former(run, accept=options.accept_versions)
     say(log, _opening(run, spec, queue, results))
     run.make_rooms()
     with _runner(run, options, stop, log) as runner:

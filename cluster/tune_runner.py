@@ -17,6 +17,7 @@ import ray
 
 from cluster.head_watch import HeadWatch, cluster_id_at, leave_behind
 from cluster.metrics import Metrics, NoMetrics, RayMetrics
+from cluster.nodes import check_alike
 from cluster.options import RunOptions, num_cores
 from cluster.placement import Seat, seats_of, widest_room
 from cluster.ray_cluster import await_gpus, check_shared, cluster_address, nodes, ray_cluster
@@ -55,6 +56,7 @@ class TuneRunner(Runner):
         threading.Thread(target=importlib.import_module, args=("cluster.tune_packs",), daemon=True).start()
         with self._stop.polled(), no_collection(), ExitStack() as opening:
             opening.enter_context(ray_cluster(address, num_cpus=self._options.workers or num_cores()))
+            check_alike(accept=self._options.accept_versions)
             check_shared(self._run.path.resolve())
             if self._options.wait_for_gpus is not None:
                 await_gpus(self._options.wait_for_gpus, say=self._say, check=self._stop.check)

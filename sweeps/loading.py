@@ -16,11 +16,13 @@ from sweeps.errors import PlacedError, first_problem, listed, suggestion
 from sweeps.expansion import blocks_of
 from sweeps.fields import known_fields
 from sweeps.plan import describe
+from sweeps.search_spec import storage_beyond_a_file
 from sweeps.searched import searched_cells
 from sweeps.settings import apply_settings
 from sweeps.spec import SweepSpec
 
 MAX_BYTES = 4 * 1024 * 1024
+STORAGE = ("search", "storage")
 
 
 def load_sweep(name_or_path: str | Path, settings: Sequence[str] = ()) -> SweepSpec:
@@ -32,12 +34,16 @@ def load_sweep(name_or_path: str | Path, settings: Sequence[str] = ()) -> SweepS
             `criterion.target_loss=0.2`.
 
     Raises:
-        UserError: an unknown sweep, a file that cannot be read, malformed YAML, a bad field or value, an invalid trial, or no
-            trials; the message begins with `file:line: dotted.path`, or with the setting that is to blame.
+        UserError: an unknown sweep, a file that cannot be read, malformed YAML, a bad field or value, a storage that only a
+            setting may name, an invalid trial, or no trials; the message begins with `file:line: dotted.path`, or with the
+            setting that is to blame.
     """
     path = sweep_path(name_or_path)
     source = path.name if path.parent == FOLDER else str(path)
-    return check_sweep(apply_settings(parse(_text_of(path), source), settings))
+    document = apply_settings(parse(_text_of(path), source), settings)
+    if not document.is_set(STORAGE) and (reason := storage_beyond_a_file(_at(document.data, STORAGE))):
+        raise document.error(STORAGE, reason)
+    return check_sweep(document)
 
 
 def sweep_path(name_or_path: str | Path) -> Path:
@@ -121,6 +127,13 @@ def spec_json_schema() -> dict[str, Any]:
     for axes in ("grid", "zip"):
         group[axes]["propertyNames"] = {"enum": list(known_fields())}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _at(data: Any, path: Sequence[str]) -> Any:
+    """What stands at a path of nested mappings; None where nothing does."""
+    for name in path:
+        data = data.get(name) if isinstance(data, dict) else None
+    return data
 
 
 def _without_required(schema: dict[str, Any]) -> dict[str, Any]:

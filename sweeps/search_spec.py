@@ -1,5 +1,6 @@
 """What a sweep file says of a threshold search: the widths to search, and how."""
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -8,6 +9,23 @@ from stsq_core.records import Record
 from sweeps.errors import FieldError
 
 SamplerName = Literal["threshold", "tpe", "gp", "random", "grid"]
+
+
+_SERVER = re.compile(r"(grpc|postgresql(\+\w+)?|mysql(\+\w+)?)://[^?]+")
+
+
+def storage_beyond_a_file(url: object) -> str | None:
+    """Why a sweep file may not name this storage; None where it may.
+
+    A sweep file is data that others may have written, and a storage URL can name any file of this machine, to be written as a
+    database or read as a driver's options. So a file names servers only, and a user names the rest with `--set`.
+    """
+    if not isinstance(url, str) or _SERVER.fullmatch(url):
+        return None
+    return (
+        f"a sweep file may name a server only (grpc://HOST:PORT, postgresql://... or mysql://..., without options after '?'); "
+        f"got {url!r}: leave it out, and give it on the command line: --set 'search.storage={url}'"
+    )
 
 
 class WidthRange(Record):
@@ -35,7 +53,8 @@ class SearchSettings(Record):
 
     `sampler` chooses widths: `threshold` is ours, the others are Optuna's. Points are asked for in rounds of `batch`, until the
     interval is within a share `tolerance` of the threshold (or one unit) on either side, or a cell has `cap` points.
-    `storage` is an Optuna storage URL or `grpc://HOST:PORT`; without one the studies lie in the run directory.
+    `storage` is an Optuna storage URL or `grpc://HOST:PORT`; without one the studies lie in the run directory. A file names a
+    server only, see `storage_beyond_a_file`.
     """
 
     sampler: SamplerName = "threshold"

@@ -41,6 +41,13 @@ def open_storage(url: str | None, journal: Path) -> BaseStorage:
         return _open_database(url)
 
 
+def database_file(url: str) -> Path | None:
+    """The file of a database that is one file; None for a server, and for a database in memory."""
+    scheme, _, place = url.partition(":///")
+    path = place.partition("?")[0]
+    return Path(path) if scheme.partition("+")[0] == "sqlite" and path not in ("", ":memory:") else None
+
+
 @contextmanager
 def storage_errors(place: str) -> Iterator[None]:
     """Turn a storage that cannot be used into a `UserError` that names it and what to do."""

@@ -20,7 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from stsq_core.errors import UserError
 from sweeps.run_directory import RunDirectory
-from sweeps.study_storage import open_storage
+from sweeps.study_storage import database_file, open_storage
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,11 @@ def open_studies(run: RunDirectory, url: str | None = None) -> BaseStorage | Non
         url: the storage that its sweep names, if it names one.
 
     Raises:
-        UserError: that storage cannot be used.
+        UserError: that storage cannot be used, or is the file of a database that does not exist: to look makes none.
     """
     if url is not None:
+        if (file := database_file(url)) is not None and not file.is_file():
+            raise UserError(f"the Optuna storage {url!r} of {run.path} does not exist: run the sweep again to make it")
         return open_storage(url, run.studies)
     if not run.studies.is_file():
         return None  # asked first, because Optuna's backend makes the file that it does not find

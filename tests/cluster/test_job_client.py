@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster import job_client, jobs
+from cluster import job_client, jobs, submission
 from cluster.cli import main
 from stsq_core import UserError
 
@@ -26,13 +26,21 @@ class Status:
 
 @dataclass
 class Server:
-    """A job server: `states` are told one after the other, the last for ever; each of `tails` is one connection to the log."""
+    """A job server: `states` are told one after the other, the last for ever; each of `tails` is one connection to the log.
+
+    `held` are jobs that were sent before, by id; `answers` is what it tells beyond jobs, by path.
+    """
 
     states: list[tuple[str, int | None]]
     tails: list[list[str | Exception]] = field(default_factory=list)
     submitted: list[str] = field(default_factory=list)
+    held: dict[str, str] = field(default_factory=dict)
+    answers: dict[str, Any] = field(default_factory=dict)
+    environments: list[dict[str, Any]] = field(default_factory=list)
 
     def get_job_info(self, job_id: str) -> Any:
+        if job_id in self.held:
+            return type("Info", (), {"status": Status(self.held[job_id]), "message": "", "driver_exit_code": None})
         if job_id != "job":
             raise RuntimeError(f"Request failed with status code 404: Job {job_id} does not exist.")
         value, code = self.states.pop(0) if len(self.states) > 1 else self.states[0]
@@ -41,9 +49,23 @@ class Server:
     def stop_job(self, job_id: str) -> bool:
         return True
 
-    def submit_job(self, *, entrypoint: str, **_: Any) -> str:
+    def submit_job(self, *, entrypoint: str, submission_id: str, runtime_env: dict[str, Any], **_: Any) -> str:
+        if submission_id in self.held:
+            raise RuntimeError(f"ValueError: Job with submission_id {submission_id} already exists.")
         self.submitted.append(entrypoint)
-        return "job"
+        self.environments.append(runtime_env)
+        self.held[submission_id] = "PENDING"
+        return submission_id
+
+    def list_jobs(self) -> list[Any]:
+        told = {"entrypoint": "python -m cluster run smoke", "message": "", "driver_exit_code": None}
+        return [
+            type("Info", (), {**told, "submission_id": job_id, "status": Status(status), "start_time": 1000 * number})
+            for number, (job_id, status) in enumerate(self.held.items())
+        ]
+
+    def _do_request(self, method: str, path: str, **_: Any) -> Any:
+        return type("Response", (), {"json": lambda response: self.answers[path]})() if path in self.answers else _refuse()
 
     async def tail_job_logs(self, job_id: str) -> AsyncIterator[str]:
         for piece in self.tails.pop(0):
@@ -52,15 +74,22 @@ class Server:
             yield piece
 
 
+def _refuse() -> None:
+    raise RuntimeError("Request failed with status code 404")
+
+
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Server]:
     """Makes the job server that every command meets; nobody waits."""
     for name in ("PAUSE_S", "PATIENCE_S", "STOP_PATIENCE_S"):
         monkeypatch.setattr(jobs, name, 0.0)
+    for name in ("PAUSE_S", "PATIENCE_S"):
+        monkeypatch.setattr(submission, name, 0.0)
 
     def make(*states: tuple[str, int | None], tails: list[list[str | Exception]] | None = None) -> Server:
         server = Server(list(states), tails or [])
-        monkeypatch.setattr(jobs, "connect", lambda address, **_: server)
+        for module in (jobs, submission):
+            monkeypatch.setattr(module, "connect", lambda address, **_: server)
         return server
 
     return make
@@ -178,10 +207,119 @@ def test_what_the_run_would_refuse_is_refused_before_it_is_sent(
 def test_what_the_run_takes_is_handed_on_as_it_is(serve: Serve, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     server = serve(("RUNNING", None))
     words = ("--set", "seeds=2", "--", "--out", "/shared/run", "--retry-failed", "--set", "budget.minutes=5")
-    assert ended(capsys, "job", "submit", "smoke", "--working-dir", tmp_path, *words)[:2] == (0, "job\n")
+    code, out, _ = ended(capsys, "job", "submit", "smoke", "--working-dir", tmp_path, *words)
+    assert (code, out.rpartition("-")[0]) == (0, "smoke")
     assert server.submitted == [
         "python -m cluster run smoke --set seeds=2 --out /shared/run --retry-failed --set budget.minutes=5"
     ]
+
+
+class Submit:
+    """Submits the smoke sweep with words of the test's; gives the job's id, and what was said beside it."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+        self._capsys, self._folder = capsys, folder
+
+    def __call__(self, *words: object, code: int = 0) -> tuple[str, str]:
+        ended_with, out, err = ended(self._capsys, "job", "submit", "smoke", "--working-dir", self._folder, *words)
+        assert ended_with == code, err
+        return out.strip(), err
+
+
+@pytest.fixture
+def submit(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Submit:
+    return Submit(capsys, tmp_path)
+
+
+@pytest.mark.parametrize("status", ["PENDING", "RUNNING", "SUCCEEDED"])
+def test_the_same_sweep_sent_twice_is_one_job(serve: Serve, submit: Submit, status: str) -> None:
+    server = serve(("RUNNING", None))
+    job_id, _ = submit("--", "--out", "/shared/run")
+    server.held[job_id] = status
+    again, told = submit("--", "--out", "/shared/run")
+    assert (again, len(server.submitted)) == (job_id, 1)
+    assert f"nothing is sent: this job is there already ({status})" in told
+
+
+@pytest.mark.parametrize("status", ["FAILED", "STOPPED"])
+def test_a_sweep_whose_job_failed_or_was_stopped_is_sent_again(serve: Serve, submit: Submit, status: str) -> None:
+    server = serve(("RUNNING", None))
+    job_id, _ = submit()
+    server.held[job_id] = status
+    second, _ = submit()
+    server.held[second] = status
+    assert (second, submit()[0]) == (f"{job_id}-2", f"{job_id}-3")
+    assert len(set(server.submitted)) == 1
+
+
+@pytest.mark.parametrize("words", [("--set", "seeds=2"), ("--", "--set", "seeds=2"), ("--", "--out", "/shared/other")])
+def test_other_settings_or_another_run_directory_are_another_job(serve: Serve, submit: Submit, words: tuple[str, ...]) -> None:
+    serve(("RUNNING", None))
+    assert submit()[0] != submit(*words)[0]
+
+
+def test_an_id_of_the_users_own_is_taken_once(serve: Serve, submit: Submit) -> None:
+    serve(("RUNNING", None))
+    assert submit("--submission-id", "mine")[0] == "mine"
+    assert "already exists" in submit("--submission-id", "mine", code=2)[1]
+
+
+def test_several_nodes_need_a_run_directory_that_they_share(serve: Serve, submit: Submit) -> None:
+    server = serve(("RUNNING", None))
+    nodes = [{"raylet": {"state": state}} for state in ("ALIVE", "ALIVE", "DEAD")]
+    server.answers["/nodes?view=summary"] = {"data": {"summary": nodes}}
+    assert "the cluster has 2 nodes, and a job without --out writes to the head's own disk" in submit(code=2)[1]
+    assert server.submitted == []
+    submit("--", "--out", "/shared/run")
+    del nodes[1]
+    submit()
+    assert len(server.submitted) == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "told"),
+    [("2.40.1", 2, "runs Ray 2.40.1 and stsq needs 2.51 or later"), ("2.999.0", 0, "runs Ray 2.999.0, here is")],
+)
+def test_another_ray_is_told_and_one_too_old_refused(serve: Serve, submit: Submit, version: str, code: int, told: str) -> None:
+    server = serve(("RUNNING", None))
+    server.answers["/api/version"] = {"ray_version": version}
+    assert told in submit(code=code)[1]
+    assert len(server.submitted) == (code == 0)
+
+
+def test_no_key_is_sent_and_a_file_on_the_cluster_can_hold_it(
+    serve: Serve, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef")
+    monkeypatch.setenv("WANDB_PROJECT", "widths")
+    server = serve(("RUNNING", None))
+    submit("--netrc", "/shared/me/netrc")
+    variables = server.environments[0]["env_vars"]
+    assert (variables["WANDB_PROJECT"], variables["NETRC"]) == ("widths", "/shared/me/netrc")
+    assert "0123456789abcdef" not in str(server.environments)
+
+
+def test_code_travels_where_the_package_holds_none(serve: Serve, submit: Submit, tmp_path: Path) -> None:
+    server = serve(("RUNNING", None))
+    submit()
+    sent = [Path(folder).name for folder in server.environments[0]["py_modules"]]
+    assert sent == ["stsq_core", "sweeps", "dashboards", "cluster"]
+    (tmp_path / "sweeps").mkdir()  # of files, not of Python: it hides nothing
+    submit("--set", "seeds=2")
+    (tmp_path / "sweeps/__init__.py").touch()
+    assert "would hide the one of stsq" in submit("--set", "seeds=3", code=2)[1]
+    for room in sent:
+        (tmp_path / room).mkdir(exist_ok=True)
+        (tmp_path / room / "__init__.py").touch()
+    submit("--set", "seeds=4")
+    assert "py_modules" not in server.environments[-1]
+
+
+def test_jobs_are_listed_newest_first(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    serve(("RUNNING", None)).held |= {"older": "FAILED", "newer": "RUNNING"}
+    code, out, _ = ended(capsys, "job", "list")
+    assert code == 0
+    assert out.index("newer") < out.index("older")
 
 
 @pytest.fixture

@@ -1,103 +1,35 @@
 """Sweeps as Ray jobs: a real head with token authentication, real submissions, by `ray` and by `stsq`."""
 
 import copy
+import json
 import os
-import secrets
-import shutil
-import signal
-import socket
-import subprocess
 import sys
-import time
+import venv
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ray_heads import Head, call, copy_rooms, ray_head
 
 pytestmark = pytest.mark.jobs
 
 Numbers = Callable[[Path], dict[str, tuple[object, ...]]]
-
-ROOT = Path(__file__).parents[2]
-BIN = Path(sys.executable).parent
-RAY = BIN / "ray"
-
-
-@dataclass(frozen=True)
-class Head:
-    """A Ray head of the test's own, and what a client needs to use it."""
-
-    address: str
-    access: dict[str, str]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+Until = Callable[..., object]
 
 
 @pytest.fixture(scope="module")
 def head() -> Iterator[Head]:
-    access = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    folder = Path("/tmp") / f"stsq-head-{secrets.token_hex(3)}"
-    port = free_port()
-    options = {
-        "port": free_port(),
-        "dashboard-port": port,
-        "dashboard-agent-listen-port": free_port(),
-        "ray-client-server-port": free_port(),
-        "node-ip-address": "127.0.0.1",
-        "num-cpus": 2,
-        "object-store-memory": 100 * 2**20,
-        "temp-dir": folder,
-    }
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "WANDB_"))}
-    environment |= access | {"PATH": f"{BIN}:{os.environ['PATH']}", "RAY_USAGE_STATS_ENABLED": "0"}
-    command = [
-        str(RAY),
-        "start",
-        "--head",
-        "--block",
-        "--disable-usage-stats",
-        *(f"--{name}={value}" for name, value in options.items()),
-    ]
-    process = subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    try:
-        wait_for_port(port, process)
-        yield Head(f"http://127.0.0.1:{port}", access)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(30)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        assert process.poll() is None, "ray start ended"
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.2)
-    raise AssertionError("the head did not start")
+    with ray_head() as head:
+        yield head
 
 
 @pytest.fixture
 def package(tmp_path: Path, small: dict[str, Any]) -> Path:
-    """A working directory to upload: the project's rooms, a sweep, one that fails, and one that takes long."""
+    """A working directory to upload: the project's rooms, a sweep, one that fails, and one that takes a while."""
     folder = tmp_path / "package"
-    for room in ("stsq_core", "sweeps", "dashboards", "cluster"):
-        shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_rooms(folder)
     (folder / "small.yaml").write_text(yaml.safe_dump(small))
     failing = copy.deepcopy(small)
     failing["trials"] = failing["trials"][1:]
@@ -105,87 +37,148 @@ def package(tmp_path: Path, small: dict[str, Any]) -> Path:
     (folder / "failing.yaml").write_text(yaml.safe_dump(failing))
     slow = copy.deepcopy(small)
     slow["trials"][0] |= {"grid": {}, "seeds": 1}  # one long pack, so that the other worker ends some trials
-    slow["trials"][0]["base"]["training"] |= {"steps": 500_000, "log_every": 100}
+    slow["trials"][0]["base"]["training"] |= {"steps": 15_000, "log_every": 500}
     (folder / "slow.yaml").write_text(yaml.safe_dump(slow))
     return folder
 
 
-def call(
-    command: list[object], access: dict[str, str], *, code: Path = ROOT, timeout_s: float = 240
-) -> subprocess.CompletedProcess[str]:
-    """Run a command with the project's code as it stands in the folder `code`."""
-    words, environment = [str(word) for word in command], {**os.environ, **access, "PYTHONPATH": str(code)}
-    return subprocess.run(words, cwd=code, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False)
-
-
-def stsq(*words: object) -> list[object]:
-    return [sys.executable, "-m", "cluster", *words]
+def inline_numbers(sweep: Path, out: Path, code: Path, numbers: Numbers) -> dict[str, tuple[object, ...]]:
+    """The numbers of a sweep that nothing disturbs."""
+    words = ["run", sweep, "--inline", "--wandb", "disabled", "--out", out]
+    done = call([sys.executable, "-m", "cluster", *words], {}, code=code)
+    assert done.returncode == 0, done
+    return numbers(out)
 
 
 def test_ray_job_submit_runs_a_sweep(head: Head, package: Path, tmp_path: Path, numbers: Numbers) -> None:
     out = tmp_path / "run"
-    submit = [RAY, "job", "submit", "--address", head.address, "--working-dir", package, "--"]
-    done = call([*submit, "python", "-m", "cluster", "run", "small.yaml", "--out", out], head.access)
+    done = head.ray("submit", "--working-dir", package, "--", "python", "-m", "cluster", "run", "small.yaml", "--out", out)
     assert done.returncode == 0, done
     assert "succeeded" in done.stdout
-    assert len(numbers(out)) == 8
     assert (out / "report/index.html").exists()
     assert len(list(out.glob("wandb/offline-run-*/*.wandb"))) == 8
-    inline = call(
-        stsq("run", package / "small.yaml", "--inline", "--wandb", "disabled", "--out", tmp_path / "inline"), {}, code=package
-    )
-    assert inline.returncode == 0
-    assert numbers(out) == numbers(tmp_path / "inline")
+    assert numbers(out) == inline_numbers(package / "small.yaml", tmp_path / "inline", package, numbers)
+
+
+def test_ray_job_stop_ends_a_sweep_in_order_and_a_job_of_ours_goes_on(
+    head: Head, package: Path, tmp_path: Path, until: Until, numbers: Numbers
+) -> None:
+    out = tmp_path / "run"
+    run = ("python", "-m", "cluster", "run", "slow.yaml", "--out", out)
+    submitted = head.ray("submit", "--no-wait", "--submission-id", "plain", "--working-dir", package, "--", *run)
+    assert submitted.returncode == 0, submitted
+    until(lambda: (out / "ledger.jsonl").exists(), timeout_s=600, what="the first result")
+    assert "was stopped" in head.ray("stop", "plain").stdout
+    assert head.stsq("job", "status", "plain").stdout.startswith("STOPPED")
+    assert "stopped by SIGINT" in head.stsq("job", "logs", "plain").stdout
+    ended = numbers(out)
+    assert 0 < len(ended) < 5
+    words = ("job", "submit", package / "slow.yaml", "--working-dir", package, "--follow", "--", "--out", out)
+    again = head.stsq(*words)
+    assert again.returncode == 0, again
+    whole = inline_numbers(package / "slow.yaml", tmp_path / "inline", package, numbers)
+    assert ended.items() <= numbers(out).items()
+    assert numbers(out) == whole
+    assert len(list(out.glob("wandb/offline-run-*/*.wandb"))) == len(whole)
+    repeated = head.stsq(*words)
+    assert "nothing is sent: this job is there already (SUCCEEDED)" in repeated.stderr
+    assert repeated.stdout.splitlines()[0] == again.stdout.splitlines()[0]
+
+
+def test_stsq_job_stop_ends_a_sweep_in_order_and_sending_it_again_goes_on(
+    head: Head, package: Path, tmp_path: Path, until: Until, numbers: Numbers
+) -> None:
+    out = tmp_path / "run"
+    words = ("job", "submit", package / "slow.yaml", "--working-dir", package, "--", "--out", out, "--wandb", "disabled")
+    job_id = head.stsq(*words).stdout.strip()
+    until(lambda: (out / "ledger.jsonl").exists(), timeout_s=600, what="the first result")
+    assert head.stsq(*words).stdout.strip() == job_id
+    stopped = head.stsq("job", "stop", job_id)
+    assert stopped.stdout.strip() == "STOPPED", stopped
+    ended = numbers(out)
+    second = head.stsq(*words).stdout.strip()
+    assert second == f"{job_id}-2"
+    followed = head.stsq("job", "logs", second, "--follow")
+    assert followed.returncode == 0, followed
+    assert ended.items() <= numbers(out).items()
+    assert len(numbers(out)) == 5
+    listed = head.stsq("job", "list", COLUMNS="200").stdout
+    assert listed.index(second) < listed.index(f"{job_id} ")
 
 
 def test_stsq_job_submit_follows_and_takes_the_exit_code(head: Head, package: Path, tmp_path: Path, numbers: Numbers) -> None:
-    words = ("job", "submit", package / "failing.yaml", "--address", head.address, "--working-dir", package, "--follow")
-    done = call(stsq(*words, "--submission-id", "failing", "--", "--out", tmp_path / "run", "--wandb", "disabled"), head.access)
+    words = ("job", "submit", package / "failing.yaml", "--working-dir", package, "--follow", "--submission-id", "failing")
+    done = head.stsq(*words, "--", "--out", tmp_path / "run", "--wandb", "disabled")
     assert done.returncode == 1, done
     assert "out of memory" in done.stdout
     assert {status for status, *_ in numbers(tmp_path / "run").values()} == {"failed"}
-    status = call(stsq("job", "status", "failing", "--address", head.address), head.access)
+    status = head.stsq("job", "status", "failing")
     assert status.stdout.startswith("FAILED"), status
     assert status.returncode == 1, status
 
 
-def test_a_job_is_stopped_in_order_and_goes_on(head: Head, package: Path, tmp_path: Path, until: Any, numbers: Numbers) -> None:
-    out = tmp_path / "run"
+def test_our_code_travels_and_the_key_does_not(head: Head, package: Path, tmp_path: Path, numbers: Numbers) -> None:
+    """A folder without our code, a sweep of a catalogue that only the code that is sent knows, a key in the environment."""
+    folder, out, netrc = tmp_path / "sweeps only", tmp_path / "run", tmp_path / "netrc"
+    folder.mkdir()
+    (package / "small.yaml").rename(package / "sweeps/catalog/travelled.yaml")
+    netrc.write_text("machine 127.0.0.1 login user password 00stored00\n")
     words = (
         "job",
         "submit",
-        package / "slow.yaml",
-        "--address",
-        head.address,
+        "travelled",
         "--working-dir",
-        package,
+        folder,
+        "--netrc",
+        netrc,
         "--submission-id",
-        "slow",
+        "travelled",
+        "--follow",
     )
-    submitted = call(stsq(*words, "--", "--out", out, "--wandb", "disabled"), head.access)
-    assert submitted.stdout.strip() == "slow", submitted
-    until(lambda: (out / "ledger.jsonl").exists(), timeout_s=120, what="the first result")
-    stopped = call(stsq("job", "stop", "slow", "--address", head.address), head.access)
-    assert stopped.stdout.strip() == "STOPPED", stopped
-    assert "stopped by SIGINT" in call(stsq("job", "logs", "slow", "--address", head.address), head.access).stdout
-    done = numbers(out)
-    assert done
-    again = call(stsq("run", package / "small.yaml", "--inline", "--wandb", "disabled", "--out", out), {}, code=package)
-    assert again.returncode == 0, again
-    assert done.items() <= numbers(out).items()
+    environment = {"WANDB_API_KEY": "00secret00", "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    done = head.stsq(*words, "--", "--out", out, code=package, **environment)
+    assert done.returncode == 0, done
+    assert len(numbers(out)) == 8
+    assert "the W&B server http://127.0.0.1:9 does not answer" in done.stdout  # so it has found the key that is stored
+    listed = head.ray("list").stdout
+    assert "travelled" in listed
+    told = listed + head.stsq("job", "logs", "travelled").stdout + head.stsq("job", "list").stdout + done.stdout
+    assert "00secret00" not in told
+    assert "00stored00" not in told
 
 
-def test_a_head_that_asks_for_a_token_is_told_in_one_message(head: Head, package: Path) -> None:
-    words = ("job", "submit", package / "small.yaml", "--address", head.address, "--working-dir", package)
-    done = call(stsq(*words), {"RAY_AUTH_MODE": "disabled"})
+def test_an_interpreter_without_our_packages_is_told_in_one_line(head: Head, package: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", with_pip=False)
+    bare = json.dumps({"env_vars": {"PATH": f"{tmp_path / 'bare/bin'}:{os.environ['PATH']}", "PYTHONPATH": ""}})
+    run = ("python", "-m", "cluster", "run", "small.yaml", "--out", tmp_path / "run")
+    done = head.ray("submit", "--working-dir", package, "--runtime-env-json", bare, "--", *run)
+    assert done.returncode == 1, done
+    told = [line for line in done.stdout.splitlines() if line.startswith("stsq: ")]
+    assert len(told) == 1
+    assert f"{tmp_path / 'bare/bin/python'} on " in told[0]
+    assert "lacks matplotlib, numba, numpy" in told[0]
+    assert "install stsq" in told[0]
+    assert "Traceback" not in done.stdout
+
+
+def test_another_torch_is_told_in_one_line(head: Head, package: Path, tmp_path: Path) -> None:
+    known = tmp_path / "older/torch-1.2.3.dist-info"
+    known.mkdir(parents=True)
+    (known / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.2.3\n")
+    words = ("job", "submit", package / "small.yaml", "--working-dir", package, "--follow", "--", "--out", tmp_path / "run")
+    done = head.stsq(*words, PYTHONPATH=f"{known.parent}:{package}", code=package)
     assert done.returncode == 2, done
-    assert "RAY_AUTH_TOKEN" in done.stderr
-    assert "Traceback" not in done.stderr
+    told = [line for line in done.stdout.splitlines() if line.startswith("stsq: ")]
+    assert len(told) == 1
+    assert "and the job was sent from torch 1.2.3" in told[0]
+    assert "--accept-versions" in told[0]
+    assert "Traceback" not in done.stdout
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("words", [("status", "nothing"), ("logs", "nothing", "--follow"), ("stop", "nothing")])
 def test_an_unknown_job_is_told_in_one_message(head: Head, words: tuple[str, ...]) -> None:
-    done = call(stsq("job", *words, "--address", head.address), head.access)
+    done = head.stsq("job", *words)
     assert done.returncode == 2, done
     assert "nothing" in done.stderr
     assert "Traceback" not in done.stderr

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from cluster import job_client
-from cluster.jobs import JobRequest, entrypoint_of, submit
 from cluster.packages import check_size, packaged_files
+from cluster.submission import JobRequest, entrypoint_of, package_of, submit
 from stsq_core import UserError
 
 
@@ -35,22 +35,50 @@ def test_a_large_package_is_refused_with_its_largest_files() -> None:
 
 def test_a_sweep_file_that_git_ignores_is_refused(folder: Path) -> None:
     with pytest.raises(UserError, match="excluded from the package"):
-        entrypoint_of(JobRequest(str(folder / "secret.yaml"), working_dir=folder))
+        entrypoint_of(JobRequest(str(folder / "secret.yaml"), working_dir=folder), packaged_files(folder))
 
 
 def test_a_sweep_file_elsewhere_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not lie in the working directory"):
-        entrypoint_of(JobRequest(str(tmp_path / "other.yaml"), working_dir=folder))
+        entrypoint_of(JobRequest(str(tmp_path / "other.yaml"), working_dir=folder), packaged_files(folder))
+
+
+def test_a_link_that_leads_out_of_the_package_is_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.yaml").write_text("name: other")
+    (folder / "linked.yaml").symlink_to(tmp_path / "other.yaml")
+    with pytest.raises(UserError, match="does not lie in the working directory"):
+        entrypoint_of(JobRequest(str(folder / "linked.yaml"), working_dir=folder), packaged_files(folder))
+
+
+def test_a_plugin_travels_with_the_package_or_is_refused(folder: Path, tmp_path: Path) -> None:
+    (folder / "mine.py").touch()
+    (folder / ".rayignore").write_text("hidden.py\n")
+    (folder / "hidden.py").touch()
+
+    def entrypoint(plugin: Path) -> str:
+        request = JobRequest("smoke", arguments=("--plugin", str(plugin)), working_dir=folder, plugins=(plugin,))
+        return entrypoint_of(request, packaged_files(folder))
+
+    assert entrypoint(Path("mine.py")).endswith("--plugin mine.py")
+    with pytest.raises(UserError, match=r"the plugin .*hidden\.py is excluded from the package by \.gitignore or \.rayignore"):
+        entrypoint(Path("hidden.py"))
+    with pytest.raises(UserError, match="absolute path: name it as it lies in"):
+        entrypoint(folder / "mine.py")
+    with pytest.raises(UserError, match="does not lie in the working directory"):
+        entrypoint(Path("../other.py"))
 
 
 def test_a_missing_working_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no directory"):
-        entrypoint_of(JobRequest("smoke", working_dir=tmp_path / "none"))
+        package_of(JobRequest("smoke", working_dir=tmp_path / "none"))
 
 
 def test_the_entry_point_is_quoted(folder: Path) -> None:
     request = JobRequest(str(folder / "sweep.yaml"), ("task.T=16,32",), ("--out", "/shared/my run"), folder)
-    assert entrypoint_of(request) == "python -m cluster run sweep.yaml --set task.T=16,32 --out '/shared/my run'"
+    assert (
+        entrypoint_of(request, packaged_files(folder))
+        == "python -m cluster run sweep.yaml --set task.T=16,32 --out '/shared/my run'"
+    )
 
 
 def test_a_bad_sweep_is_refused_before_anything_is_sent(folder: Path) -> None:

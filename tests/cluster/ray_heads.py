@@ -1,0 +1,136 @@
+"""Ray heads of the tests' own, with token authentication, and ways to use them as users do."""
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+RAY = BIN / "ray"
+START_PATIENCE_S = 300.0
+
+Done = subprocess.CompletedProcess[str]
+
+
+@dataclass(frozen=True)
+class Head:
+    """A Ray head: its job server's address, its own (`gcs`), its other open `ports`, and what a client needs to use it."""
+
+    address: str
+    gcs: str
+    ports: dict[str, int]
+    access: dict[str, str]
+    folder: Path
+
+    def stsq(self, *words: object, code: Path = ROOT, **environment: str) -> Done:
+        """Run `stsq` with access to this head, and with the project's code as it stands in the folder `code`."""
+        command = [sys.executable, "-m", "cluster", *words, "--address", self.address]
+        if "--" in words:  # what stands behind it is not for `stsq job`
+            place = words.index("--")
+            command = [sys.executable, "-m", "cluster", *words[:place], "--address", self.address, *words[place:]]
+        return call(command, {**self.access, **environment}, code=code)
+
+    def num_nodes(self) -> int:
+        """Nodes that are alive now, as the dashboard tells."""
+        request = urllib.request.Request(f"{self.address}/nodes?view=summary")
+        request.add_header("Authorization", f"Bearer {Path(self.access['RAY_AUTH_TOKEN_PATH']).read_text()}")
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            nodes = json.load(answer)["data"]["summary"]
+        return sum(node["raylet"].get("state") == "ALIVE" for node in nodes)
+
+    def ray(self, *words: object, **environment: str) -> Done:
+        """Run `ray job ...` with access to this head."""
+        verb, *rest = words
+        return call([RAY, "job", verb, "--address", self.address, *rest], {**self.access, **environment})
+
+
+def call(command: list[object], access: dict[str, str], *, code: Path = ROOT, timeout_s: float = 900) -> Done:
+    """Run a command with the project's code as it stands in the folder `code`, and with no Ray or token but those given."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "WANDB_"))}
+    environment |= {"PYTHONPATH": str(code), **access}
+    words = [str(word) for word in command]
+    return subprocess.run(words, cwd=code, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def ray_head(**environment: str) -> Iterator[Head]:
+    """A head whose token lies in a file; it knows how jobs are to be stopped, as the heads of the manifests do."""
+    folder = Path("/tmp") / f"stsq-head-{secrets.token_hex(3)}"
+    folder.mkdir()
+    (folder / "token").write_text(secrets.token_hex(32))
+    access = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "token")}
+    ports = {name: free_port() for name in ("port", "dashboard-port", "dashboard-agent-listen-port", "ray-client-server-port")}
+    options = {
+        **ports,
+        "node-ip-address": "127.0.0.1",
+        "num-cpus": 2,
+        "object-store-memory": 100 * 2**20,
+        "temp-dir": folder / "r",
+    }
+    own = {"PATH": f"{BIN}:{os.environ['PATH']}", "RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
+    with started(["--head", *_words(options)], access | own | environment) as process:
+        wait_for_port(ports["dashboard-port"], process)
+        yield Head(f"http://127.0.0.1:{ports['dashboard-port']}", f"127.0.0.1:{ports['port']}", ports, access, folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _words(options: dict[str, object]) -> list[str]:
+    return [f"--{name}={value}" for name, value in options.items()]
+
+
+@contextmanager
+def started(
+    words: list[str], environment: dict[str, str], *, before: tuple[str, ...] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`ray start` with these words, ended by its own handle; `before` is what the command is run by."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "WANDB_"))}
+    process = subprocess.Popen(
+        [*before, str(RAY), "start", "--block", "--disable-usage-stats", *words],
+        env=kept | {"RAY_USAGE_STATS_ENABLED": "0"} | environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(30)
+
+
+def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_PATIENCE_S
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "ray start ended"
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    raise AssertionError("the head did not start")
+
+
+def copy_rooms(folder: Path) -> None:
+    """Put the project's code into a folder, as a checkout holds it."""
+    for room in ("stsq_core", "sweeps", "dashboards", "cluster"):
+        shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))

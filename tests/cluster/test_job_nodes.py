@@ -1,0 +1,55 @@
+"""A job whose driver Ray puts on a worker node, with a run directory on that node's own disk: refused before it trains."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ray_heads import Head, copy_rooms, ray_head, started
+
+pytestmark = pytest.mark.jobs
+
+
+def _may_mount() -> bool:
+    """Whether this user may give a process a file system of its own."""
+    command = ["unshare", "--mount", "true"]
+    return os.name == "posix" and subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture
+def two_nodes() -> Iterator[tuple[Head, Path]]:
+    """A head and a node whose folder `disk` is another disk than the head's."""
+    with ray_head() as head:
+        disk = head.folder / "disk"
+        disk.mkdir()
+        mount = f'mount -t tmpfs disk "{disk}" && exec "$@"'
+        before = ("unshare", "--mount", "--propagation", "private", "sh", "-c", mount, "sh")
+        words = [f"--address={head.gcs}", "--num-cpus=1", '--resources={"worker": 1}', "--object-store-memory=100000000"]
+        with started(words, head.access | {"PATH": os.environ["PATH"]}, before=before):
+            yield head, disk
+
+
+@pytest.mark.skipif(not _may_mount(), reason="needs the right to mount")
+def test_a_head_local_path_on_a_worker_node_is_refused(
+    two_nodes: tuple[Head, Path], tmp_path: Path, small: dict[str, Any], until: Callable[..., object]
+) -> None:
+    head, disk = two_nodes
+    package = tmp_path / "package"
+    copy_rooms(package)
+    (package / "small.yaml").write_text(yaml.safe_dump(small))
+    until(lambda: head.num_nodes() == 2, timeout_s=300, what="the second node")
+    unnamed = head.stsq("job", "submit", "small.yaml", "--working-dir", ".", code=package)
+    assert unnamed.returncode == 2, unnamed
+    assert "the cluster has 2 nodes, and a job without --out writes to the head's own disk" in unnamed.stderr
+    there = ("--entrypoint-resources", '{"worker": 1}', "--working-dir", package)
+    run = ("python", "-m", "cluster", "run", "small.yaml", "--wandb", "disabled", "--out", disk / "run")
+    done = head.ray("submit", *there, "--", *run)
+    assert done.returncode == 1, done
+    told = [line for line in done.stdout.splitlines() if line.startswith("stsq: ")]
+    assert len(told) == 1
+    assert f"the run directory {disk / 'run'} is not shared: the nodes " in told[0]
+    assert "with --out" in told[0]
+    assert not (disk / "run").exists()
