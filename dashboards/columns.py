@@ -30,7 +30,7 @@ class OfCell(Protocol):
 
 @dataclass(frozen=True)
 class Axes:
-    """The dotted fields in which the cells of each architecture differ, those of `COLUMNS_OF_THEIR_OWN`, width, rate and seed left out."""
+    """The dotted fields in which the cells of each architecture differ, without those that have columns of their own."""
 
     by_kind: Mapping[str, tuple[str, ...]]
 
