@@ -45,6 +45,12 @@ def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ALLOWED, raising=False)
 
 
+def test_the_page_of_the_docs_shows_these_files() -> None:
+    page = (DOCS.parent / "plugins.md").read_text()
+    assert f"```python\n{(DOCS / 'selected_max.py').read_text()}```" in page
+    assert f"```yaml\n{(DOCS / 'selected_max.yaml').read_text()}```" in page
+
+
 def test_the_docs_sweep_runs_inline_and_every_reader_reads_it_without_being_told(
     here: Callable, sweep: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
