@@ -29,6 +29,9 @@ NUMERICS = 2
 PLUGIN = "plugin sha256"
 """Under this name, which no field can have, the digest of a plugin enters the hash of a trial of its kind."""
 
+SAMPLES_TO_TARGET = "samples_to_target"
+"""The metric of a trial whose evaluation has a target: samples drawn until it was first measured there, inf for never."""
+
 CHUNK = 64
 """Samples in one chunk of the evaluation; codes that are redrawn are redrawn once a chunk."""
 
