@@ -133,7 +133,8 @@ def _growth(claim: ThresholdGrowth, thresholds: Sequence[WidthThreshold]) -> lis
 
 def _rate(claim: ThresholdGrowth, members: Sequence[WidthThreshold], rule: tuple[float, float]) -> Setting:
     config = members[0].config_sample
-    where: Fields = (("model.kind", config.model.kind), *(item for item in _letters(members[0]) if item[0] != "task.T"))
+    shared = set.intersection(*(set(_letters(threshold)) for threshold in members))
+    where: Fields = (("model.kind", config.model.kind), *(item for item in _letters(members[0]) if item in shared))
     num, cells = min(threshold.num_seeds for threshold in members), law_cells(members)
     law = fitted_law(letter_law(claim.law, claim.letter), cells)
     if law is None:
