@@ -205,6 +205,12 @@ def decades(low: float, high: float) -> tuple[float, ...]:
     return tuple(10.0**exponent for exponent in exponents[:: max(1, len(exponents) // 4)])
 
 
+def loss_ticks(low: float, high: float) -> tuple[float, ...]:
+    """Powers of ten, or other round numbers where there are fewer than two of them."""
+    powers = decades(low, high)
+    return powers if len(powers) > 1 else round_numbers(low, high)
+
+
 def _comparable(regimes: Sequence[Regime]) -> bool:
     tasks = {
         (t.config_sample.task.q, t.config_sample.task.d, t.config_sample.training.objective)

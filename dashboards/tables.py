@@ -17,7 +17,7 @@ from dashboards.law_words import plain_formula
 from dashboards.panels import interval_text
 from stsq_core import theory
 from stsq_core.size import SAMPLES, WIDTH, Size
-from stsq_core.stack import SAMPLES_TO_TARGET
+from stsq_core.trial import SAMPLES_TO_TARGET
 from sweeps.law_cells import families_of
 from sweeps.law_comparison import LawComparison
 from sweeps.laws import ScalingLaw

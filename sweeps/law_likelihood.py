@@ -94,7 +94,12 @@ def _step(measured: Measurements, logs: np.ndarray, slopes: np.ndarray, damping:
 
 
 def log_determinant(measured: Measurements, logs: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    """Log determinant of the parameters' information matrix at each fit, [fit]."""
+    """Log determinant of the parameters' information matrix at each fit, [fit].
+
+    Where a parameter hardly moves any cell (a law that starts at d, and thresholds about there) the matrix is singular to
+    rounding at some of the fits: these count as the least of the others.
+    """
     _, second = measured.slopes(logs)
     determinant: np.ndarray = np.linalg.slogdet(np.einsum("bn,bnp,bnr->bpr", second, slopes, slopes))[1]
-    return determinant
+    known = np.isfinite(determinant)
+    return np.where(known, determinant, determinant[known].min() if known.any() else 0.0)

@@ -189,7 +189,7 @@ class _Trial:
         code = getattr(function, "__code__", None)
         for plugin in self.plugins:
             if code is not None and code.co_filename == plugin.place:
-                return f"{plugin.place}:{code.co_firstlineno}"
+                return f"{plugin.place}:{_below_decorators(plugin.text, code.co_firstlineno)}"
             if owner.__name__ in plugin.lines and owner.__module__ in (plugin.module, f"stsq_plugin_{plugin.digest[:16]}"):
                 return f"{plugin.place}:{plugin.lines[owner.__name__]}"
         return self.plugins[0].place
@@ -205,3 +205,11 @@ class _Trial:
             lines = [plugin.line_of(error) for plugin in self.plugins]
             place = next((line for line in lines if line not in {p.place for p in self.plugins}), None)
             raise UserError(f"{place or self._line(owner, name)}: {owner.__name__}.{name}: {described(error)}") from error
+
+
+def _below_decorators(text: str, line: int) -> int:
+    """The line of a `def` whose code begins at its first decorator."""
+    lines = text.splitlines()
+    while line < len(lines) and lines[line - 1].lstrip().startswith("@"):
+        line += 1
+    return line
