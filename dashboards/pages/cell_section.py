@@ -9,7 +9,7 @@ from dashboards.cells import CellView, cell_names
 from dashboards.findings import Findings
 from dashboards.markup import Html, element, prose, table
 from dashboards.pages.cell_figure import MAX_SEED_LINES, cell_plot
-from dashboards.panels import interval_text, whole_letter
+from dashboards.panels import interval_text, star_words, whole_letter
 from dashboards.section import MAX_CELLS, Section, key, lead, more, name_html, plot_place, section, tag
 from dashboards.style import NAMES
 from stsq_core.size import SAMPLES, WIDTH
@@ -105,7 +105,7 @@ def _facts(threshold: WidthThreshold, run: str) -> Html:
     size = threshold.size
     whole = "`M`" if size == WIDTH else whole_letter(size).capitalize()
     m_star = (
-        [(f"`{size.letter}`*", element("b", f"{threshold.m_star:.2f}")), (whole, threshold.M)]
+        [(f"`{size.letter}`*", element("b", star_words(threshold.m_star))), (whole, threshold.M)]
         if threshold.m_star is not None
         else []
     )
