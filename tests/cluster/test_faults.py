@@ -1,5 +1,5 @@
-"""Faults on real Ray processes: workers that hang or are sent away, nodes that are drained, a head that is lost, storage that is
-away or full, an object store that is full. docs/faults.md says what is to happen; `chaos` kills at random.
+"""Faults on real Ray processes: workers that hang or are sent away, nodes that are drained, a head that is lost, storage that
+is away or full, an object store that is full. docs/faults.md says what is to happen; `chaos` kills at random.
 """
 
 import os
