@@ -27,7 +27,7 @@ class InlineRunner(Runner):
     def train(self, work: Work) -> None:
         """Train every pack of the queue, one after another."""
         while (order := work.next_order()) is not None:
-            work.take(train_order(order.as_json()))
+            work.take(train_order(order.as_json()), order.pack)
 
     def __enter__(self) -> Self:
         return self

@@ -48,9 +48,9 @@ class Work:
         self.queue.give_back(pack)
         self.progress.stopped(pack)
 
-    def take(self, told: str) -> None:
-        """Put what a worker told into the ledger."""
-        self.record(outcome_from_json(told))
+    def take(self, told: str, pack: Pack) -> None:
+        """Put what a worker told of a pack into the ledger."""
+        self.record(outcome_from_json(told, pack))
 
     def record(self, outcome: PackOutcome) -> None:
         """Put an outcome into the ledger, as a whole, and drop the file that kept it till now."""

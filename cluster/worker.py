@@ -76,8 +76,8 @@ def train_order(text: str, leaving: Callable[[], bool] = staying) -> str:
         return json.dumps({"refused": str(error)})
 
 
-def outcome_from_json(text: str) -> PackOutcome:
-    """The outcome that a worker told.
+def outcome_from_json(text: str, pack: Pack | None = None) -> PackOutcome:
+    """The outcome that a worker told of a pack; made from its configs again where the pack is not at hand.
 
     Raises:
         UserError: the worker could not write to the run directory, so that nothing it trained could be kept.
@@ -85,10 +85,11 @@ def outcome_from_json(text: str) -> PackOutcome:
     told = json.loads(text)
     if "refused" in told:
         raise UserError(f"{told['refused']}; what is in the ledger is kept, and the same command goes on from there")
-    configs = [TrialConfig.model_validate(config) for config in told["configs"]]
-    results = tuple(TrialResult(config, **result) for config, result in zip(configs, told["results"], strict=False))
+    if pack is None:
+        pack = pack_of(TrialConfig.model_validate(config) for config in told["configs"])
+    results = tuple(TrialResult(config, **result) for config, result in zip(pack.configs, told["results"], strict=False))
     failure = Failure(**told["failure"]) if told["failure"] else None
-    return PackOutcome(pack_of(configs), results, failure, device=told["device"])
+    return PackOutcome(pack, results, failure, device=told["device"])
 
 
 def outcome_path(run: RunDirectory, pack_id: str) -> Path:

@@ -160,13 +160,19 @@ class PackQueue:
         longest = [(-pack.operations, place, pack) for place, pack in enumerate(fresh)]
         heapq.heapify(longest)
         places = count(len(fresh))
-        while missing > 0 and len(longest[0][2].trials) > 1:
-            _, _, pack = heapq.heappop(longest)
-            for half in halves(pack):
+        whole = []
+        while missing > 0 and longest:
+            _, place, pack = heapq.heappop(longest)
+            parts = halves(pack)
+            if not parts:
+                whole.append((-pack.operations, place, pack))
+                continue
+            for half in parts:
                 heapq.heappush(longest, (-half.operations, next(places), half))
             missing -= 1
         begun = [pack for pack in self._waiting if pack.pack_id in self._with_state]
-        self._waiting = deque([*begun, *(pack for _, _, pack in sorted(longest, key=lambda one: one[:2]))])
+        divided = sorted([*whole, *longest], key=lambda one: one[:2])
+        self._waiting = deque([*begun, *(pack for _, _, pack in divided)])
 
     def record(self, outcome: PackOutcome) -> None:
         """Write down how a pack ended, and tell the strategy.

@@ -2,7 +2,8 @@ import math
 
 import pytest
 
-from sweeps.ledger import Ledger
+from stsq_core import TrialResult
+from sweeps.ledger import Ledger, record_of_failure, record_of_result
 from sweeps.packs import Room
 from sweeps.plan import expand
 from sweeps.queue import Failure, PackOutcome, PackQueue
@@ -140,6 +141,79 @@ def test_packs_that_fail_always_end_after_a_bounded_number_of_tries(queue, ledge
     assert sum(size == 1 for size in sizes) == 21
     assert len(sizes) <= 2 * 21
     assert len(ledger.path.read_text().splitlines()) == 21
+
+
+def test_a_pack_too_large_for_a_worker_is_cut_and_the_rest_waits(queue, ledger, ended):
+    one = queue()
+    whole = one.waiting[0]
+    part = one.next(Room(most=1))
+    assert part.trial_ids == whole.trial_ids[:1]
+    assert one.waiting[0].trial_ids == whole.trial_ids[1:]
+    assert one.next(Room(most=99)).trial_ids == whole.trial_ids[1:]
+    assert part.operations == pytest.approx(whole.operations / len(whole.trials))
+    drain(one, ended)
+    for pack in one.running:
+        one.record(ended(pack))
+    assert len(ledger.path.read_text().splitlines()) == 21
+
+
+def test_the_cheapest_pack_comes_from_the_end(queue):
+    one = queue()
+    last = one.waiting[-1]
+    assert one.next(Room(most=99), cheapest=True) == last
+    assert last not in one.waiting
+
+
+def test_a_pack_given_back_is_next_whole_and_leaves_no_record(queue, ledger):
+    one = queue()
+    pack = one.next()
+    one.give_back(pack)
+    assert one.next(Room(most=1)) == pack
+    assert ledger.read() == ()
+
+
+def test_a_pack_given_back_is_cut_where_it_does_not_fit_at_all(queue):
+    one = queue()
+    pack = one.next()
+    one.give_back(pack)
+    assert len(one.next(Room(memory_bytes=pack.memory_bytes / 2)).trials) < len(pack.trials)
+
+
+def test_packs_with_a_state_on_disk_are_made_again_for_whatever_workers(queue, ended, record, ledger):
+    begun = [queue(room=Room(most=3), slots=1).waiting[place] for place in (2, 0)]
+    again = queue(room=Room(most=2), slots=7, begun=[pack.trial_ids for pack in begun])
+    assert list(again.waiting[:2]) == begun
+    assert sorted(ids(again.waiting)) == sorted(ids(queue().waiting))
+    again.fit(room=Room(most=1), slots=1)
+    assert list(again.waiting[:2]) == begun
+    ledger.append([record(begun[0].configs[0], 0.5)])
+    later = queue(begun=[pack.trial_ids for pack in begun])
+    assert later.waiting[0] == begun[1]
+    assert begun[0] not in later.waiting
+    assert len(ids(later.waiting)) == 20
+
+
+def test_waiting_packs_are_divided_for_workers_that_come(queue, ledger, ended):
+    one = queue(slots=1)
+    first = one.next()
+    one.give_back(first)
+    one.spread(12)
+    assert len(one.waiting) == 12
+    assert one.waiting[0] == first
+    assert sorted(ids(one.waiting)) == sorted(ids(queue().waiting))
+    one.spread(99)
+    assert {len(pack.trials) for pack in one.waiting[1:]} == {1}
+    drain(one, ended)
+    assert len(ledger.read()) == 21
+
+
+def test_what_the_ledger_held_is_counted_by_how_it_ended(queue, ledger, fcn, spec):
+    first, second = (config for pack in queue().waiting[:2] for config in pack.configs[:1])
+    broken = record_of_failure(first, "boom", pack_id="0" * 16, device="cpu")
+    lost = record_of_result(TrialResult(second, "diverged", None, None, 3, 0.1), pack_id="0" * 16, device="cpu")
+    ledger.append([broken, lost])
+    assert (queue().failed_before, queue().diverged_before, queue().skipped) == (1, 1, 2)
+    assert queue(retry_failed=True).failed_before == 0
 
 
 def test_a_stopped_pack_leaves_no_record_and_waits_again(queue, ledger):

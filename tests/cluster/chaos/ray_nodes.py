@@ -66,9 +66,10 @@ class RayNodes:
         self.head = self._started("--head", num_cpus=self._head_cpus, **options)
         return self.head
 
-    def add(self, *, num_cpus: int = 1) -> subprocess.Popen[bytes]:
-        """Start another node; returns once it is up."""
-        node = self._started(f"--address={self.address}", num_cpus=num_cpus, **{"node-ip-address": "127.0.0.1"})
+    def add(self, *, num_cpus: int = 1, **options: object) -> subprocess.Popen[bytes]:
+        """Start another node, with more options of `ray start` where they are given; returns once it is up."""
+        options = {name.replace("_", "-"): value for name, value in options.items()}
+        node = self._started(f"--address={self.address}", num_cpus=num_cpus, **{"node-ip-address": "127.0.0.1", **options})
         self.nodes.append(node)
         return node
 
