@@ -21,7 +21,7 @@ from typing import Self
 ROOT = Path(__file__).parents[3]
 RAY = Path(sys.executable).parent / "ray"
 PATIENCE_S = 180.0
-STARTS = 3
+STARTS = 5
 
 PATIENT = {
     "RAY_health_check_period_ms": "1000",
@@ -101,7 +101,11 @@ class RayNodes:
 
     def _start(self, *words: str, num_cpus: int, **options: object) -> tuple[subprocess.Popen[bytes], Path]:
         options |= {"num-cpus": num_cpus, "object-store-memory": 100 * 2**20, "dashboard-agent-listen-port": free_port()}
-        options |= {"min-worker-port": 0, "max-worker-port": 0}  # any free one, since nodes share this machine
+        options |= {
+            "include-log-monitor": "false",
+            "min-worker-port": 0,
+            "max-worker-port": 0,
+        }  # any free one, since nodes share this machine
         flags = [f"--{name}={value}" for name, value in options.items()]
         self._num_started += 1
         told = self._logs / f"{self._num_started}.log"
