@@ -67,6 +67,7 @@ def recruit(tmp_path: Path, fcn: Any) -> Recruit:
         budget: Budget | None = None,
     ) -> Crew:
         budget, run = budget or Budget(), RunDirectory(tmp_path)
+        run.spec.write_text("name: crew\n")
         configs = tuple(fcn(seed=seed) for seed in range(num_trials))
         configs += tuple(fcn(seed=seed, training__steps=10**7) for seed in range(num_long))
         queue = PackQueue(Once(configs), Ledger(run.ledger), room=Room(device, most=packs_of))
