@@ -50,6 +50,8 @@ bench: $(STAMP)  ## ratios against the alternatives, in one run each; add JAX wi
 	$(BIN)/python tests/benchmarks/overhead.py
 	$(BIN)/python tests/benchmarks/overhead.py --size small
 	$(BIN)/python tests/benchmarks/scale.py
+	$(BIN)/python tests/benchmarks/scheduler.py
+	$(BIN)/python tests/benchmarks/status.py
 	$(BIN)/python tests/benchmarks/wandb_cost.py
 	$(BIN)/python tests/benchmarks/search_scale.py
 

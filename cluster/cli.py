@@ -265,12 +265,15 @@ def status(
     plugin: PluginFiles = None,
 ) -> None:
     """Show how far a run is, by worker and by cell, and how long it will take; `stsq open page` shows the same and more."""
-    from cluster.status import show_status, status_json
-    from cluster.terminal import out
-    from sweeps.headway import read_headway
-    from sweeps.run_directory import open_run
+    from sweeps.collector import no_collection
 
-    headway = read_headway(open_run(run))
+    with no_collection():  # what is loaded and read stays until the answer is given
+        from cluster.status import show_status, status_json
+        from cluster.terminal import out
+        from sweeps.headway import read_headway
+        from sweeps.run_directory import open_run
+
+        headway = read_headway(open_run(run))
     if as_json:
         sys.stdout.write(status_json(headway))
     else:

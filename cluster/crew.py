@@ -52,7 +52,7 @@ class Crew:
         self._now = now
         self._workers: dict[str, Worker] = {}
         self._hired: Counter[Seat] = Counter()
-        self._num_busy = 0
+        self._running: dict[str, str] = {}
         self._num_seats = 0
         self._false_starts = 0
         self._condemned: dict[str, str] = {}
@@ -63,18 +63,18 @@ class Crew:
         work = self.work
         if work.budgets.failures_spent:
             return True
-        return not self._num_busy and (not work.budgets.allow() or work.queue.finished)
+        return not self._running and (not work.budgets.allow() or work.queue.finished)
 
     @property
-    def running(self) -> dict[str, str]:
+    def running(self) -> Mapping[str, str]:
         """The worker of each pack in training, by pack id."""
-        return {one.pack.pack_id: name for name, one in self._workers.items() if one.pack is not None}
+        return self._running
 
     def hire(self, name: str) -> Seat | None:
         """Where a new worker of this name is to sit; None while nobody is needed."""
         queue = self.work.queue
         self.work.stop.check()
-        if not self.work.budgets.allow() or not queue.ready or len(self._workers) - self._num_busy >= queue.num_waiting:
+        if not self.work.budgets.allow() or not queue.ready or len(self._workers) - len(self._running) >= queue.num_waiting:
             return None
         for seat, count in self._known_seats().items():
             if self._hired[seat] < count and self._suits(seat):
@@ -100,7 +100,7 @@ class Crew:
         order = self.work.next_order(worker.room, device=worker.seat.device, cheapest=worker.seat.spare)
         if order is not None:
             worker.pack, worker.began = order.pack, self._now()
-            self._num_busy += 1
+            self._running[order.pack.pack_id] = name
         return order
 
     def left(self, name: str) -> None:
@@ -157,7 +157,7 @@ class Crew:
     def _free(self, worker: Worker) -> Pack:
         pack, worker.pack = worker.pack, None
         assert pack is not None, "a worker told of a pack that it was not given"
-        self._num_busy -= 1
+        del self._running[pack.pack_id]
         return pack
 
     def _fail(self, pack: Pack, failure: Failure) -> None:

@@ -90,7 +90,7 @@ class Progress:
         pack = outcome.pack
         self._running = {pack_id: other for pack_id, other in self._running.items() if pack_id != pack.pack_id}
         if outcome.failure is None:
-            self._done += _share(pack, 1.0 - self._base.get(pack.pack_id, 0.0))
+            self._done += _share(pack, 1.0 - self._base.pop(pack.pack_id, 0.0))
 
     def note(self, text: str) -> None:
         """Say something that stays on the screen."""
@@ -101,12 +101,12 @@ class Progress:
         queue, now = self._queue, time.monotonic()
         parts = [f"{queue.done + queue.skipped}/{queue.total} trials", *filter(None, [queue.progress])]
         parts += [f"{count} {word}" for word, count in (("diverged", queue.diverged), ("failed", queue.failed)) if count]
-        done = sum(
-            (_share(pack, self._fraction(pack) - self._base[pack.pack_id]) for pack in self._running.values()), self._done
-        )
+        running = [(pack, self._fraction(pack)) for pack in self._running.values()]
+        done = sum((_share(pack, part - self._base.get(pack.pack_id, 0.0)) for pack, part in running), self._done)
         if done.model_steps and self._trained_since is not None:
             seconds = max(now - self._trained_since, 1e-3)
-            seconds_left = (queue.waiting_operations + self._left_of_running()) * seconds / done.operations
+            left = queue.waiting_operations + sum(pack.operations * (1.0 - part) for pack, part in running)
+            seconds_left = left * seconds / done.operations
             self.pace = Pace(done.model_steps / seconds, seconds_left)
             parts += [f"{_short(self.pace.model_steps_per_s)} model-steps/s", f"about {_clock(seconds_left)} left"]
         else:
@@ -126,12 +126,8 @@ class Progress:
         rate = f"{_short(self._done.model_steps / seconds)} model-steps/s on {self.num_workers} workers"
         return f"{ended}; {_clock(seconds)}, {rate}"
 
-    def _left_of_running(self) -> float:
-        """Operations that the running packs have still to do."""
-        return sum(pack.operations * (1.0 - self._fraction(pack)) for pack in self._running.values())
-
     def _fraction(self, pack: Pack) -> float:
-        return min(1.0, last_step(self._curves / f"{pack.pack_id}.jsonl") / max(1, pack.configs[0].training.steps))
+        return min(1.0, last_step(self._curves / f"{pack.pack_id}.jsonl") / max(1, pack.num_steps))
 
     def _show(self) -> None:
         while not self._over.wait(LIVE_EVERY_S if self._live else PLAIN_EVERY_S):
@@ -143,8 +139,7 @@ class Progress:
 
 
 def _share(pack: Pack, fraction: float) -> Amount:
-    model_steps = sum(config.training.steps for config in pack.configs)
-    return Amount(model_steps * fraction, pack.operations * fraction)
+    return Amount(len(pack.trials) * pack.num_steps * fraction, pack.operations * fraction)
 
 
 def _short(number: float) -> str:

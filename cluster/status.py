@@ -7,8 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from cluster.terminal import say, say_table, table
-from dashboards.pages.headway_section import ended_words, searches_words
-from dashboards.story import duration_words
+from dashboards.headway_words import duration_words, ended_words, left_words, searches_words
 from sweeps.headway import CellHeadway, Headway
 
 
@@ -23,7 +22,7 @@ def show_status(console: Console, headway: Headway) -> None:
                 one.num_trials,
                 one.step,
                 one.num_steps or "",
-                _left(one.seconds_left),
+                left_words(one.seconds_left),
                 f"{duration_words(one.quiet_s)} ago",
             )
             for one in headway.workers
@@ -56,12 +55,12 @@ def _line(headway: Headway) -> str:
         return ended
     if headway.holder is None:
         return f"{ended}; nobody runs the sweep now"
-    left = _left(headway.seconds_left)
+    left = left_words(headway.seconds_left)
     return f"{ended}{f', {left} left' if left else ''}; run by {headway.holder}"
 
 
 def _row(cell: CellHeadway) -> tuple[object, ...]:
-    left = "done" if cell.complete else "searching" if cell.searching else _left(cell.seconds_left)
+    left = "done" if cell.complete else "searching" if cell.searching else left_words(cell.seconds_left)
     counts = (cell.num_ended, cell.num_trials, cell.num_diverged, cell.num_failed, cell.num_training)
     return cell.label, *counts, left
 
@@ -69,7 +68,3 @@ def _row(cell: CellHeadway) -> tuple[object, ...]:
 def _plain(cell: CellHeadway) -> dict[str, Any]:
     told = {name: value for name, value in vars(cell).items() if name != "config_sample"}
     return told | {"num_ended": cell.num_ended, "num_waiting": cell.num_waiting}
-
-
-def _left(seconds: float | None) -> str:
-    return "" if seconds is None else f"about {duration_words(seconds)}"

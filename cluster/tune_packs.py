@@ -5,6 +5,7 @@ grows with the number of packs (docs/scale.md). Loaded by `tune_runner` while Ra
 seconds.
 """
 
+import logging
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -189,6 +190,7 @@ def fit(work: Work, seats: Callable[[], Mapping[Seat, int]], metrics: Metrics, h
 
 def _fit(crew: Crew, metrics: Metrics, head: HeadWatch | None) -> None:
     usage.tag_callbacks = _not_counted
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a lost worker is told in a line of ours, not in a traceback
     metrics.watch(crew)
     answers, name, storage = Answers(crew), secrets.token_hex(4), crew.work.run.ray
     tune.Tuner(

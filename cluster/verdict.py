@@ -9,7 +9,7 @@ ALL_ENDED = 0
 """Every trial ended as a result; diverged trials and censored thresholds are results."""
 
 SOME_FAILED = 1
-"""A trial failed, or was not trained (a search was not finished) because the time budget was spent."""
+"""A trial failed, or was not trained (a search was not finished) because the time budget or the failure budget was spent."""
 
 BAD_INPUT = 2
 """Bad input, or an environment that cannot run it."""

@@ -69,10 +69,11 @@ class Watchdog:
     def hung(self, running: Collection[str]) -> dict[str, float]:
         """The packs that have been silent for too long, with the seconds; cheap while it is not yet time to look again.
 
-        A look that comes late (this process was held up, as by storage that was away) starts all watches anew.
+        A look that comes after half of the patience or more (this process was held up, as by storage that was away) starts all
+        watches anew: nobody knows what happened meanwhile.
         """
         now, pause_s = self._now(), max(SOONEST_LOOK_S, min(self.patience_s, LEAST_PATIENCE_S) / LOOKS)
-        late = now - self._looked_at > 4 * pause_s
+        late = now - self._looked_at > self.patience_s / 2
         if now - self._looked_at < pause_s:
             return {}
         self._looked_at = now

@@ -79,13 +79,6 @@ def summary_words(thresholds: Sequence[WidthThreshold]) -> str:
     return ", ".join(f"{count} {words}" for count, words in counts if count) or "none yet"
 
 
-def duration_words(seconds: float) -> str:
-    """A duration as people tell it: `48 s`, `12.5 min`, `3.2 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"
-
-
 def _leading(regimes: Sequence[Regime]) -> list[Regime]:
     """The regime of each architecture in which most thresholds were found."""
     best: dict[str, Regime] = {}

@@ -132,7 +132,7 @@ def create_or_open(path: Path | str, spec: SweepSpec) -> RunDirectory:
         raise UserError(f"{str(run.path)!r} is a file; a run needs a directory: give another --out")
     with disk_errors(run.path):
         run.path.mkdir(parents=True, exist_ok=True)
-        foreign = [] if run.spec.exists() else sorted(entry.name for entry in run.path.iterdir() if entry != run.lock)
+        foreign = [] if run.spec.exists() else sorted(entry.name for entry in run.path.iterdir() if not _is_own(run, entry))
     if foreign:
         raise UserError(
             f"{str(run.path)!r} is not empty and is no run (it holds {foreign[0]!r}): "
@@ -144,6 +144,11 @@ def create_or_open(path: Path | str, spec: SweepSpec) -> RunDirectory:
     with Lock(run.lock):
         _write_spec(run, spec, text)
     return run
+
+
+def _is_own(run: RunDirectory, entry: Path) -> bool:
+    """Whether a file is one that a run killed at its very start has left: its lock, or a sweep that it was writing."""
+    return entry == run.lock or (entry.name.startswith(f".{run.spec.name}.") and entry.suffix == ".new")
 
 
 def open_run(path: Path | str) -> RunDirectory:

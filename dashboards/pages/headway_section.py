@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping
 
 from dashboards.cells import cell_names
+from dashboards.headway_words import duration_words, ended_words, left_words, searches_words
 from dashboards.markup import Html, element, table
 from dashboards.section import MAX_ROWS, Section, more, name_html, section
-from dashboards.story import duration_words
 from dashboards.style import NAMES
 from sweeps.headway import CellHeadway, Headway, WorkerHeadway
 
@@ -38,11 +38,6 @@ def headway_section(headway: Headway, *, linked: Collection[str] = ()) -> Sectio
     )
 
 
-def left_words(seconds: float | None) -> str:
-    """A time left in words; empty where nothing tells it."""
-    return "" if seconds is None else f"about {duration_words(seconds)}"
-
-
 def total_bar(headway: Headway) -> Html:
     """How all trials of a run ended, in one bar."""
     return _bar(_totals(headway))
@@ -50,20 +45,6 @@ def total_bar(headway: Headway) -> Html:
 
 def _totals(headway: Headway) -> dict[str, int]:
     return {share: sum(_count(cell, share) for cell in headway.cells) for share in SHARES}
-
-
-def ended_words(headway: Headway) -> str:
-    """How many trials ended, of all where their number is known: a search asks for more as it goes on."""
-    if headway.num_searching and headway.num_ended == headway.num_trials:
-        return f"{headway.num_ended:,}"
-    return f"{headway.num_ended:,} of {headway.num_trials:,}"
-
-
-def searches_words(headway: Headway) -> str:
-    """How many searches are done; empty where none goes on."""
-    if not headway.num_searching:
-        return ""
-    return f"{headway.num_searches - headway.num_searching} of {headway.num_searches} searches done"
 
 
 def _told(headway: Headway) -> list[object]:

@@ -3,9 +3,9 @@
 import shlex
 
 from dashboards.findings import Findings
+from dashboards.headway_words import duration_words
 from dashboards.markup import element, table
 from dashboards.section import MAX_ROWS, Section, downloads, more, section, tag
-from dashboards.story import duration_words
 from dashboards.tables import failures_table
 from sweeps.spec import Criterion
 

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dashboards.findings import Findings, read_findings
+from dashboards.headway_words import ended_words, left_words
 from dashboards.markup import Html, element
 from dashboards.pages.comparison import Compared, comparison_of
 from dashboards.pages.contents import Contents, contents_of
 from dashboards.pages.document import Document
 from dashboards.pages.files import write_figures, write_tables
 from dashboards.pages.heading import footer, heading
-from dashboards.pages.headway_section import ended_words, headway_section, left_words
+from dashboards.pages.headway_section import headway_section
 from dashboards.section import section
 from dashboards.serving.shelf import Pulse, View
 from stsq_core import UserError

@@ -222,7 +222,7 @@ class SimulatedActors:
     ) -> TrackedActor:
         actor = TrackedActor(next(self._ids), on_start=on_start, on_stop=on_stop, on_error=on_error)
         self._live_actors_to_ray_actors_resources[actor] = (Handle(self._sink), None)
-        self._workers.after(START_S, lambda: on_start(actor))
+        self._workers.after(START_S, lambda: on_start(actor) if self.is_actor_started(actor) else None)
         return actor
 
     def schedule_actor_task(
@@ -300,7 +300,7 @@ def simulate(num_workers: int, num_packs: int, pack: int, mean_s: float, through
         workers = Workers(clock, mean_s * total / queue.waiting_operations, pack)
         progress = Progress(queue, run.curves, Console(file=StringIO()), num_workers=num_workers)
         budgets = Budgets(spec.budget, queue, spent_minutes=0.0)
-        work = Work(queue, run, RunOptions(), progress, StopSignals(), retries=2, budgets=budgets)
+        work = Work(queue, run, RunOptions(hung_after_s=0), progress, StopSignals(), retries=2, budgets=budgets)
         seats = {Seat("core"): num_workers}
         crew = Crew(work, lambda: seats, now=clock.now)
         began, began_cpu = clock.now(), time.process_time()
@@ -351,7 +351,12 @@ def one_trial_a_pack(num_packs: int, num_workers: int) -> dict[str, Any]:
         tune.Tuner(
             tune.with_resources(tune_packs.PackTrainable, tune_packs._resources),
             tune_config=tune.TuneConfig(search_alg=count, num_samples=-1, max_concurrent_trials=num_workers, reuse_actors=True),
-            run_config=tune.RunConfig(storage_path=storage, stop={"training_iteration": 1}, verbose=0),
+            run_config=tune.RunConfig(
+                storage_path=storage,
+                stop={"training_iteration": 1},
+                verbose=0,
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+            ),
         ).fit()
     ended, part = count.ended_at, len(count.ended_at) // 10
     first, last = ended[num_workers + part] - ended[num_workers], ended[-num_workers] - ended[-num_workers - part]

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from cluster.budgets import Budgets
-from cluster.crew import MOST_FALSE_STARTS, Crew
+from cluster.crew import MOST_FALSE_STARTS, PREEMPTED, Crew
 from cluster.metrics import METRICS, PACKS, RETRIES, TRIALS, numbers_of
 from cluster.options import RunOptions
 from cluster.placement import Seat
@@ -67,6 +67,7 @@ def recruit(tmp_path: Path, fcn: Any) -> Recruit:
         budget: Budget | None = None,
     ) -> Crew:
         budget, run = budget or Budget(), RunDirectory(tmp_path)
+        run.spec.write_text("name: crew\n")
         configs = tuple(fcn(seed=seed) for seed in range(num_trials))
         configs += tuple(fcn(seed=seed, training__steps=10**7) for seed in range(num_long))
         queue = PackQueue(Once(configs), Ledger(run.ledger), room=Room(device, most=packs_of))
@@ -176,6 +177,33 @@ def test_a_worker_killed_for_its_memory_halves_its_pack(recruit: Recruit) -> Non
     given(crew.answered("a", LARGE))
     crew.lost("a", "OutOfMemoryError", "killed")
     assert [len(pack.trials) for pack in crew.work.queue.waiting] == [4, 4]
+
+
+def test_a_node_that_is_taken_away_costs_its_packs_no_retry(recruit: Recruit) -> None:
+    crew = recruit(8, {CORE: 1}, packs_of=8, budget=Budget(retries=0))
+    packs = []
+    for name in "abc":
+        crew.hire(name)
+        packs.append(given(crew.answered(name, LARGE)).pack)
+        crew.lost(name, PREEMPTED, "the node was taken away")
+    assert packs == [packs[0]] * 3
+    assert crew.retries.total == ended(crew) == 0
+    for place in range(2 * MOST_FALSE_STARTS):  # nor is a worker that had nothing to train a false start
+        crew.hire(str(place))
+        crew.lost(str(place), PREEMPTED, "the node was taken away")
+    crew.hire("last")
+    assert given(crew.answered("last", LARGE)).pack == packs[0]
+
+
+def test_a_worker_that_was_ended_because_it_hung_is_told_as_such(recruit: Recruit) -> None:
+    crew = recruit(8, {CORE: 1}, packs_of=8, budget=Budget(retries=1))
+    for name in "ab":
+        crew.hire(name)
+        given(crew.answered(name, LARGE))
+        crew.condemn(name, "no step for 312 s")
+        crew.lost(name, "ActorDiedError", "killed by `ray.kill`")
+    reasons = {record.reason for record in Ledger(crew.work.run.ledger).read()}
+    assert reasons == {"lost worker, 2 times: hung worker: no step for 312 s"}
 
 
 def test_workers_that_never_ask_end_the_run_with_their_cause(recruit: Recruit) -> None:

@@ -61,6 +61,28 @@ def test_a_worker_tells_the_room_of_the_device_that_torch_sees() -> None:
     assert own_room(seat.as_config()) == Room("cpu", 2**31)
 
 
+@pytest.mark.parametrize(
+    ("unused", "share", "room"),
+    [(90.0, 1.0, 90.0), (90.0, 0.25, 25.0), (10.0, 0.25, 10.0)],
+    ids=["whole", "its share", "no more than is free"],
+)
+def test_a_worker_that_shares_a_gpu_tells_its_part_of_the_memory(
+    monkeypatch: pytest.MonkeyPatch, unused: float, share: float, room: float
+) -> None:
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (unused, 100.0))
+    seat = Seat("gpu", gpu_share=share, device="cuda")
+    assert own_room(seat.as_config()) == Room("cuda", room)
+
+
+def test_a_gpu_that_torch_does_not_see_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def blind() -> None:
+        raise RuntimeError("no NVIDIA driver")
+
+    monkeypatch.setattr("torch.cuda.mem_get_info", blind)
+    with pytest.raises(UserError, match=r"could not tell how much memory its GPU has: .*; try --device cpu"):
+        own_room(Seat("gpu", gpu_share=1.0, device="cuda").as_config())
+
+
 def test_a_core_takes_what_it_ends_before_the_gpus_are_done() -> None:
     left = 3e16
     assert worth_a_core(1e13, left=left, num_gpus=1)

@@ -1,10 +1,13 @@
+import math
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stsq_core import TrialConfig
 from stsq_core.cost import CALL_EFFORT, GPU_FIXED_BYTES, memory_bytes, step_cost
 from stsq_core.stacking import stack_key
-from sweeps.packs import CALLS_SHARE, MEMORY_SHARE, Room, halves, make_packs, pack_of
+from sweeps.packs import CALLS_SHARE, MEMORY_SHARE, Room, cut, halves, make_packs, pack_of
 
 trials = st.lists(
     st.tuples(
@@ -50,6 +53,30 @@ def test_packs_of_a_stack_are_balanced_and_keep_its_order(fcn):
     packs = make_packs(configs, room=Room(most=32))
     assert sorted(len(pack.configs) for pack in packs) == [20, 20]
     assert [one for pack in sorted(packs, key=lambda pack: pack.configs[0].seed) for one in pack.configs] == configs
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(2, 40), st.integers(1, 39))
+def test_a_cut_gives_an_equal_part_and_the_rest(size, most):
+    pack = pack_of(config(8, seed, 0.1, 4, 10) for seed in range(size))
+    most = min(most, size - 1)
+    part, rest = cut(pack, most)
+    assert part.trial_ids + rest.trial_ids == pack.trial_ids
+    num_parts = math.ceil(size / most)
+    assert math.floor(size / num_parts) <= len(part.trials) <= most
+    assert math.ceil(len(rest.trials) / most) == num_parts - 1
+    for one in (part, rest):
+        again = pack_of(one.configs)
+        assert again.pack_id == one.pack_id
+        assert again.operations == pytest.approx(one.operations)
+        assert again.memory_bytes == pytest.approx(one.memory_bytes)
+
+
+def test_what_fits_is_told_by_memory_alone(fcn):
+    pack = pack_of(fcn(seed=seed) for seed in range(10))
+    assert Room("cpu", pack.memory_bytes / MEMORY_SHARE, most=1).fits(pack)
+    assert not Room("cpu", 0.9 * pack.memory_bytes / MEMORY_SHARE).fits(pack)
+    assert not Room("cuda", GPU_FIXED_BYTES / MEMORY_SHARE).fits(pack)
 
 
 def test_a_pack_longer_than_its_share_is_divided_among_the_slots(fcn):

@@ -10,7 +10,7 @@ from sweeps.packs import Pack, pack_of
 from sweeps.plan import expand
 from sweeps.run_directory import Lock, RunDirectory
 from sweeps.spec import SweepSpec
-from sweeps.training import FRESH_S, last_step, read_training
+from sweeps.training import FRESH_S, begun_packs, last_step, read_training
 
 
 def write_journal(run: RunDirectory, pack: Pack, *, step: int) -> None:
@@ -34,6 +34,18 @@ def test_a_held_claim_is_a_pack_in_training_with_its_worker_and_step(spec: Sweep
     assert (told.pack_id, told.step, told.trial_ids) == (pack.pack_id, 40, pack.trial_ids)
     assert f"process {os.getpid()} on " in told.worker
     assert told.began_at <= time.time()
+
+
+def test_packs_with_a_state_are_begun_in_their_own_order(spec: SweepSpec, tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    pack, other = packs(spec)
+    assert begun_packs(run) == ()
+    write_journal(run, pack, step=40)
+    write_journal(run, other, step=100)
+    run.checkpoints.mkdir()
+    (run.checkpoints / f"{pack.pack_id}.state").touch()
+    (run.checkpoints / "without-a-journal.state").touch()
+    assert begun_packs(run) == (pack.trial_ids,)
 
 
 def test_a_claim_that_nobody_holds_counts_only_while_its_journal_is_fresh(spec: SweepSpec, tmp_path: Path) -> None:

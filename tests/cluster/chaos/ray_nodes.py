@@ -21,7 +21,7 @@ from typing import Self
 ROOT = Path(__file__).parents[3]
 RAY = Path(sys.executable).parent / "ray"
 PATIENCE_S = 180.0
-STARTS = 3
+STARTS = 5
 
 PATIENT = {
     "RAY_health_check_period_ms": "1000",
@@ -66,9 +66,10 @@ class RayNodes:
         self.head = self._started("--head", num_cpus=self._head_cpus, **options)
         return self.head
 
-    def add(self, *, num_cpus: int = 1) -> subprocess.Popen[bytes]:
-        """Start another node; returns once it is up."""
-        node = self._started(f"--address={self.address}", num_cpus=num_cpus, **{"node-ip-address": "127.0.0.1"})
+    def add(self, *, num_cpus: int = 1, **options: object) -> subprocess.Popen[bytes]:
+        """Start another node, with more options of `ray start` where they are given; returns once it is up."""
+        options = {name.replace("_", "-"): value for name, value in options.items()}
+        node = self._started(f"--address={self.address}", num_cpus=num_cpus, **{"node-ip-address": "127.0.0.1", **options})
         self.nodes.append(node)
         return node
 
@@ -100,7 +101,11 @@ class RayNodes:
 
     def _start(self, *words: str, num_cpus: int, **options: object) -> tuple[subprocess.Popen[bytes], Path]:
         options |= {"num-cpus": num_cpus, "object-store-memory": 100 * 2**20, "dashboard-agent-listen-port": free_port()}
-        options |= {"min-worker-port": 0, "max-worker-port": 0}  # any free one, since nodes share this machine
+        options |= {
+            "include-log-monitor": "false",
+            "min-worker-port": 0,
+            "max-worker-port": 0,
+        }  # any free one, since nodes share this machine
         flags = [f"--{name}={value}" for name, value in options.items()]
         self._num_started += 1
         told = self._logs / f"{self._num_started}.log"
