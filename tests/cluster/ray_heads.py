@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 RAY = BIN / "ray"
 START_PATIENCE_S = 300.0
+PATIENT = {"RAY_JOB_STOP_WAIT_TIME_S": "600"}
+"""Jobs end when they are done; how long that takes on a busy machine is not what is tested."""
 
 Done = subprocess.CompletedProcess[str]
 
@@ -39,7 +41,7 @@ class Head:
         if "--" in words:  # what stands behind it is not for `stsq job`
             place = words.index("--")
             command = [sys.executable, "-m", "cluster", *words[:place], "--address", self.address, *words[place:]]
-        return call(command, {**self.access, **environment}, code=code)
+        return call(command, {**self.access, **PATIENT, **environment}, code=code)
 
     def num_nodes(self) -> int:
         """Nodes that are alive now, as the dashboard tells."""
@@ -84,7 +86,7 @@ def ray_head(**environment: str) -> Iterator[Head]:
         "object-store-memory": 100 * 2**20,
         "temp-dir": folder / "r",
     }
-    own = {"PATH": f"{BIN}:{os.environ['PATH']}", "RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
+    own = {"PATH": f"{BIN}:{os.environ['PATH']}", "RAY_JOB_STOP_SIGNAL": "SIGINT", **PATIENT}
     with started(["--head", *_words(options)], access | own | environment) as process:
         wait_for_port(ports["dashboard-port"], process)
         yield Head(f"http://127.0.0.1:{ports['dashboard-port']}", f"127.0.0.1:{ports['port']}", ports, access, folder)
