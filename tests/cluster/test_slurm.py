@@ -85,6 +85,7 @@ def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
             "SLURM_JOB_NODELIST": "node[1-2]",
             "SLURM_JOB_NUM_NODES": "2",
             "SLURM_CPUS_PER_TASK": "1",
+            "RAY_raylet_start_wait_time_s": "300",  # on a busy machine
         }
     finally:
         for node in nodes:
@@ -141,3 +142,18 @@ def test_a_slurm_job_is_stopped_in_order_and_goes_on(
     assert whole.returncode == 0
     assert ended.items() <= numbers(out).items()
     assert numbers(out) == numbers(tmp_path / "inline")
+
+
+def test_a_job_whose_ray_does_not_start_is_no_success(tmp_path: Path) -> None:
+    """`srun` starts nothing here, and says that all is well, as `ray symmetric-run` does."""
+    tools = tmp_path / "tools"
+    _program(tools / "srun", "#!/bin/sh\nexit 0\n")
+    _program(tools / "scontrol", "#!/bin/sh\necho HOST\n")
+    _program(tmp_path / "env/bin/activate", f"export PATH={BIN}:$PATH\n")
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(tmp_path), "STSQ_ENV": str(tmp_path / "env")}
+    environment |= {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "HOST", "SLURM_JOB_NUM_NODES": "1"}
+    script = ["bash", str(manifest_files()["slurm.sh"]), "smoke"]
+    done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1
+    assert "the run did not start" in done.stderr
+    assert not list((tmp_path / ".stsq").iterdir())
