@@ -37,6 +37,7 @@ port=$((20000 + SLURM_JOB_ID % 10000))
 trap '' INT
 export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300 STSQ_CODE="$HOME/.stsq/code-$SLURM_JOB_ID"
 rm -f "$STSQ_CODE"
+# shellcheck disable=SC2016
 srun --wait=15 --kill-on-bad-exit=0 bash -c 'trap "" INT; exec "$@"' node \
   ray symmetric-run --address "$head:$port" --min-nodes "$SLURM_JOB_NUM_NODES" \
   --num-cpus="${SLURM_CPUS_PER_TASK:-1}" --num-gpus="${SLURM_GPUS_ON_NODE:-0}" --disable-usage-stats -- \

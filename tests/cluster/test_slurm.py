@@ -85,7 +85,6 @@ def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
             "SLURM_JOB_NODELIST": "node[1-2]",
             "SLURM_JOB_NUM_NODES": "2",
             "SLURM_CPUS_PER_TASK": "1",
-            "RAY_raylet_start_wait_time_s": "300",  # on a busy machine
         }
     finally:
         for node in nodes:
