@@ -1,6 +1,7 @@
 """Looks after jobs on a Ray cluster: how they are, what they print, and their end in order; `submission` sends them."""
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +14,9 @@ from stsq_core import UserError
 
 PATIENCE_S = 60.0
 STOP_PATIENCE_S = 75.0
+STOP_WAIT = "RAY_JOB_STOP_WAIT_TIME_S"
+"""The variable that says how long a job that is stopped may take to end by itself."""
+
 LOST_TRIES = 5
 
 
@@ -30,10 +34,11 @@ class JobState:
 
 
 def stop(address: str | None, job_id: str) -> JobState:
-    """Stop a job and wait for its end, for `STOP_PATIENCE_S` at most."""
+    """Stop a job and wait for its end, for `STOP_PATIENCE_S` at most, or as long as the environment gives jobs to end."""
     client = connect(address)
     answer(client.stop_job, job_id)
-    return _awaited(client, job_id, STOP_PATIENCE_S)
+    given = os.environ.get(STOP_WAIT, "")
+    return _awaited(client, job_id, max(STOP_PATIENCE_S, int(given) + 15 if given.isdecimal() else 0))
 
 
 def status(address: str | None, job_id: str) -> JobState:

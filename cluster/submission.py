@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.job_client import PAUSE_S, connect, find, first_line
-from cluster.jobs import state_of
+from cluster.jobs import STOP_WAIT, state_of
 from cluster.packages import Listing, check_size, code_to_send, packaged_files, packaged_path
 from cluster.preflight import check_cluster
 from cluster.versions import SUBMITTED_WITH, own_versions
@@ -26,7 +26,9 @@ from stsq_core import UserError
 from sweeps import load_sweep
 from sweeps.catalog import catalog_names
 
-CLEAN_STOP = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
+CLEAN_STOP = {"RAY_JOB_STOP_SIGNAL": "SIGINT", STOP_WAIT: "60"}
+"""How a job is to be stopped, where the environment says nothing else."""
+
 HANDED_ON = ("WANDB_BASE_URL", "WANDB_MODE", "WANDB_ENTITY", "WANDB_PROJECT")
 NOT_READY = ("No available agent", "agent is not available", "Failed to connect")
 PATIENCE_S = 60.0
@@ -152,7 +154,7 @@ def environment_of(request: JobRequest, files: Listing | None) -> dict[str, Any]
         UserError: a folder of the package would hide our code.
     """
     variables = {**CLEAN_STOP, "PYTHONUNBUFFERED": "1", SUBMITTED_WITH: json.dumps(own_versions())}
-    variables |= {name: os.environ[name] for name in HANDED_ON if name in os.environ}
+    variables |= {name: os.environ[name] for name in (*HANDED_ON, *CLEAN_STOP) if name in os.environ}
     if request.netrc:
         variables["NETRC"] = request.netrc
     environment: dict[str, Any] = {"working_dir": str(request.working_dir.resolve()), "env_vars": variables}

@@ -25,7 +25,7 @@ umask 077
 mkdir -p "$HOME/.stsq"
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$HOME/.stsq/token-$SLURM_JOB_ID" RAY_USAGE_STATS_ENABLED=0
 python -c 'import secrets; print(secrets.token_hex(32), end="")' > "$RAY_AUTH_TOKEN_PATH"
-trap 'rm -f "$RAY_AUTH_TOKEN_PATH"' EXIT
+trap 'rm -f "$RAY_AUTH_TOKEN_PATH" "${STSQ_CODE:-}"' EXIT
 
 # Two jobs that share a node must not share a port.
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
@@ -35,11 +35,17 @@ port=$((20000 + SLURM_JOB_ID % 10000))
 # which then keeps everything and ends with exit code 130. It would make `ray symmetric-run` kill the run at once, so that
 # ignores it, as this script does. The other nodes do not notice the end of the head's Ray, so srun gives them 15 seconds.
 trap '' INT
-export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300
-code=0
+export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300 STSQ_CODE="$HOME/.stsq/code-$SLURM_JOB_ID"
+rm -f "$STSQ_CODE"
+# shellcheck disable=SC2016
 srun --wait=15 --kill-on-bad-exit=0 bash -c 'trap "" INT; exec "$@"' node \
   ray symmetric-run --address "$head:$port" --min-nodes "$SLURM_JOB_NUM_NODES" \
-  --num-cpus="${SLURM_CPUS_PER_TASK:-1}" --num-gpus="${SLURM_GPUS_ON_NODE:-0}" \
-  --include-dashboard=false --disable-usage-stats -- \
-  stsq run --address "$head:$port" "$@" || code=$?
-exit "$code"
+  --num-cpus="${SLURM_CPUS_PER_TASK:-1}" --num-gpus="${SLURM_GPUS_ON_NODE:-0}" --disable-usage-stats -- \
+  bash -c 'stsq run "$@"; code=$?; echo "$code" > "$STSQ_CODE"; exit "$code"' run --address "$head:$port" "$@" || true
+
+# `ray symmetric-run` ends with 0 where Ray did not start, so what counts is what the run has said.
+if [ ! -e "$STSQ_CODE" ]; then
+  echo "the run did not start: Ray did not come up on the nodes of this job (see above)" >&2
+  exit 1
+fi
+exit "$(cat "$STSQ_CODE")"

@@ -37,6 +37,7 @@ class Server:
     held: dict[str, str] = field(default_factory=dict)
     answers: dict[str, Any] = field(default_factory=dict)
     environments: list[dict[str, Any]] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
 
     def get_job_info(self, job_id: str) -> Any:
         if job_id in self.held:
@@ -50,6 +51,8 @@ class Server:
         return True
 
     def submit_job(self, *, entrypoint: str, submission_id: str, runtime_env: dict[str, Any], **_: Any) -> str:
+        if self.refusals:
+            raise RuntimeError(self.refusals.pop(0))
         if submission_id in self.held:
             raise RuntimeError(f"ValueError: Job with submission_id {submission_id} already exists.")
         self.submitted.append(entrypoint)
@@ -262,6 +265,29 @@ def test_an_id_of_the_users_own_is_taken_once(serve: Serve, submit: Submit) -> N
     serve(("RUNNING", None))
     assert submit("--submission-id", "mine")[0] == "mine"
     assert "already exists" in submit("--submission-id", "mine", code=2)[1]
+
+
+AGENTLESS = "Request failed with status code 500: No available agent to submit job, please try again later."
+
+
+def test_a_cluster_that_has_just_started_is_given_time(serve: Serve, submit: Submit, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve(("RUNNING", None))
+    monkeypatch.setattr(submission, "PATIENCE_S", 600.0)
+    server.refusals += [AGENTLESS] * 3
+    _, told = submit()
+    assert told.count("the cluster is not ready for jobs yet; trying again") == 3
+    assert len(server.submitted) == 1
+
+
+def test_a_cluster_that_does_not_become_ready_is_told_in_one_message(
+    serve: Serve, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(("RUNNING", None))
+    monkeypatch.setattr(submission, "PATIENCE_S", -1.0)
+    server.refusals += [AGENTLESS] * 3
+    _, told = submit(code=2)
+    assert "stsq: the cluster did not take the job: Request failed with status code 500: No available agent" in told
+    assert server.submitted == []
 
 
 def test_several_nodes_need_a_run_directory_that_they_share(serve: Serve, submit: Submit) -> None:
