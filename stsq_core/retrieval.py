@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from stsq_core.examples import Examples
 
 Link = Literal["linear", "mean", "hermite2"]
-"""With `s = (1/sqrt(q)) sum_j <v_j, x_{t_ij}>`, v_j orthonormal and drawn once a trial, so that `s ~ N(0, 1)` even where a position
-is asked for twice: `linear` is s, `hermite2` is `(s^2 - 1) / sqrt(2)`. `mean` is the mean of the tokens, in R^d, as in sparse
-token selection."""
+"""With `s = (1/sqrt(q)) sum_j <v_j, x_{t_ij}>`, v_j orthonormal and drawn once a trial, so that `s ~ N(0, 1)` even where a
+position is asked for twice: `linear` is s, `hermite2` is `(s^2 - 1) / sqrt(2)`. `mean` is the mean of the tokens, in R^d, as in
+sparse token selection."""
 
 
 class Retrieval(TokenTask):

@@ -122,6 +122,7 @@ def a_pack_of_16(transformer, fcn, kind: str):
             {"task": task, "model": model, "training": {"steps": 12, "batch_size": 7}, "optimizer": {"kind": "gd", "lr": 0.1}}
             | fields(i)
             | ({"optimizer": {"kind": "adamw", "lr": 0.01, "weight_decay": 0.1 * i}} if i % 3 == 1 else {})
+            | ({"optimizer": {"kind": "gd", "lr": 0.001 * (i + 1)}} if i % 3 == 0 else {})
         )
         for i in range(16)
     ]
