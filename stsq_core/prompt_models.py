@@ -34,6 +34,10 @@ class TransformerMlp(Architecture):
 
         return TransformerMlpNetwork
 
+    def block_edges(self, task: TokenTask, array: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """`W_QK1, ..`: tokens, own codes, codes asked for; rows are keys, columns queries."""
+        return (task.prompt_edges, task.prompt_edges) if array.startswith("W_QK") else ((), ())
+
     def num_parameters(self, task: TokenTask) -> int:
         D, H = task.prompt_size, self.heads
         return 3 * H * D * (D + 1) + H * D * (H * D + 1) + self.width * (H * D + 1) + task.d * (self.width + 1)

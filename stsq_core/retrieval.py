@@ -56,6 +56,10 @@ class Retrieval(TokenTask):
         return self.d + (1 + self.q) * self.d_e
 
     @property
+    def prompt_edges(self) -> tuple[int, ...]:
+        return tuple(self.d + part * self.d_e for part in range(1 + self.q))
+
+    @property
     def asks_once(self) -> bool:
         """Whether all positions ask for the same tokens."""
         return False
