@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from dashboards.interactive import Spec, base_layout, log_axis, spec_of
 from dashboards.panels import Axis, Mark, mark_of, round_numbers
-from dashboards.style import LINES, MARKERS, Shade
+from dashboards.style import LINES, Shade, mark_shape
 from sweeps.thresholds import WidthThreshold
 
 APART = 1.035
@@ -40,11 +40,12 @@ def comparison_plot(kind: str, of_runs: Sequence[tuple[str, Sequence[WidthThresh
         return None
     xs, ys = [mark.x for mark in drawn], [end for mark in drawn for end in (mark.low, mark.high)]
     x_range, y_range = (min(xs) / MARGIN, max(xs) * MARGIN), (min(ys) / MARGIN, max(ys) * MARGIN)
+    words = next(one.size for _, own in of_runs for one in own)
     ticks = tuple(sorted(set(xs))) if len(set(xs)) <= 8 else round_numbers(*x_range)
     figure.update_layout(
         base_layout(left=50, bottom=42),
         xaxis=log_axis(x_range, ticks, f"<i>{axis}</i>"),
-        yaxis=log_axis(y_range, round_numbers(*y_range), "width threshold <i>m</i>*"),
+        yaxis=log_axis(y_range, round_numbers(*y_range), f"{words.threshold_words} <i>{words.letter}</i>*"),
         showlegend=False,
     )
     return spec_of(figure)
@@ -57,7 +58,7 @@ def _add_run(figure: go.Figure, kind: str, name: str, marks: Sequence[Mark], col
         if not own:
             continue
         heights = [mark.m if mark.m is not None else (mark.high if mark.high_open else mark.low) for mark in own]
-        symbol = MARKERS[kind][0] + ("" if is_found else "-open")
+        symbol = mark_shape(kind)[0] + ("" if is_found else "-open")
         figure.add_scatter(
             x=[mark.x * shift for mark in own], y=heights, mode="markers", name=name,
             text=[f"{mark.text}<br>{name}" for mark in own], hovertemplate="%{text}<extra></extra>",
