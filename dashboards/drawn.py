@@ -50,7 +50,7 @@ def drawn(
 
 
 def heat_plot(drawing: Matrices, observations: Sequence[Observation], run: RunDirectory) -> HeatPlot | None:
-    """W and V at initialisation and after training; None where no arrays were kept."""
+    """Arrays at initialisation and after training; None where none were kept."""
     chosen = selected(observations, drawing)
     names = differing(chosen)
     rows: list[tuple[Heat, ...]] = []
@@ -64,11 +64,16 @@ def heat_plot(drawing: Matrices, observations: Sequence[Observation], run: RunDi
 
         before = initial_weights(one.config)
         words = setting_words((name, one.fields.get(name)) for name in names)
-        d = one.config.task.d
-        for letter in ("W", "V"):
-            edges = {"edges_x": (d,), "edges_y": (d,) if letter == "W" else ()}
-            titles = [f"${letter}$ {when}{f', {words}' if words else ''}" for when in ("at initialisation", "after training")]
+        for name in drawing.arrays:
+            if name not in after:
+                continue
+            edges_y, edges_x = one.config.model.block_edges(one.config.task, name)
+            label = f"${name}$" if len(name) == 1 else name
+            titles = [f"{label} {when}{f', {words}' if words else ''}" for when in ("at initialisation", "after training")]
             rows.append(
-                tuple(Heat(title, arrays[letter], **edges) for title, arrays in zip(titles, (before, after), strict=True))
+                tuple(
+                    Heat(title, arrays[name], edges_x=edges_x, edges_y=edges_y)
+                    for title, arrays in zip(titles, (before, after), strict=True)
+                )
             )
     return HeatPlot(drawing.name, drawing.title, tuple(rows)) if rows else None

@@ -57,6 +57,10 @@ class Architecture(Record):
         """The width m less `size`."""
         return 0
 
+    def block_edges(self, task: TokenTask, array: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Before which rows, and before which columns, a new block of a kept array begins, for drawings."""
+        return (), ()
+
     def network(self) -> "type[Network]":
         """The arithmetic of the model on any task; loads torch."""
         raise NotImplementedError(f"{self.kind} has no network of its own")
@@ -121,6 +125,9 @@ class Transformer(Architecture):
         from stsq_core.networks.attention import AttentionNetwork
 
         return AttentionNetwork
+
+    def block_edges(self, task: TokenTask, array: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return ((task.d,) if array == "W" else ()), (task.d,)
 
     @property
     def extensions(self) -> tuple[str, ...]:

@@ -2,8 +2,8 @@
 
 A bit is +1 (true) or -1; the hidden positions are a uniform s-subset of [T], drawn once a trial. The label is +1 or -1.
 
-Source: Edelman, Goel, Kakade, Zhang 2022, arXiv:2110.10090: AND and parity of s hidden bits, with finite training sets. The paper's
-distribution of the bits is not known to us; both below are ours.
+Source: Edelman, Goel, Kakade, Zhang 2022, arXiv:2110.10090: AND and parity of s hidden bits, with finite training sets. The
+distribution of the bits there is not known to us; both below are ours.
 """
 
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
@@ -22,9 +22,9 @@ COPIED = 0.5
 class SparseBoolean(TokenTask):
     """AND, OR, majority or parity of q hidden bits of T.
 
-    `inputs: iid` draws bits independently; `structured` lets each bit repeat its left neighbour with probability 1/2 and draws it
-    anew otherwise, so that neighbours are correlated and the hidden bits must be told from those beside them. With `balanced` a
-    new bit is true with the probability at which the function of independent bits is true half of the time: `2^(-1/q)` for AND,
+    `inputs: iid` draws bits independently; `structured` lets each bit repeat its left neighbour with probability 1/2 and draws
+    it anew otherwise: neighbours are correlated, and the hidden bits must be told from those beside them. With `balanced` a new
+    bit is true with the probability at which the function of independent bits is true half of the time: `2^(-1/q)` for AND,
     `1 - 2^(-1/q)` for OR. Without it, and for majority and parity, it is 1/2.
     """
 

@@ -1,4 +1,4 @@
-"""One optimizer step for a stack of trials: gradient descent, Adam and AdamW side by side, each trial with its own rate and schedule.
+"""One optimizer step for a stack of trials: gradient descent, Adam and AdamW side by side, each with its own rate and schedule.
 
 Every number of a step is looked up in tables made once from the configs, so a resumed trial needs nothing but its step.
 """

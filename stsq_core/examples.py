@@ -107,7 +107,7 @@ class Examples(ABC, Generic[TaskT]):
         """`count` samples of every trial."""
 
     def prompt(self, batch: Batch, source: Source) -> torch.Tensor:
-        """What a model of prompts reads at each position, (k, batch, T, prompt_size): the token, and 1 where it is asked for."""
+        """What a model of prompts reads at each position, (k, batch, T, prompt_size): a token, and 1 where it is asked for."""
         if batch.y is None:
             return batch.X
         if self.num_outputs != 1:

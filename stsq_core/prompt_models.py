@@ -2,9 +2,10 @@
 
 Source: arXiv:2503.11272 compares the first three on its tasks; the details are those of the authors' code: queries, keys and
 values with biases and one output projection (`torch.nn.MultiheadAttention`), a GRU, and a feedforward net on all of the prompt.
-`BitAttention` is the single head with a `[CLS]` query of arXiv:2110.10090; its sizes there are not known to us, the defaults ours.
+`BitAttention` is the single head with a `[CLS]` query of arXiv:2110.10090; its sizes there are not known to us, ours are.
 """
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class TransformerMlp(Architecture):
-    """One layer of `heads` softmax heads, each on all of the prompt, and a ReLU net with `width` hidden units on their outputs."""
+    """One layer of `heads` softmax heads, each on all of the prompt, and a ReLU net with `width` hidden units on their outputs.
+
+    Source: arXiv:2503.11272.
+    """
 
     kind: Literal["transformer_mlp"] = "transformer_mlp"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
@@ -29,6 +33,10 @@ class TransformerMlp(Architecture):
         from stsq_core.networks.transformer_mlp import TransformerMlpNetwork
 
         return TransformerMlpNetwork
+
+    def block_edges(self, task: TokenTask, array: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """`W_QK1, ..`: tokens, own codes, codes asked for; rows are keys, columns queries."""
+        return (task.prompt_edges, task.prompt_edges) if array.startswith("W_QK") else ((), ())
 
     def num_parameters(self, task: TokenTask) -> int:
         D, H = task.prompt_size, self.heads
@@ -78,7 +86,7 @@ class Rnn(Architecture):
 
 
 class Ffn(Architecture):
-    """A ReLU net on all of the prompt: `width` units, then `depth - 2` layers of `tail_width`, then a linear map to all outputs.
+    """A ReLU net on all of the prompt: `width` units, `depth - 2` layers of `tail_width`, then a linear map to all outputs.
 
     Without a width it has T d q units in the first layer, as in arXiv:2503.11272.
     """
@@ -100,7 +108,7 @@ class Ffn(Architecture):
 
     def num_parameters(self, task: TokenTask) -> int:
         units = (*self.units(task), task.T * task.d)
-        return sum((inputs + 1) * outputs for inputs, outputs in zip(units, units[1:], strict=False))
+        return sum((inputs + 1) * outputs for inputs, outputs in pairwise(units))
 
     def activations(self, task: TokenTask) -> float:
         return float(2 * sum(self.units(task)))

@@ -1,7 +1,7 @@
 """Retrieval of q tokens at every position (the configs): qSTR, and simple-qSTR, whose positions all ask for the same tokens.
 
-`x_1..x_N ~ N(0, I_d)` iid, `t_i` uniform in `[N]^q`, and the target at position i is `g(x_{t_i1}, .., x_{t_iq})`. The paper's N is
-T here, so that one letter is the number of tokens of every task. A model reads at position i the token and the codes
+`x_1..x_N ~ N(0, I_d)` iid, `t_i` uniform in `[N]^q`, and the target at position i is `g(x_{t_i1}, .., x_{t_iq})`. The paper's N
+is T here, so that one letter is the number of tokens of every task. A model reads at position i the token and the codes
 `(w_i, w_{t_i1}, .., w_{t_iq})` of the positions, w uniform on the hypercube `{+-1/sqrt(d_e)}^{d_e}` and fixed for a trial.
 
 Source: Mousavi-Hosseini, Sanford, Wu, Erdogdu 2025, arXiv:2503.11272: the model, the codes and `d_e = floor(5 ln N)`. That the
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from stsq_core.examples import Examples
 
 Link = Literal["linear", "mean", "hermite2"]
-"""With `s = (1/sqrt(q)) sum_j <v_j, x_{t_ij}>`, v_j orthonormal and drawn once a trial, so that `s ~ N(0, 1)` even where a position is
-asked for twice: `linear` is s, `hermite2` is `(s^2 - 1) / sqrt(2)`. `mean` is the mean of the tokens, in R^d, as in sparse token
-selection."""
+"""With `s = (1/sqrt(q)) sum_j <v_j, x_{t_ij}>`, v_j orthonormal and drawn once a trial, so that `s ~ N(0, 1)` even where a
+position is asked for twice: `linear` is s, `hermite2` is `(s^2 - 1) / sqrt(2)`. `mean` is the mean of the tokens, in R^d, as in
+sparse token selection."""
 
 
 class Retrieval(TokenTask):
@@ -54,6 +54,10 @@ class Retrieval(TokenTask):
     @property
     def prompt_size(self) -> int:
         return self.d + (1 + self.q) * self.d_e
+
+    @property
+    def prompt_edges(self) -> tuple[int, ...]:
+        return tuple(self.d + part * self.d_e for part in range(1 + self.q))
 
     @property
     def asks_once(self) -> bool:

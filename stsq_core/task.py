@@ -42,6 +42,11 @@ class TokenTask(Record):
         """Numbers that a model of prompts reads at each position (`Examples.prompt`): a token, and whether it is asked for."""
         return self.d + 1
 
+    @property
+    def prompt_edges(self) -> tuple[int, ...]:
+        """Where a new part of a prompt's vector begins."""
+        return (self.d,)
+
     @abstractmethod
     def examples(self) -> "Examples[Any]":
         """Its samples; loads torch."""

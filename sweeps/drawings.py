@@ -60,9 +60,10 @@ class Profile(_Drawing):
 
 
 class Matrices(_Drawing):
-    """Heat maps of W and V of one seed of each selected cell, at initialisation and after training."""
+    """Heat maps of kept arrays of one seed of each selected cell, at initialisation and after training."""
 
     kind: Literal["matrices"] = "matrices"
+    arrays: Texts = ("W", "V")
 
 
 Drawing = Annotated[Curves | Profile | Matrices, Field(discriminator="kind")]

@@ -1,8 +1,8 @@
 """One attention head with a learned query over embedded bits, and a ReLU net on what it returns.
 
 Bit b_t is embedded as `e_{b_t} + p_t`; the head returns `sum_t a_t W_V (e_{b_t} + p_t)` with
-`a = softmax_t(<W_Q c, W_K (e_{b_t} + p_t)> / sqrt(m))`, c the query's own embedding. Scores and values are linear in the embeddings: they
-are computed once for every position and value, not for every sample.
+`a = softmax_t(<W_Q c, W_K (e_{b_t} + p_t)> / sqrt(m))`, c the query's own embedding. Scores and values are linear in the
+embeddings: they are computed once for every position and value, not for every sample.
 
 Source: the single head of arXiv:2110.10090 with a `[CLS]` query; sizes and initial values are ours.
 """
@@ -20,7 +20,7 @@ from stsq_core.prompt_models import BitAttention
 
 
 class BitAttentionNetwork(Network):
-    """Arrays `P` (T, m) of positions, `E` (2, m) of false and true, `c` (1, m), `W_Q, W_K, W_V` (m, m), and the net's `W1, W2`."""
+    """Arrays `P` (T, m) of positions, `E` (2, m) of false and true, `c` (1, m), `W_Q, W_K, W_V` (m, m); the net's `W1, W2`."""
 
     @property
     def model(self) -> BitAttention:

@@ -1,5 +1,7 @@
 """The feedforward net on a whole prompt, as in the authors' code of arXiv:2503.11272; starts as `torch.nn.Linear` does."""
 
+from itertools import pairwise
+
 import torch
 
 from stsq_core.examples import Batch, Source
@@ -18,7 +20,7 @@ class FeedforwardNetwork(Network):
         model = self.configs[0].model
         assert isinstance(model, Ffn)
         units = (*model.units(self.task), self.examples.num_outputs * self.examples.output_size)
-        return [(outputs, inputs) for inputs, outputs in zip(units, units[1:], strict=False)]
+        return [(outputs, inputs) for inputs, outputs in pairwise(units)]
 
     def initial(self) -> Tensors:
         start = self.start()

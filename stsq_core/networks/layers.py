@@ -1,4 +1,4 @@
-"""Affine layers of a stack: the bias is a column of the weights, fed by a one beside the inputs, so that products alone train it.
+"""Affine layers of a stack: the bias is a column of the weights, fed by a one beside the inputs, so products alone train it.
 
 A layer's array is (k, units, columns): its inputs, the bias, then zeros up to an aligned size, which the zeros that feed them
 keep zero.
@@ -15,7 +15,7 @@ from stsq_core.products import aligned, product
 def initial_layer(
     start: Source, name: str, *, units: int, inputs: int, bound: float | None = None, zero_bias: bool = False
 ) -> torch.Tensor:
-    """Weights uniform on +-`bound`, by default 1/sqrt(inputs), and biases on +-1/sqrt(inputs), as in `torch.nn.Linear`, or zero."""
+    """Weights uniform on +-`bound`, by default 1/sqrt(inputs), and biases on +-1/sqrt(inputs) (`torch.nn.Linear`), or zero."""
     least = 1 / math.sqrt(inputs)
     weights = start.uniforms(f"start {name}", units, inputs) * (least if bound is None else bound)
     biases = start.uniforms(f"start bias of {name}", units, 1) * (0.0 if zero_bias else least)

@@ -1,7 +1,8 @@
 """Recurrent nets along a sequence, with hand-derived gradients: the state's products of all steps are one product at the end.
 
-States are (k, rows, units): the net's own, then a one, which feeds the bias, then zeros up to a whole number of vectors. Weights
-`W` are (k, gates x units, units), zero in the rows and all but one of the columns beyond the net's own units; so those stay zero.
+States are (k, rows, units): the net's own, then a one, which feeds the bias, then zeros up to a whole number of vectors.
+Weights `W` are (k, gates x units, units), zero in the rows and all but one of the columns beyond the net's own units; so those
+stay zero.
 
 Source: the GRU is `torch.nn.GRU`'s (Cho et al. 2014, arXiv:1406.1078, the reset gate after the product), the others Elman's.
 """

@@ -1,9 +1,10 @@
 """One layer of softmax attention over a prompt and a ReLU net on what it returns, as in the authors' code of arXiv:2503.11272.
 
-Head h of position i returns `W_V^h Z softmax(Z^T W_K^h^T (W_Q^h z_i + b) / sqrt(D))`, D the prompt's size; the heads' outputs side by side
-go through a square projection `W_O` and the net. Weights of queries, keys and values start uniform on `+-sqrt(6 / (4 D))` with zero
-biases (`torch.nn.MultiheadAttention`), of the projection and the net as `torch.nn.Linear`. A head of ours has all D coordinates;
-with one head, as there, the two agree. Where a task asks for one output, the answers at all positions are averaged.
+Head h of position i returns `W_V^h Z softmax(Z^T W_K^h^T (W_Q^h z_i + b) / sqrt(D))`, D the prompt's size; the heads' outputs
+side by side go through a square projection `W_O` and the net. Weights of queries, keys and values start uniform on
+`+-sqrt(6 / (4 D))` with zero biases (`torch.nn.MultiheadAttention`), of the projection and the net as `torch.nn.Linear`. A head
+of ours has all D coordinates; with one head, as there, the two agree. Where a task asks for one output, the answers at all
+positions are averaged.
 """
 
 import math

@@ -10,8 +10,8 @@ from stsq_core.examples import Batch, Examples, Source
 class BooleanExamples(Examples[SparseBoolean]):
     """T bits of +-1, and the value of a function of those at hidden positions, which no model is shown.
 
-    Training descends the logistic loss `ln(1 + e^{-label f})`. The relative loss of a sample is twice the indicator of a wrong sign
-    (a zero is half wrong): its mean is `2 (1 - accuracy)`, 1 for a fair coin.
+    Training descends the logistic loss `ln(1 + e^{-label f})`. The relative loss of a sample is twice the indicator of a wrong
+    sign (a zero is half wrong): its mean is `2 (1 - accuracy)`, 1 for a fair coin.
     """
 
     @property

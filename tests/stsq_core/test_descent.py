@@ -8,7 +8,7 @@ import torch
 
 from stsq_core.descent import Descent, schedule_factors
 from stsq_core.kernels import kernels_for
-from stsq_core.optimizer import Adam, GradientDescent, Schedule
+from stsq_core.optimizer import Adam, AdamW, GradientDescent, Schedule
 
 KERNELS = kernels_for(torch.device("cpu"))
 MIXED = (
@@ -17,6 +17,8 @@ MIXED = (
     Adam(lr=0.02, beta1=0.5, beta2=0.9, eps=1e-3),
     GradientDescent(lr=2.0, schedule=Schedule(kind="linear")),
     Adam(lr=0.1, schedule=Schedule(kind="cosine", warmup=3, floor=0.1)),
+    AdamW(lr=0.1),
+    AdamW(lr=0.05, weight_decay=0.5, beta1=0.5, schedule=Schedule(kind="linear", warmup=2)),
 )
 
 
@@ -36,6 +38,9 @@ def test_a_trajectory_is_torchs(config) -> None:
     match config:
         case Adam():
             optimizer = torch.optim.Adam([x], lr=config.lr, betas=(config.beta1, config.beta2), eps=config.eps)
+        case AdamW():
+            betas, decay = (config.beta1, config.beta2), config.weight_decay
+            optimizer = torch.optim.AdamW([x], lr=config.lr, betas=betas, eps=config.eps, weight_decay=decay)
         case GradientDescent():
             optimizer = torch.optim.SGD([x], lr=config.lr)
     for factor in schedule_factors(config.schedule, 12):
@@ -66,3 +71,11 @@ def test_schedules() -> None:
 def test_gradient_descent_alone_keeps_no_moments() -> None:
     descent = Descent((GradientDescent(lr=1.0),), 3, dtype=torch.float32, kernels=KERNELS)
     assert descent.moments({"x": torch.ones(1, 2)}) == {}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_adamw_without_decay_is_adam_bit_for_bit(dtype: torch.dtype) -> None:
+    plain, decaying = Adam(lr=0.1), AdamW(lr=0.1, weight_decay=0.1)
+    assert torch.equal(
+        trajectory([AdamW(lr=0.1, weight_decay=0.0), decaying], dtype=dtype)[0], trajectory([plain], dtype=dtype)[0]
+    )

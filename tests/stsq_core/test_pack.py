@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from stsq_core import theory, train_pack
+from stsq_core import TrialConfig, theory, train_pack
 from stsq_core.checkpoint import Checkpoint
 
 GD = {"kind": "gd", "lr": 0.5}
@@ -116,8 +116,33 @@ def a_pack_of_16(transformer, fcn, kind: str):
                 fcn(T=5, width=3 + i % 5, training={"steps": 20, "batch_size": 11, "dtype": "float64"}, **fields(i))
                 for i in range(16)
             ]
-    raise AssertionError(kind)
+    task, model = NETWORKS[kind]
+    return [
+        TrialConfig.model_validate(
+            {"task": task, "model": model, "training": {"steps": 12, "batch_size": 7}, "optimizer": {"kind": "gd", "lr": 0.1}}
+            | fields(i)
+            | ({"optimizer": {"kind": "adamw", "lr": 0.01, "weight_decay": 0.1 * i}} if i % 3 == 1 else {})
+            | ({"optimizer": {"kind": "gd", "lr": 0.001 * (i + 1)}} if i % 3 == 0 else {})
+        )
+        for i in range(16)
+    ]
 
+
+NETWORKS = {
+    "transformer_mlp": ({"kind": "qstr", "T": 5, "q": 1, "d": 3}, {"kind": "transformer_mlp", "heads": 2, "width": 9}),
+    "gru": ({"kind": "qstr", "T": 4, "q": 2, "d": 3, "link": "mean"}, {"kind": "rnn", "width": 13}),
+    "relu": ({"kind": "stsq", "T": 5, "q": 2, "d": 3}, {"kind": "rnn", "width": 13, "cell": "relu"}),
+    "tanh_rnn": (
+        {"kind": "stsq", "T": 5, "q": 2, "d": 3},
+        {"kind": "rnn", "width": 13, "cell": "tanh", "bidirectional": False},
+    ),
+    "ffn": ({"kind": "simple_qstr", "T": 5, "q": 2, "d": 3, "link": "hermite2"}, {"kind": "ffn", "tail_width": 11}),
+    "bit_attention": (
+        {"kind": "sparse_boolean", "T": 9, "q": 3, "function": "majority", "inputs": "structured"},
+        {"kind": "bit_attention", "width": 7, "mlp_width": 5},
+    ),
+}
+"""Tasks and models that train by autograd."""
 
 KINDS = [
     "population",
@@ -135,6 +160,7 @@ KINDS = [
     "tanh",
     "gelu",
     "float64",
+    *NETWORKS,
 ]
 
 
