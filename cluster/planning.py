@@ -13,8 +13,10 @@ from rich.table import Table
 from cluster.options import num_cores, run_path
 from cluster.terminal import say, say_table, table
 from stsq_core.architecture import Transformer
+from stsq_core.family import TrialFamily
 from stsq_core.optimizer import GradientDescent
 from stsq_core.positions import OneHot
+from stsq_core.size import SAMPLES, WIDTH
 from stsq_core.theory import step_size_bound
 from stsq_core.trial import TrialConfig
 from sweeps import Plan, catalog_names, load_sweep, make_plan
@@ -105,7 +107,14 @@ def cell_table(plan: Plan, done: Collection[str]) -> Table:
         )
         for cell in plan.cells[:SHOWN_CELLS]
     ]
-    return table(("cell", "widths m", "rates", "seeds", "trials", "done"), rows, right=("seeds", "trials", "done"))
+    names = ("cell", _sizes_words(cell.trials.families[0] for cell in plan.cells), "rates", "seeds", "trials", "done")
+    return table(names, rows, right=names[3:])
+
+
+def _sizes_words(families: Iterable[TrialFamily]) -> str:
+    """The heading of the column of what is tried: `widths m`."""
+    size = next((family.size for family in families), WIDTH)
+    return "budget n" if size == SAMPLES else f"{size.nouns} {size.letter}"
 
 
 def search_table(searches: Sequence[SearchPlan]) -> Table:
@@ -121,7 +130,7 @@ def search_table(searches: Sequence[SearchPlan]) -> Table:
         )
         for one in searches[:SHOWN_CELLS]
     ]
-    names = ("cell to search", "widths m", "rates", "points", "more expected", "at most")
+    names = ("cell to search", _sizes_words(one.cell.family for one in searches), "rates", "points", "more expected", "at most")
     return table(names, rows, right=names[3:])
 
 

@@ -10,8 +10,10 @@ from cluster.terminal import say, say_table, table
 from dashboards.columns import axes_of, field_name, value_words
 from dashboards.findings import Findings
 from dashboards.law_tables import expected_laws
+from dashboards.panels import whole_letter
 from dashboards.setting_words import interval_words, number_words, setting_words
 from dashboards.tables import failures_table, threshold_rows
+from stsq_core.size import WIDTH
 from sweeps.law_comparison import LawComparison
 from sweeps.laws import ScalingLaw
 from sweeps.outcomes import Outcomes
@@ -74,7 +76,8 @@ def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[Scaling
     """The thresholds, a row a cell, with every axis that tells cells apart; a censored one stays an inequality."""
     level = f"{thresholds[0].level:.0%} " if thresholds else ""
     axes = axes_of(thresholds).fields
-    letters, measured = ("T", "q", "d"), ("m*", "M", f"{level}interval", "exact bound", "law", "seeds", "status")
+    letters, size = ("T", "q", "d"), thresholds[0].size if thresholds else WIDTH
+    measured = (f"{size.letter}*", whole_letter(size), f"{level}interval", "exact bound", "law", "seeds", "status")
     told = threshold_rows(thresholds, laws)
     limit = ("limit",) if any(row["limit"] for row in told) else ()
     rows = [
@@ -93,8 +96,9 @@ def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[Scaling
         )
         for threshold, row in zip(thresholds, told, strict=True)
     ]
-    names = ("architecture", *letters, *map(field_name, axes), *measured, *limit)
-    return table(names, rows, right=(*letters, *measured[:2], *measured[3:6]))
+    spelled = thresholds[0].config_sample.task.letters if thresholds else {}
+    names = ("architecture", *(spelled.get(letter, letter) for letter in letters), *map(field_name, axes), *measured, *limit)
+    return table(names, rows, right=(*(spelled.get(letter, letter) for letter in letters), *measured[:2], *measured[3:6]))
 
 
 def show_failures(console: Console, records: Outcomes) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from dashboards.columns import OfCell, axes_of
 from dashboards.panels import round_numbers
 from stsq_core import theory
+from stsq_core.size import SAMPLES
 from sweeps.journal import Curve
 from sweeps.line_ratios import has_fcn_bound
 from sweeps.thresholds import Points, WidthThreshold
@@ -61,14 +62,17 @@ class CellView:
 
     @property
     def width_range(self) -> tuple[float, float]:
-        """The widths tried, with room around them."""
-        return min(self.threshold.widths) / 1.12, max(self.threshold.widths) * 1.12
+        """The widths tried, or the samples at which losses are shown, with room around them."""
+        is_counted = self.threshold.size == SAMPLES and self.dot_widths
+        ends = self.dot_widths if is_counted else self.threshold.widths
+        room = 1.12 if len(set(ends)) > 1 else 2.0
+        return min(ends) / room, max(ends) * room
 
     @property
     def width_ticks(self) -> tuple[float, ...]:
         """At most four round widths."""
         ticks = round_numbers(*self.width_range)
-        return ticks[:: math.ceil(len(ticks) / 4)] or (float(self.threshold.widths[0]),)
+        return ticks[:: max(1, math.ceil(len(ticks) / 4))] or (float(self.threshold.widths[0]),)
 
     @property
     def loss_range(self) -> tuple[float, float]:
@@ -115,7 +119,7 @@ def cell_names(thresholds: Sequence[OfCell]) -> tuple[str, ...]:
 
 
 def drawn_points(threshold: WidthThreshold) -> list[tuple[str, str]]:
-    """The trials of a cell whose curves are drawn, each with the pack that it ended in."""
+    """The trials of a cell whose curves are drawn, each with the pack that it ended in; all of one that counts samples."""
     chosen = threshold.points.take(threshold.points.chosen)
     drawn = chosen.take(np.isin(chosen.widths, _drawn_widths(np.unique(chosen.widths).tolist()))).outcomes
     return list(zip(drawn.trial_ids, drawn.pack_id.tolist(), strict=True))
@@ -123,12 +127,15 @@ def drawn_points(threshold: WidthThreshold) -> list[tuple[str, str]]:
 
 def _view(threshold: WidthThreshold, name: str, curves: Mapping[str, Curve]) -> CellView:
     points = threshold.points.take(threshold.points.chosen)
-    losses = np.maximum(points.outcomes.relative_loss, LEAST_SHOWN)
-    chosen = {width: points.widths == width for width in np.unique(points.widths).tolist()}
-    known = ~np.isnan(losses)
-    dots = list(zip(points.widths[known].tolist(), losses[known].tolist(), strict=True))
+    if is_counted := threshold.size == SAMPLES:
+        dots, logs = _through_samples(threshold, [curves[i] for i in points.outcomes.trial_ids if i in curves])
+    else:
+        losses = np.maximum(points.outcomes.relative_loss, LEAST_SHOWN)
+        chosen = {width: points.widths == width for width in np.unique(points.widths).tolist()}
+        known = ~np.isnan(losses)
+        dots = list(zip(points.widths[known].tolist(), losses[known].tolist(), strict=True))
+        logs = {width: _ordered_logs(losses[own]) for width, own in chosen.items()}
     quantiles = len(dots) > MAX_DOTS
-    logs = {width: _ordered_logs(losses[own]) for width, own in chosen.items()}
     if quantiles:
         dots = [(width, _quantile(own, share)) for width, own in logs.items() for share in QUANTILES]
     medians = [(width, _quantile(own, 0.5)) for width, own in logs.items()]
@@ -143,8 +150,37 @@ def _view(threshold: WidthThreshold, name: str, curves: Mapping[str, Curve]) -> 
         median_widths=tuple(width for width, _ in medians),
         median_losses=tuple(loss for _, loss in medians),
         floor=_floor(threshold),
-        curves=tuple(_curves(points, curves)),
+        curves=() if is_counted else tuple(_curves(points, curves)),
     )
+
+
+def _through_samples(
+    threshold: WidthThreshold, courses: Sequence[Curve]
+) -> tuple[list[tuple[int, float]], dict[int, list[float]]]:
+    """Fresh losses against the samples drawn: a dot an evaluation of a seed, and the ordered log losses at each.
+
+    A seed that stopped at the target is below every loss from then on. Of very many evaluations some are shown.
+    """
+    batch = threshold.config_sample.batch
+    steps = np.unique(np.concatenate([own for own, _ in courses])) if courses else np.array([], dtype=int)
+    steps = steps[steps > 0]
+    if len(steps) > MAX_CURVE_POINTS:
+        steps = steps[np.unique(np.round(np.geomspace(1, len(steps), MAX_CURVE_POINTS)).astype(int) - 1)]
+    dots: list[tuple[int, float]] = []
+    logs: dict[int, list[float]] = {}
+    for step in steps.tolist():
+        at = [_at_step(own_steps, losses, step) for own_steps, losses in courses]
+        dots += [(step * batch, loss) for loss in at if math.isfinite(loss) and loss > 0]
+        logs[step * batch] = sorted(-math.inf if loss == 0 else math.log(loss) for loss in at if not math.isnan(loss))
+    return dots, {samples: own for samples, own in logs.items() if own}
+
+
+def _at_step(steps: np.ndarray, losses: np.ndarray, step: int) -> float:
+    """The loss of a course at a step: 0 once it has ended, nan where it has none between."""
+    if step > steps[-1]:
+        return 0.0
+    own = losses[steps == step]
+    return float(max(own[0], LEAST_SHOWN)) if len(own) and math.isfinite(own[0]) else math.nan
 
 
 def _floor(threshold: WidthThreshold) -> tuple[np.ndarray, np.ndarray] | None:

@@ -8,7 +8,8 @@ from dashboards.interactive import Spec, curves_plots, losses_plots, threshold_p
 from dashboards.markup import Html, element, prose
 from dashboards.panels import Panel, settings_differ
 from dashboards.section import MAX_CELLS, Section, downloads, key, lead, more, name_html, plot_place, section
-from dashboards.style import MARKERS, NAMES, WIDTHS
+from dashboards.style import NAMES, WIDTHS, mark_shape
+from stsq_core.size import SAMPLES, WIDTH, Size
 
 
 def thresholds_section(findings: Findings, panels: Sequence[Panel], names: Sequence[str]) -> Section | None:
@@ -21,7 +22,10 @@ def thresholds_section(findings: Findings, panels: Sequence[Panel], names: Seque
             "div",
             element("h3", panel.title),
             element("p", prose(panel.setting), class_="setting"),
-            plot_place(threshold_plot(panel, level=level), f"Width threshold against {panel.axis}: {panel.title}"),
+            plot_place(
+                threshold_plot(panel, level=level),
+                f"{_capital(panel.size.threshold_words)} against {panel.letter}: {panel.title}",
+            ),
             element("p", *_panel_key(panel, level), class_="key"),
             class_="panel",
         )
@@ -29,7 +33,7 @@ def thresholds_section(findings: Findings, panels: Sequence[Panel], names: Seque
     ]
     return section(
         "thresholds",
-        "Width thresholds",
+        f"{_capital(panels[0].size.threshold_words)}s" if panels[0].size != SAMPLES else "Samples to the target",
         element("figure", element("div", *drawn, class_="panels"), _threshold_caption(findings, panels), class_="hero"),
         _difference_note(findings),
         downloads(names, ("thresholds.png", "thresholds.pdf")),
@@ -52,10 +56,12 @@ def losses_section(views: Sequence[CellView], names: Sequence[str]) -> Section |
         key("band", "interval of the threshold"),
     ]
     keys += [key("dotted", "exact floor", colour="var(--ink)")] if any(view.floor for view in views) else []
+    size = views[0].threshold.size
+    when = "at every evaluation, against the samples drawn until then" if size == SAMPLES else "after the last step"
     return section(
         "losses",
-        "Loss against width",
-        lead("Relative loss on fresh data after the last step: 1 is a network that has learned nothing. Logarithmic axes."),
+        f"Loss against {size.quantity}",
+        lead(f"Relative loss on fresh data {when}: 1 is a network that has learned nothing. Logarithmic axes."),
         element("p", *keys, class_="key"),
         *_multiples(views, losses_plots, _loss_words),
         downloads(names, ("losses.png", "losses.pdf")),
@@ -74,9 +80,15 @@ def curves_section(views: Sequence[CellView]) -> Section | None:
         "curves",
         "Loss through training",
         lead(
-            "Relative loss of the training batch against step, the median over seeds of each width at its chosen learning rate."
+            "Relative loss of the training batch against step, the median over seeds of each"
+            f" {views[0].threshold.size.noun} at its chosen learning rate."
         ),
-        element("p", element("span", "narrow", ramp, "wide"), key("dashed", "target", colour="var(--target)"), class_="key"),
+        element(
+            "p",
+            element("span", *_ends_of_ramp(views[0].threshold.size, ramp)),
+            key("dashed", "target", colour="var(--target)"),
+            class_="key",
+        ),
         *_multiples(views, curves_plots, _curve_words),
     )
 
@@ -87,7 +99,7 @@ def _panel_key(panel: Panel, level: float) -> list[Html]:
     colours = {"rival": "var(--muted)", "floor": "var(--ink)", "relu": "var(--muted)"}
     keys: list[Html] = []
     for series in panel.series:
-        colour, mark = f"light-dark({series.shade.light}, {series.shade.dark})", f"mark {MARKERS[series.kind][0]}"
+        colour, mark = f"light-dark({series.shade.light}, {series.shade.dark})", f"mark {mark_shape(series.kind)[0]}"
         keys.append(key(mark, f"{series.name}, {level:.0%} interval", colour=colour))
         if any(one.held_out for one in series.marks):
             keys.append(key(f"{mark} ring", "held out of the fits", colour=colour))
@@ -100,15 +112,17 @@ def _panel_key(panel: Panel, level: float) -> list[Html]:
 
 def _threshold_caption(findings: Findings, panels: Sequence[Panel]) -> Html:
     criterion = findings.spec.criterion
-    axis = " or ".join(dict.fromkeys(panel.axis for panel in panels))
+    axis, size = " or ".join(dict.fromkeys(panel.letter for panel in panels)), panels[0].size
+    named = all(regime.comparison is None or regime.comparison.is_expected for regime in findings.regimes)
     told = [
         f" Marks are the measured thresholds, bars their {criterion.level:.0%} intervals over seeds; an arrow is a threshold,"
-        " or an end of an interval, beyond the widths that were tried."
+        f" or an end of an interval, beyond the {'budget' if size == SAMPLES else f'{size.nouns} that were tried'}."
     ]
     roles = {line.role for panel in panels for series in panel.series for line in series.lines}
     if "law" in roles:
         told.append(
-            " Solid: the law that theory expects of the architecture, fitted; shaded: its interval over seeds and cells."
+            f" Solid: {'the law that theory expects of the architecture' if named else 'the best law'}, fitted; shaded: its"
+            " interval over seeds and cells."
         )
     if "rival" in roles:
         told.append(" Grey: the law that it expects of the other architecture, fitted to the same marks.")
@@ -121,7 +135,11 @@ def _threshold_caption(findings: Findings, panels: Sequence[Panel]) -> Html:
         )
     if len(panels) > 1:
         told.append(" All panels span equal factors on both axes, so slopes compare.")
-    return element("figcaption", element("b", prose(f"Width threshold `m`* against `{axis}`.")), *map(prose, told))
+    return element(
+        "figcaption",
+        element("b", prose(f"{_capital(size.threshold_words)} `{size.letter}`* against `{axis}`.")),
+        *map(prose, told),
+    )
 
 
 def _difference_note(findings: Findings) -> Html | None:
@@ -129,7 +147,7 @@ def _difference_note(findings: Findings) -> Html | None:
     if not told:
         return None
     words = f" {told}. Compare how the thresholds grow, not their sizes."
-    return element("p", element("b", "The two architectures were measured on different settings:"), prose(words), class_="note")
+    return element("p", element("b", "The architectures were measured on different settings:"), prose(words), class_="note")
 
 
 def _multiples(
@@ -161,10 +179,21 @@ def _multiples(
 def _loss_words(view: CellView) -> str:
     threshold = view.threshold
     if threshold.status == "found":
-        return f"`m`* = {threshold.m_star:.2f}"
-    return f"`m`* {'above' if threshold.status == 'above_range' else 'at or below'} the widths tried"
+        return f"`{threshold.size.letter}`* = {threshold.m_star:.2f}"
+    where = "above" if threshold.status == "above_range" else "at or below"
+    return f"`{threshold.size.letter}`* {where} the {threshold.size.nouns} tried"
 
 
 def _curve_words(view: CellView) -> str:
     widths = [curve.width for curve in view.curves]
-    return f"`m` = {widths[0]} to {widths[-1]}" if len(widths) > 1 else f"`m` = {widths[0]}"
+    letter = view.threshold.size.letter
+    return f"`{letter}` = {widths[0]} to {widths[-1]}" if len(widths) > 1 else f"`{letter}` = {widths[0]}"
+
+
+def _ends_of_ramp(size: Size, ramp: Html) -> tuple[str | Html, ...]:
+    """What the ends of the ramp stand for."""
+    return ("narrow", ramp, "wide") if size == WIDTH else (f"few {size.quantity}", ramp, "many")
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -19,7 +19,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from dashboards.cells import CellView
 from dashboards.panels import Line, Mark, Panel, Series, decades
-from dashboards.style import CARD, FAINT, INK, MARKERS, MUTED, SHORT_NAMES, TARGET, series_shade
+from dashboards.style import CARD, FAINT, INK, MUTED, SHORT_NAMES, TARGET, mark_shape, series_shade
+from stsq_core.size import Size
 
 TWO_COLUMNS_IN = 7.0
 MAX_SMALL_MULTIPLES = 20
@@ -104,8 +105,13 @@ def losses_figure(cells: Sequence[CellView]) -> Figure:
             axes = figure.add_subplot(rows, columns, place + 1)
             _draw_losses(axes, cell)
             axes.set_ylabel("relative loss" if place % columns == 0 else "")
-            axes.set_xlabel("width $m$" if place + columns >= len(shown) else "")
+            axes.set_xlabel(axis_tex(cell.threshold.size) if place + columns >= len(shown) else "")
     return figure
+
+
+def axis_tex(size: Size) -> str:
+    """The label of an axis of sizes: `width $m$`."""
+    return f"{size.axis} ${size.letter}$" if len(size.letter) == 1 else size.quantity
 
 
 @contextmanager
@@ -123,8 +129,8 @@ def _set_axes(axes: Axes, panel: Panel) -> None:
     set_ticks(axes.yaxis, panel.y_ticks)
     axes.grid(visible=True, color=FAINT.light, linewidth=0.4, alpha=0.6)
     axes.set_axisbelow(True)
-    axes.set_xlabel(f"${panel.axis}$")
-    axes.set_ylabel("width threshold $m^*$")
+    axes.set_xlabel(f"${panel.letter}$")
+    axes.set_ylabel(f"{panel.size.threshold_words} ${panel.size.letter}^*$")
     axes.set_title(panel.title, loc="left", fontweight="bold")
 
 
@@ -148,7 +154,7 @@ def _draw_series(axes: Axes, series: Series, *, level: float) -> None:
         centres = np.array([mark.m for mark in found], dtype=float)
         reach = np.array([[mark.m - mark.low, mark.high - mark.m] for mark in found if mark.m is not None]).T
         axes.errorbar(
-            [mark.x for mark in found], centres, yerr=np.maximum(reach, 0), fmt=MARKERS[series.kind][1], color=colour,
+            [mark.x for mark in found], centres, yerr=np.maximum(reach, 0), fmt=mark_shape(series.kind)[1], color=colour,
             markersize=4.6 if held_out else 4.2, markerfacecolor=CARD.light if held_out else colour,
             markeredgecolor=colour if held_out else CARD.light, markeredgewidth=1.1 if held_out else 0.6, elinewidth=1.1,
             capsize=2.5, capthick=1.1, zorder=3, label=name,

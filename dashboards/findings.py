@@ -8,8 +8,9 @@ from pathlib import Path
 from dashboards.cells import drawn_points
 from dashboards.regimes import Regime, regimes_of
 from dashboards.section import MAX_CELLS
+from stsq_core.size import SAMPLES
 from sweeps.headway import Known
-from sweeps.journal import Curve, read_curves
+from sweeps.journal import Curve, read_curves, read_metrics
 from sweeps.law_comparison import LawComparison
 from sweeps.laws import ScalingLaw
 from sweeps.ledger import Status
@@ -115,9 +116,13 @@ class Findings:
         return verdicts(self.spec.claims, self.observations, level=self.spec.criterion.level, thresholds=self.thresholds)
 
     def curves(self) -> dict[str, Curve]:
-        """The training curves that figures show, of trials that thresholds rest on."""
+        """The curves that figures show, of trials that thresholds rest on: training losses, or, where samples are counted, the
+        fresh losses of the evaluations."""
         shown = [drawn_points(threshold) for threshold in _shown(self.thresholds)]
         ended_in = {trial_id: pack_id for own in shown for trial_id, pack_id in own}
+        if self.spec.criterion.size == SAMPLES:
+            read = read_metrics(self.run, ended_in, ended_in=ended_in)
+            return {trial_id: own["loss"] for trial_id, own in read.items() if "loss" in own and len(own["loss"][0])}
         return read_curves(self.run, ended_in, ended_in=ended_in)
 
 

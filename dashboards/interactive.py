@@ -11,7 +11,7 @@ from plotly.offline import get_plotlyjs
 from dashboards.cells import CellView
 from dashboards.panels import Line, Mark, Panel, Series, decades
 from dashboards.plain_figure import PlainFigure
-from dashboards.style import CARD, FAINT, INK, MARKERS, MUTED, TARGET, series_shade, translucent, width_shade
+from dashboards.style import CARD, FAINT, INK, MUTED, TARGET, mark_shape, series_shade, translucent, width_shade
 
 Spec = dict[str, Any]
 
@@ -32,8 +32,8 @@ def threshold_plot(panel: Panel, *, level: float) -> Spec:
         _add_marks(figure, series, level=level)
     figure.update_layout(
         base_layout(left=50, bottom=42),
-        xaxis=log_axis(panel.x_range, panel.x_ticks, f"<i>{panel.axis}</i>"),
-        yaxis=log_axis(panel.y_range, panel.y_ticks, "width threshold <i>m</i>*"),
+        xaxis=log_axis(panel.x_range, panel.x_ticks, f"<i>{panel.letter}</i>"),
+        yaxis=log_axis(panel.y_range, panel.y_ticks, f"{panel.size.threshold_words} <i>{panel.size.letter}</i>*"),
         showlegend=False,
     )
     return spec_of(figure)
@@ -59,11 +59,11 @@ def _losses_plot(cell: CellView, reach: tuple[float, float]) -> Spec:
         figure.add_scatter(x=cell.floor[0], y=cell.floor[1], mode="lines", line=stroke(INK.light, 1.2, "dot"), hoverinfo="skip")
     figure.add_scatter(
         x=cell.dot_widths, y=cell.dot_losses, mode="markers", marker={"size": 5, "color": translucent(colour, 0.5)}, name="",
-        hovertemplate="m = %{x}<br>relative loss %{y:.4g}",
+        hovertemplate=f"{cell.threshold.size.letter} = %{{x}}<br>relative loss %{{y:.4g}}",
     )  # fmt: skip
     figure.add_scatter(
         x=cell.median_widths, y=cell.median_losses, mode="lines", line=stroke(colour, 2), name="",
-        hovertemplate="m = %{x}<br>median %{y:.4g}",
+        hovertemplate=f"{cell.threshold.size.letter} = %{{x}}<br>median %{{y:.4g}}",
     )  # fmt: skip
     figure.add_hline(y=cell.target_loss, line=stroke(TARGET.light, 1.2, "dash"))
     threshold = cell.threshold
@@ -79,7 +79,7 @@ def _curves_plot(cell: CellView, reach: tuple[float, float]) -> Spec:
     for place, curve in enumerate(cell.curves):
         figure.add_scatter(
             x=curve.steps, y=curve.losses, mode="lines", line=stroke(width_shade(place, len(cell.curves)).light, 1.6),
-            name="", hovertemplate=f"m = {curve.width}, step %{{x}}<br>%{{y:.4g}}",
+            name="", hovertemplate=f"{cell.threshold.size.letter} = {curve.width}, step %{{x}}<br>%{{y:.4g}}",
         )  # fmt: skip
     figure.add_hline(y=cell.target_loss, line=stroke(TARGET.light, 1.2, "dash"))
     _set_small_axes(figure, base_axis() | {"nticks": 4, "rangemode": "tozero"}, reach)
@@ -128,7 +128,7 @@ def _add_marks(figure: go.Figure | PlainFigure, series: Series, *, level: float)
             x=[mark.x for mark in found], y=[mark.m for mark in found], mode="markers",
             name="held out of the fits" if held_out else f"{series.name}, {level:.0%} interval",
             text=[mark.text for mark in found], hovertemplate="%{text}<extra></extra>",
-            marker={"symbol": MARKERS[series.kind][0], "size": 8.5, "color": filled, "line": edge},
+            marker={"symbol": mark_shape(series.kind)[0], "size": 8.5, "color": filled, "line": edge},
             error_y={
                 "type": "data", "symmetric": False, "color": colour, "thickness": 1.8, "width": 5,
                 "array": [mark.high - mark.m for mark in found if mark.m is not None],

@@ -9,7 +9,7 @@ from matplotlib.ticker import PercentFormatter
 
 from dashboards.figures import TWO_COLUMNS_IN, paper, set_ticks
 from dashboards.law_panels import Exponent, ResidualPanel, ResidualSeries, exponent_range
-from dashboards.style import CARD, FAINT, INK, MARKERS, MUTED, series_shade
+from dashboards.style import CARD, FAINT, INK, MUTED, mark_shape, series_shade
 
 
 def laws_figure(panels: tuple[ResidualPanel, ...], exponents: tuple[Exponent, ...]) -> Figure:
@@ -38,15 +38,15 @@ def _draw_residuals(axes: Axes, panel: ResidualPanel) -> None:
     axes.axhline(0, color=INK.light, linewidth=0.8)
     for series in panel.series:
         _draw_series(axes, series, panel.kind)
-    axes.set_xlabel(f"${panel.axis}$")
-    axes.set_ylabel("$m^*$ / law $- 1$")
+    axes.set_xlabel(f"${panel.letter}$")
+    axes.set_ylabel(f"${panel.size.letter}^*$ / law $- 1$")
     axes.set_title(panel.title, loc="left", fontweight="bold")
     axes.legend(loc="best", frameon=False, handlelength=1.9, borderaxespad=0.2, labelspacing=0.35)
 
 
 def _draw_series(axes: Axes, series: ResidualSeries, kind: str) -> None:
     colour = MUTED.light if series.is_rival else series_shade(kind, 0).light
-    marker = "D" if series.is_rival else MARKERS[kind][1]
+    marker = "D" if series.is_rival else mark_shape(kind)[1]
     fitted = [one for one in series.residuals if not one.held_out]
     axes.plot(
         [one.x for one in fitted], [one.value for one in fitted], color=colour, linewidth=0.8, marker=marker, markersize=3.8,
@@ -67,7 +67,7 @@ def _draw_exponents(axes: Axes, exponents: tuple[Exponent, ...]) -> None:
     for place, one in zip(places, exponents, strict=True):
         axes.hlines(place, one.low, one.high, color=one.shade.light, linewidth=1.6)
         axes.plot(
-            [one.value], [place], marker=MARKERS[one.kind][1], color=one.shade.light, markersize=4.6,
+            [one.value], [place], marker=mark_shape(one.kind)[1], color=one.shade.light, markersize=4.6,
             markeredgecolor=CARD.light, markeredgewidth=0.6,
         )  # fmt: skip
     axes.set_yticks(places, [one.label_tex for one in exponents])

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from dashboards.interactive import Spec, base_axis, base_layout, log_axis, spec_of, stroke
 from dashboards.law_panels import Exponent, ResidualPanel, ResidualSeries, exponent_range
 from dashboards.law_words import GAMMA
-from dashboards.style import CARD, INK, MARKERS, MUTED, series_shade, translucent
+from dashboards.style import CARD, INK, MUTED, mark_shape, series_shade, translucent
 
 
 def residuals_plot(panel: ResidualPanel) -> Spec:
@@ -18,12 +18,12 @@ def residuals_plot(panel: ResidualPanel) -> Spec:
         _add_series(figure, series, panel.kind)
     figure.update_layout(
         base_layout(left=54, bottom=42),
-        xaxis=log_axis(panel.x_range, panel.x_ticks, f"<i>{panel.axis}</i>"),
+        xaxis=log_axis(panel.x_range, panel.x_ticks, f"<i>{panel.letter}</i>"),
         yaxis=base_axis()
         | {
             "range": [-panel.reach, panel.reach],
             "tickformat": "+.0%" if panel.reach > 0.05 else "+.1%",
-            "title": {"text": "<i>m</i>* / law − 1", "standoff": 6, "font": {"size": 13}},  # noqa: RUF001
+            "title": {"text": f"<i>{panel.size.letter}</i>* / law − 1", "standoff": 6, "font": {"size": 13}},  # noqa: RUF001
             "nticks": 7,
         },
         legend={"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom", "font": {"size": 12}},
@@ -42,7 +42,7 @@ def exponents_plot(shown: tuple[Exponent, ...]) -> Spec:
         colour = one.shade.light
         figure.add_scatter(
             x=[one.value], y=[place], mode="markers", name="",
-            marker={"symbol": MARKERS[one.kind][0], "size": 9, "color": colour, "line": {"width": 1, "color": CARD.light}},
+            marker={"symbol": mark_shape(one.kind)[0], "size": 9, "color": colour, "line": {"width": 1, "color": CARD.light}},
             error_x={
                 "type": "data", "symmetric": False, "color": colour, "thickness": 2, "width": 4,
                 "array": [one.high - one.value], "arrayminus": [one.value - one.low],
@@ -65,7 +65,7 @@ def exponents_plot(shown: tuple[Exponent, ...]) -> Spec:
 
 def _add_series(figure: go.Figure, series: ResidualSeries, kind: str) -> None:
     colour = MUTED.light if series.is_rival else series_shade(kind, 0).light
-    symbol = "diamond" if series.is_rival else MARKERS[kind][0]
+    symbol = "diamond" if series.is_rival else mark_shape(kind)[0]
     for held_out in (False, True):
         own = [one for one in series.residuals if one.held_out is held_out]
         if held_out and not own:

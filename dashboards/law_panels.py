@@ -10,13 +10,18 @@ from dashboards.law_words import plain_formula
 from dashboards.panels import MARGIN, Axis, axis_of, ticks_at
 from dashboards.regimes import Regime
 from dashboards.style import NAMES, SHORT_NAMES, Shade, series_shade
+from stsq_core.size import Size
 from sweeps.law_comparison import LawComparison
 from sweeps.laws import ScalingLaw
+from sweeps.letter_laws import LETTERS
 
 MAX_PANELS = 6
 """Regimes whose residuals are drawn; the tables hold all."""
 
-POWERS = ("td_power", "T_power", "excess_q_power", "excess_power")
+POWERS = (
+    "td_power", "T_power", "excess_q_power", "excess_power",
+    *(f"{kind}_{letter}" for letter in LETTERS for kind in ("power", "log_power")),
+)  # fmt: skip
 """The laws with an exponent, in the order in which their exponents are shown."""
 
 
@@ -50,6 +55,8 @@ class ResidualPanel:
     title: str
     kind: str
     axis: Axis
+    letter: str
+    size: Size
     x_range: tuple[float, float]
     series: tuple[ResidualSeries, ...]
 
@@ -108,6 +115,8 @@ def _residual_panel(regime: Regime) -> ResidualPanel:
         title=NAMES.get(regime.kind, regime.kind),
         kind=regime.kind,
         axis=axis,
+        letter=regime.letter(axis),
+        size=regime.size,
         x_range=(min(places) / MARGIN, max(places) * MARGIN),
         series=tuple(_series(regime, law, axis, is_rival=law is not regime.law) for law in laws),
     )
@@ -123,7 +132,9 @@ def _series(regime: Regime, law: ScalingLaw, axis: Axis, *, is_rival: bool) -> R
         low, high = (math.nan if end is None else end / predicted - 1 for end in (threshold.low, threshold.high))
         value = threshold.m_star / predicted - 1
         held_out = threshold.cell_id in regime.held_out
-        text = f"{threshold.label}<br>m* = {threshold.m_star:.2f}, {value:+.1%} of the law's {predicted:.2f}"
+        text = (
+            f"{threshold.label}<br>{threshold.size.letter}* = {threshold.m_star:.2f}, {value:+.1%} of the law's {predicted:.2f}"
+        )
         text += "<br>held out of the fits" if held_out else ""
         residuals.append(Residual(float(getattr(task, axis)), value, low, high, held_out, text))
     formula = plain_formula(law)

@@ -11,11 +11,14 @@ from typing import Literal
 
 import numpy as np
 
+from dashboards.columns import Axes, axes_of
 from dashboards.law_words import Formula, fitted_formula
 from dashboards.regimes import Regime, setting_words
 from dashboards.style import NAMES, Shade, series_shade
 from stsq_core import theory
+from stsq_core.size import SAMPLES, WIDTH, Size
 from sweeps.laws import ScalingLaw
+from sweeps.line_ratios import has_fcn_bound
 from sweeps.thresholds import WidthThreshold
 
 Axis = Literal["T", "q", "d"]
@@ -72,11 +75,13 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes of the threshold figure."""
+    """One pair of axes of the threshold figure: thresholds of a size against a letter of the task, as its paper spells it."""
 
     title: str
     setting: str
     axis: Axis
+    letter: str
+    size: Size
     x_range: tuple[float, float]
     y_range: tuple[float, float]
     series: tuple[Series, ...]
@@ -138,19 +143,37 @@ def mark_of(threshold: WidthThreshold, axis: Axis, *, held_out: bool = False) ->
         case "failed":
             return None
         case "above_range":
-            told = f"{label}: above {widest:g}, the widest tried"
+            told = f"{label}: above {widest:g}, {_end_words(threshold, largest=True)}"
             return Mark(cell, x, None, threshold.low or widest, widest, False, True, told, held_out)
         case "below_range":
             high = threshold.high or narrowest
-            told = f"{label}: at or below {narrowest:g}, the narrowest tried"
+            told = f"{label}: at or below {narrowest:g}, {_end_words(threshold, largest=False)}"
             return Mark(cell, x, None, narrowest, high, True, False, told, held_out)
         case "found" if m is not None:
             low = narrowest if threshold.low_censored else (threshold.low or m)
             high = widest if threshold.high_censored else (threshold.high or m)
-            text = f"{label}<br>m* = {m:.2f}, M = {threshold.M}<br>{threshold.level:.0%} interval {interval_text(threshold)}, "
+            text = f"{label}<br>{_star_words(threshold)}<br>{threshold.level:.0%} interval {interval_text(threshold)}, "
             text += f"{threshold.num_seeds} seeds" + ("<br>held out of the fits" if held_out else "")
             return Mark(cell, x, m, low, high, threshold.low_censored, threshold.high_censored, text, held_out)
     raise ValueError(f"threshold status {threshold.status!r} with m* = {m}")
+
+
+def _star_words(threshold: WidthThreshold) -> str:
+    letter = threshold.size.letter
+    return f"{letter}* = {threshold.m_star:.2f}, {whole_letter(threshold.size)} = {threshold.M}"
+
+
+def _end_words(threshold: WidthThreshold, *, largest: bool) -> str:
+    if threshold.size == WIDTH:
+        return "the widest tried" if largest else "the narrowest tried"
+    if threshold.size == SAMPLES:
+        return "the budget" if largest else "the first evaluation"
+    return f"the {'largest' if largest else 'least'} {threshold.size.noun} tried"
+
+
+def whole_letter(size: Size) -> str:
+    """The heading of the next whole number: M, of the width; `least n` of another size."""
+    return "M" if size == WIDTH else f"least {size.letter}"
 
 
 def interval_text(threshold: WidthThreshold) -> str:
@@ -196,10 +219,11 @@ def _panel(regimes: Sequence[Regime]) -> Panel:
     places = [float(getattr(t.config_sample.task, axis)) for regime in regimes for t in regime.thresholds]
     x_range = (min(places) / MARGIN, max(places) * MARGIN)
     series: list[Series] = []
+    axes = axes_of([threshold for regime in regimes for threshold in regime.thresholds])
     for kind in dict.fromkeys(regime.kind for regime in regimes):
         of_kind = [(regime, letters) for regime in regimes if regime.kind == kind for letters in _letters(regime, axis)]
         series += [
-            _series(regime, letters, axis, x_range, shade=series_shade(kind, index), alone=len(of_kind) == 1)
+            _series(regime, letters, axis, x_range, shade=series_shade(kind, index), name=_name(of_kind, regime, letters, axes))
             for index, (regime, letters) in enumerate(of_kind)
         ]
     heights = [y for one in series for mark in one.marks for y in (mark.low, mark.high, mark.m or mark.low)]
@@ -209,6 +233,8 @@ def _panel(regimes: Sequence[Regime]) -> Panel:
         title=" and ".join(NAMES.get(kind, kind) for kind in dict.fromkeys(regime.kind for regime in regimes)),
         setting="; ".join(words) if len(words) <= 2 else f"{len(words)} settings",
         axis=axis,
+        letter=regimes[0].letter(axis),
+        size=regimes[0].size,
         x_range=x_range,
         y_range=(min(heights) / MARGIN, max(heights) * MARGIN),
         series=tuple(series),
@@ -232,20 +258,28 @@ def _letters(regime: Regime, axis: Axis) -> list[dict[str, int]]:
 
 
 def _series(
-    regime: Regime, letters: dict[str, int], axis: Axis, x_range: tuple[float, float], *, shade: Shade, alone: bool
+    regime: Regime, letters: dict[str, int], axis: Axis, x_range: tuple[float, float], *, shade: Shade, name: str
 ) -> Series:
     tasks = {t.cell_id: t.config_sample.task for t in regime.thresholds}
     members = [t for t in regime.thresholds if all(getattr(tasks[t.cell_id], name) == value for name, value in letters.items())]
     marks = [mark for t in members if (mark := mark_of(t, axis, held_out=t.cell_id in regime.held_out))]
-    told = ", ".join(f"{name} = {value}" for name, value in letters.items())
-    name = NAMES.get(regime.kind, regime.kind)
     return Series(
         kind=regime.kind,
-        name=name if alone else f"{name}, {told}",
+        name=name,
         shade=shade,
         marks=tuple(sorted(marks, key=lambda mark: mark.x)),
         lines=tuple(_lines(regime, letters, axis, x_range)),
     )
+
+
+def _name(of_kind: Sequence[tuple[Regime, dict[str, int]]], regime: Regime, letters: dict[str, int], axes: Axes) -> str:
+    """The architecture with what sets a series apart from the others of it: letters of the task, and settings."""
+    told = []
+    if len({tuple(own.items()) for _, own in of_kind}) > 1:
+        told += [f"{regime.letter(name)} = {value}" for name, value in letters.items()]
+    if len({id(one) for one, _ in of_kind}) > 1:
+        told += [setting.replace("=", " = ") for setting in axes.family_settings(regime.sample)]
+    return ", ".join([regime.name, *told])
 
 
 def _lines(regime: Regime, letters: dict[str, int], axis: Axis, x_range: tuple[float, float]) -> Iterable[Line]:
@@ -255,7 +289,7 @@ def _lines(regime: Regime, letters: dict[str, int], axis: Axis, x_range: tuple[f
         yield _law_line("rival", regime.rival, x, task)
     if regime.law is not None:
         yield _law_line("law", regime.law, x, task)
-    if regime.kind == "fcn":
+    if has_fcn_bound(regime.thresholds[0]):
         whole = [dict(zip(task, (int(v) for v in values), strict=True)) for values in zip(*_whole(task, axis), strict=True)]
         places = np.array([one[axis] for one in whole], dtype=float)
         floor = [theory.fcn_width_bound(regime.target_loss, T=one["T"], d=one["d"], q=one["q"]) for one in whole]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from dashboards.style import NAMES
 from stsq_core import TrialConfig
 from stsq_core.architecture import Fcn, Transformer
+from stsq_core.size import Size
 from sweeps.law_cells import families_of
 from sweeps.law_comparison import LawComparison, compare_family
 from sweeps.law_settings import LawSettings
@@ -30,13 +31,24 @@ class Regime:
 
     @property
     def law(self) -> ScalingLaw | None:
-        """The law that theory expects of the architecture."""
+        """The law that theory expects of the architecture; the best where it expects none."""
         return self.comparison.expected if self.comparison else None
 
     @property
     def rival(self) -> ScalingLaw | None:
-        """The law that theory expects of the other architecture."""
-        return self.comparison.law("attention" if self.kind == "fcn" else "td_power") if self.comparison else None
+        """The law that theory expects of the other architecture, where it expects one of each."""
+        if self.comparison is None or not self.comparison.is_expected:
+            return None
+        return self.comparison.law("attention" if self.kind == "fcn" else "td_power")
+
+    @property
+    def size(self) -> Size:
+        """What the thresholds are about."""
+        return self.thresholds[0].size
+
+    def letter(self, name: str) -> str:
+        """The letter that the task's paper has for T, q or d."""
+        return self.sample.task.letters.get(name, name)
 
     @property
     def name(self) -> str:
@@ -93,4 +105,4 @@ def setting_words(regime: Regime, *, without: str = "") -> str:
 def _letter_words(regime: Regime, name: str) -> str:
     values = sorted({getattr(threshold.config_sample.task, name) for threshold in regime.thresholds})
     told = ", ".join(map(str, values)) if len(values) <= 6 else f"{values[0]} to {values[-1]}"
-    return f"`{name}` = {told}"
+    return f"`{regime.letter(name)}` = {told}"

@@ -70,8 +70,8 @@ def summary_words(thresholds: Sequence[WidthThreshold]) -> str:
     """How many thresholds ended in which way."""
     told = {
         "found": "found",
-        "above_range": "above the widths tried",
-        "below_range": "below the widths tried",
+        "above_range": "above the range tried",
+        "below_range": "below the range tried",
         "failed": "not found",
     }
     counts = [(sum(t.status == status for t in thresholds), words) for status, words in told.items()]
@@ -110,13 +110,17 @@ def _growth(regime: Regime) -> list[Phrase]:
         return []
     first, last = found[0], found[-1]
     start, end = first.config_sample.task.T, last.config_sample.task.T
-    name = f"a {regime.name[0].lower()}{regime.name[1:]}"
+    name, size, T = f"a {regime.name[0].lower()}{regime.name[1:]}", regime.size, regime.letter("T")
     if start == end or first.m_star is None or last.m_star is None:
-        return [Phrase(f"{name} needs a width of "), Phrase(f"{first.m_star:.1f}", regime.kind), Phrase(f" at `T` = {start}")]
+        return [
+            Phrase(f"{name} needs a {size.noun} of "),
+            Phrase(f"{first.m_star:.1f}", regime.kind),
+            Phrase(f" at `{T}` = {start}"),
+        ]
     return [
         Phrase(f"{end / start:.3g} times the tokens take "),
-        Phrase(f"{last.m_star / first.m_star:.2g} times the width", regime.kind),
-        Phrase(f" of {name} (`m`* = {first.m_star:.1f} at `T` = {start}, {last.m_star:.1f} at `T` = {end})"),
+        Phrase(f"{last.m_star / first.m_star:.2g} times the {size.quantity}", regime.kind),
+        Phrase(f" of {name} (`{size.letter}`* = {first.m_star:.1f} at `{T}` = {start}, {last.m_star:.1f} at `{T}` = {end})"),
     ]
 
 
@@ -129,12 +133,12 @@ def _as_sentence(phrases: Sequence[Phrase]) -> tuple[Phrase, ...]:
 def _no_threshold(findings: Findings) -> str:
     records, thresholds = findings.records, findings.thresholds
     if not records:
-        return "No trial has ended yet, so there is no width threshold to show."
+        return "No trial has ended yet, so there is no threshold to show."
     ends: tuple[Status, ...] = ("failed", "diverged")
     for status in ends:
         if findings.num_ended(status) == len(records):
-            return f"No width threshold was found: all {len(records):,} trials {status}."
+            return f"No threshold was found: all {len(records):,} trials {status}."
     if all(t.status == "failed" for t in thresholds):
-        return f"No width threshold was found: none of {len(records):,} trials gave a loss."
+        return f"No threshold was found: none of {len(records):,} trials gave a loss."
     so_far = "" if findings.complete else " so far"
-    return f"No width threshold was found{so_far}: of {len(thresholds)} cells, {summary_words(thresholds)}."
+    return f"No threshold was found{so_far}: of {len(thresholds)} cells, {summary_words(thresholds)}."

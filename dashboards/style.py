@@ -27,6 +27,9 @@ TRANSFORMER = (
     Shade("#3b4cc0", "#8f9cff"),
 )
 FCN = (Shade("#d55e00", "#f28e3c"), Shade("#b8860b", "#e6c04a"), Shade("#8c3b1f", "#d98a6c"), Shade("#a0416b", "#dd88b3"))
+RECURRENT = (Shade("#7b4ba0", "#c4a6e8"), Shade("#b3456f", "#e58fb2"), Shade("#5b5b9e", "#a9a9e6"), Shade("#8e6c8a", "#d3b0cf"))
+FURTHER = (Shade("#4d4d4d", "#bdbdbd"), Shade("#17808f", "#7fdbe8"), Shade("#7a6a2f", "#d8c777"), Shade("#3f7f4c", "#8ed19b"))
+"""Of architectures that have no hue of their own."""
 
 WIDTHS = (
     Shade("#c6b24a", "#f1e38b"),
@@ -55,17 +58,36 @@ LINES = (
 )
 """Lines of one drawing, in this order; beyond these they differ by their dashes."""
 
-MARKERS = {"transformer": ("circle", "o"), "fcn": ("square", "s")}
-"""By architecture: plotly's name, matplotlib's name."""
+CIRCLE, SQUARE, TRIANGLE, DIAMOND = ("circle", "o"), ("square", "s"), ("triangle-up", "^"), ("diamond", "D")
+LOOKS = {
+    "transformer": (TRANSFORMER, CIRCLE),
+    "transformer_mlp": (TRANSFORMER, CIRCLE),
+    "bit_attention": (TRANSFORMER, CIRCLE),
+    "attention": (TRANSFORMER, CIRCLE),
+    "fcn": (FCN, SQUARE),
+    "ffn": (FCN, SQUARE),
+    "rnn": (RECURRENT, TRIANGLE),
+    "gru": (RECURRENT, TRIANGLE),
+}
+"""By architecture: the colours of its series, and its mark; a kind that is not here has `FURTHER` and a diamond."""
 
-NAMES = {"transformer": "Transformer", "fcn": "Fully connected net"}
-SHORT_NAMES = {"transformer": "Transformer", "fcn": "FCN"}
+NAMES = {
+    "transformer": "Transformer", "fcn": "Fully connected net", "transformer_mlp": "Transformer", "ffn": "Feed-forward net",
+    "rnn": "Recurrent net", "gru": "Recurrent net (GRU)", "attention": "Attention", "bit_attention": "Attention head",
+}  # fmt: skip
+SHORT_NAMES = NAMES | {"fcn": "FCN", "ffn": "FFN", "rnn": "RNN", "gru": "GRU"}
 
 
 def series_shade(kind: str, index: int) -> Shade:
     """The colour of the index-th series of an architecture."""
-    shades = FCN if kind == "fcn" else TRANSFORMER
+    shades, _ = LOOKS.get(kind, (FURTHER, DIAMOND))
     return shades[index % len(shades)]
+
+
+def mark_shape(kind: str) -> tuple[str, str]:
+    """The mark of an architecture: plotly's name, matplotlib's name."""
+    _, (plotly, matplotlib) = LOOKS.get(kind, (FURTHER, DIAMOND))
+    return plotly, matplotlib
 
 
 def width_shade(index: int, count: int) -> Shade:
@@ -76,7 +98,7 @@ def width_shade(index: int, count: int) -> Shade:
 
 def theme_pairs() -> list[list[str]]:
     """Every light colour with its dark counterpart, for the page's script to swap."""
-    shades = [CARD, INK, MUTED, FAINT, TARGET, *TRANSFORMER, *FCN, *WIDTHS, *LINES]
+    shades = [CARD, INK, MUTED, FAINT, TARGET, *TRANSFORMER, *FCN, *RECURRENT, *FURTHER, *WIDTHS, *LINES]
     return [list(pair) for pair in {shade.light: shade.dark for shade in shades}.items()]
 
 

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dashboards.columns import axes_of, field_name, value_words
 from dashboards.findings import Findings
 from dashboards.markup import element, table
-from dashboards.panels import interval_text
+from dashboards.panels import interval_text, whole_letter
 from dashboards.section import MAX_ROWS, Section, downloads, lead, more, section, tag
 from dashboards.story import summary_words
 from dashboards.style import NAMES
 from dashboards.tables import Row, threshold_rows
+from stsq_core.size import SAMPLES, WIDTH
 from sweeps.spec import Criterion
 from sweeps.thresholds import WidthThreshold
 
@@ -19,7 +20,8 @@ def table_section(findings: Findings) -> Section | None:
     if not findings.thresholds:
         return None
     rows = threshold_rows(findings.thresholds, findings.laws)
-    axes = axes_of(findings.thresholds).fields
+    axes, size = axes_of(findings.thresholds).fields, findings.spec.criterion.size
+    letters = findings.thresholds[0].config_sample.task.letters
     common = _common_notes(findings.thresholds)
     pairs = list(zip(findings.thresholds, rows, strict=True))[:MAX_ROWS]
     notes = list(dict.fromkeys(note for threshold, row in pairs if (note := _own_note(threshold, row, common))))
@@ -31,34 +33,44 @@ def table_section(findings: Findings) -> Section | None:
     ]
     columns = {
         "architecture": "Architecture",
-        "T": "#`T`",
-        "q": "#`q`",
-        "d": "#`d`",
+        **{letter: f"#`{letters.get(letter, letter)}`" for letter in ("T", "q", "d")},
         **{field: field_name(field) for field in axes},
-        "m": "#`m`*",
-        "M": "#`M`",
+        "m": f"#`{size.letter}`*",
+        "M": "#`M`" if size == WIDTH else f"#{whole_letter(size)}",
         "interval": "#Interval",
     }
     columns |= {"bound": "#Exact floor"} if any(row["bound"] is not None for row in rows) else {}
-    columns |= {"law": "#Law", "residual": "#`m`* / law - 1"} if findings.laws else {}
-    columns |= {"widths": "#Widths tried", "seeds": "#Seeds"}
+    columns |= {"law": "#Law", "residual": f"#`{size.letter}`* / law - 1"} if findings.laws else {}
+    columns |= {"widths": "#Budget" if size == SAMPLES else f"#{size.nouns.capitalize()} tried", "seeds": "#Seeds"}
     columns |= {"limit": "Limit"} if any(row["limit"] for row in rows) else {}
     columns |= {"status": "Status"}
     columns |= {"note": "#Note"} if notes else {}
     criterion = findings.spec.criterion
+    told = f"Of {len(findings.thresholds)} cells: {summary_words(findings.thresholds)}."
     return section(
         "table",
         "The thresholds in numbers",
-        lead(
-            f"`m`* is the width from which {_reach_words(criterion)}, between widths interpolated in log `m`, with the"
-            " learning rate chosen for each width;"
-            f" `M` is the next whole number. Of {len(findings.thresholds)} cells: {summary_words(findings.thresholds)}."
-        ),
+        lead(f"{_definition(criterion)} {told}"),
         table(columns, shown),
         more(len(rows) - len(shown), "cells are in the files"),
         element("p", element("b", "All cells: "), "; ".join(common), ".", class_="note") if common else None,
         element("ol", *(element("li", note) for note in notes), class_="notes") if notes else None,
         downloads(["thresholds.csv", "thresholds.tex", "thresholds.json", "trials.csv"]),
+    )
+
+
+def _definition(criterion: Criterion) -> str:
+    """What the threshold is, in a sentence."""
+    size = criterion.size
+    if size == SAMPLES:
+        return (
+            "`n`* is the median over seeds of the samples drawn until an evaluation first found the relative loss at"
+            f" {criterion.target_loss:g} or less, with the learning rate of the least median."
+        )
+    whole = "`M`" if size == WIDTH else f"the {whole_letter(size)}"
+    return (
+        f"`{size.letter}`* is the {size.noun} from which {_reach_words(criterion)}, between {size.nouns} interpolated in log"
+        f" `{size.letter}`, with the learning rate chosen for each {size.noun}; {whole} is the next whole number."
     )
 
 
@@ -77,7 +89,7 @@ def _table_row(threshold: WidthThreshold, row: Row) -> dict[str, object]:
         "bound": _rounded(row["bound"]),
         "law": _rounded(row["law"]),
         "residual": f"{row['relative_residual']:+.1%}" if row["relative_residual"] is not None else None,
-        "widths": f"{len(threshold.widths)}: {narrowest:g} to {widest:g}",
+        "widths": f"{widest:,}" if threshold.size == SAMPLES else f"{len(threshold.widths)}: {narrowest:g} to {widest:g}",
         "seeds": threshold.num_seeds,
         "limit": row["limit"],
         "status": tag(threshold.status, threshold.status.replace("_", " ")),

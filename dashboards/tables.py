@@ -16,15 +16,18 @@ from dashboards.law_tables import expected_laws, held_out_rows, latex_numbers, l
 from dashboards.law_words import plain_formula
 from dashboards.panels import interval_text
 from stsq_core import theory
-from sweeps.law_cells import family_key
+from stsq_core.size import SAMPLES, WIDTH, Size
+from stsq_core.stack import SAMPLES_TO_TARGET
+from sweeps.law_cells import families_of
 from sweeps.law_comparison import LawComparison
 from sweeps.laws import ScalingLaw
 from sweeps.ledger import LedgerRecord
 from sweeps.line_ratios import has_fcn_bound
 from sweeps.outcomes import FAILED, FINISHED, STATUSES, Outcomes, none_of_nan
 from sweeps.plan import distinct_labels
+from sweeps.samples_thresholds import samples_to_target
 from sweeps.thresholds import WidthThreshold
-from sweeps.trials import cell_of
+from sweeps.trials import cell_of_family
 from sweeps.verdicts import Verdict
 
 Row = dict[str, Any]
@@ -44,14 +47,20 @@ def threshold_rows(thresholds: Iterable[WidthThreshold], laws: Sequence[ScalingL
     Every axis in which cells of one architecture differ is a column too, by its dotted name (see `columns`).
     """
     thresholds = list(thresholds)
-    by_family = {family_key(law.fit.cells.thresholds[0].config_sample): law for law in laws}
+    by_cell = {own.cell_id: law for members in families_of(thresholds) for own in members if (law := _law_of(members, laws))}
     axes = axes_of(thresholds)
     return [
         _threshold_row(threshold)
         | axes.values(threshold.config_sample)
-        | _law_columns(threshold, by_family.get(family_key(threshold.config_sample)))
+        | _law_columns(threshold, by_cell.get(threshold.cell_id))
         for threshold in thresholds
     ]
+
+
+def _law_of(members: Sequence[WidthThreshold], laws: Sequence[ScalingLaw]) -> ScalingLaw | None:
+    """The law that was fitted to a family of cells."""
+    own = {threshold.cell_id for threshold in members}
+    return next((law for law in laws if law.fit.cells.thresholds[0].cell_id in own), None)
 
 
 def thresholds_json(thresholds: Sequence[WidthThreshold], comparisons: Sequence[LawComparison] = ()) -> str:
@@ -73,28 +82,43 @@ def thresholds_csv(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingL
 
 
 def trials_csv(records: Iterable[LedgerRecord]) -> str:
-    """Every trial of a ledger as CSV, with the cell it belongs to."""
+    """Every trial of a ledger as CSV, with the cell it belongs to; a size that is not the width has a column of its own."""
     outcomes = Outcomes.of(records)
     trials = outcomes.trials
+    size = trials.families[0].size if trials.families else WIDTH
     samples = [family.sample for family in trials.families]
     shared: dict[str, list[Any]] = {
-        "cell_id": [cell_of(sample) for sample in samples],
+        "cell_id": [cell_of_family(family) for family in trials.families],
         "architecture": [sample.model.kind for sample in samples],
         **{letter: [getattr(sample.task, letter) for sample in samples] for letter in ("T", "q", "d")},
     }
     columns = {name: np.array(values, dtype=object)[trials.family].tolist() for name, values in shared.items()}
     columns |= {"trial_id": outcomes.trial_ids, "status": [STATUSES[code] for code in outcomes.status.tolist()]}
-    columns |= {"width": trials.widths.tolist(), "lr": trials.rates.tolist(), "seed": trials.seeds.tolist()}
+    columns |= {"lr": trials.rates.tolist(), "seed": trials.seeds.tolist(), **_size_columns(outcomes, size)}
     columns |= {
         name: [none_of_nan(loss) for loss in getattr(outcomes, name).tolist()]
         for name in ("relative_loss", "relative_loss_stderr")
     }
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_TRIAL_COLUMNS)
-    told = [columns[name] if name in columns else getattr(outcomes, name).tolist() for name in _TRIAL_COLUMNS]
+    names = list(_TRIAL_COLUMNS)
+    if size != WIDTH:
+        names.insert(names.index("width") + 1, size.name if size != SAMPLES else SAMPLES_TO_TARGET)
+    writer.writerow(names)
+    told = [columns[name] if name in columns else getattr(outcomes, name).tolist() for name in names]
     writer.writerows(zip(*told, strict=True))
     return text.getvalue()
+
+
+def _size_columns(outcomes: Outcomes, size: Size) -> dict[str, list[Any]]:
+    """The width of each trial, and the size that thresholds are about where that is another."""
+    trials = outcomes.trials
+    if size == WIDTH:
+        return {"width": trials.widths.tolist()}
+    widths = np.array([family.sample.width for family in trials.families])[trials.family].tolist()
+    if size == SAMPLES:
+        return {"width": widths, SAMPLES_TO_TARGET: [none_of_nan(one) for one in samples_to_target(outcomes).tolist()]}
+    return {"width": widths, size.name: trials.widths.tolist()}
 
 
 def thresholds_latex(thresholds: Sequence[WidthThreshold], comparisons: Sequence[LawComparison] = ()) -> str:
@@ -102,11 +126,13 @@ def thresholds_latex(thresholds: Sequence[WidthThreshold], comparisons: Sequence
     laws = expected_laws(comparisons)
     level = f"{thresholds[0].level:.0%}".replace("%", r"\%") if thresholds else ""
     axes = axes_of(thresholds)
+    size = thresholds[0].size if thresholds else WIDTH
+    letter, whole = size.letter, "$M$" if size == WIDTH else f"least ${size.letter}$"
     heads = "".join(f" & {latex_escaped(field_name(field))}" for field in axes.fields)
     lines = [
         rf"\begin{{tabular}}{{lrrr{'l' * len(axes.fields)}rrrl}}",
         r"\toprule",
-        rf"architecture & $T$ & $q$ & $d${heads} & $m^*$ & $M$ & seeds & {level} interval \\",
+        rf"architecture & $T$ & $q$ & $d${heads} & ${letter}^*$ & {whole} & seeds & {level} interval \\",
         r"\midrule",
         *(_latex_row(threshold, axes) for threshold in thresholds),
     ]
@@ -146,9 +172,10 @@ def _failure_row(label: str, reason: str, members: Outcomes) -> Row:
 
 
 _COLUMNS = (
-    "cell_id", "architecture", "label", "T", "q", "d", "status", "m_star", "M", "low", "high", "low_censored", "high_censored",
-    "level", "target_loss", "success_rate", "bound", "law", "relative_residual", "narrowest", "widest", "num_widths",
-    "num_seeds", "num_trials", "num_diverged", "num_failed", "crosses_more_than_once", "statistic", "search", "limit", "note",
+    "cell_id", "architecture", "label", "T", "q", "d", "of", "status", "m_star", "M", "low", "high", "low_censored",
+    "high_censored", "level", "target_loss", "success_rate", "bound", "law", "relative_residual", "narrowest", "widest",
+    "num_widths", "num_seeds", "num_trials", "num_diverged", "num_failed", "crosses_more_than_once", "statistic", "search",
+    "limit", "note",
 )  # fmt: skip
 
 
@@ -159,6 +186,7 @@ def _threshold_row(threshold: WidthThreshold) -> Row:
         "T": task.T,
         "q": task.q,
         "d": task.d,
+        "of": threshold.size.name,
         "bound": _bound(threshold),
         "narrowest": min(threshold.widths),
         "widest": max(threshold.widths),
@@ -221,7 +249,7 @@ def _latex_row(threshold: WidthThreshold, axes: Axes) -> str:
 def _latex_law(law: ScalingLaw, family: str) -> str:
     kind, _, settings = family.partition(" ")
     opening = latex_escaped(f"{LATEX_NAMES.get(kind, kind)} {settings}".strip() + ": ") if family else ""
-    return f"{opening}$m = {plain_formula(law).tex[1:-1]}$, {latex_numbers(law)}"
+    return f"{opening}${law.size.letter} = {plain_formula(law).tex[1:-1]}$, {latex_numbers(law)}"
 
 
 def latex_escaped(text: str) -> str:

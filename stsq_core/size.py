@@ -32,18 +32,28 @@ class Size(ABC):
 
     @property
     @abstractmethod
+    def quantity(self) -> str:
+        """What there is more or less of: `width`, `rank`, `heads`, `samples`."""
+
+    @property
     def noun(self) -> str:
-        """In a sentence: `width`, `rank`, `number of samples`."""
+        """One of its values in a sentence: `width`, `rank`, `number of heads`."""
+        return f"number of {self.quantity}" if self.quantity.endswith("s") else self.quantity
+
+    @property
+    def nouns(self) -> str:
+        """Several of its values: `widths`, `numbers of heads`."""
+        return f"numbers of {self.quantity}" if self.quantity.endswith("s") else f"{self.quantity}s"
 
     @property
     def axis(self) -> str:
-        """The words of an axis: `width m`."""
-        return self.noun if self.noun == self.letter else f"{self.noun} {self.letter}"
+        """The words of an axis, before its letter: `width`; nothing where the letter is the word."""
+        return "" if self.quantity == self.letter else self.quantity
 
     @property
-    def words(self) -> str:
-        """The noun in the plural: `widths`."""
-        return f"{self.noun}s"
+    def threshold_words(self) -> str:
+        """The name of the threshold: `width threshold`."""
+        return f"{self.quantity} threshold"
 
     @abstractmethod
     def of(self, config: TrialConfig) -> int:
@@ -77,7 +87,7 @@ class _Width(Size):
         return "m"
 
     @property
-    def noun(self) -> str:
+    def quantity(self) -> str:
         return "width"
 
     def of(self, config: TrialConfig) -> int:
@@ -103,13 +113,8 @@ class _Field(Size):
         return LETTERS.get(leaf, leaf)
 
     @property
-    def noun(self) -> str:
-        return self._leaf.removeprefix("num_").removesuffix("s").replace("_", " ")
-
-    @property
-    def axis(self) -> str:
-        noun = self._leaf.removeprefix("num_").replace("_", " ")
-        return noun if noun == self.letter else f"{noun} {self.letter}"
+    def quantity(self) -> str:
+        return self._leaf.removeprefix("num_").replace("_", " ")
 
     def of(self, config: TrialConfig) -> int:
         value = self._value(config)
@@ -155,12 +160,12 @@ class _SamplesDrawn(Size):
         return "n"
 
     @property
-    def noun(self) -> str:
-        return "sample"
+    def quantity(self) -> str:
+        return "samples"
 
     @property
-    def axis(self) -> str:
-        return "samples n"
+    def threshold_words(self) -> str:
+        return "samples to the target"
 
     def of(self, config: TrialConfig) -> int:
         return config.training.steps * config.batch

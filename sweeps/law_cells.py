@@ -110,7 +110,7 @@ def _settled_by_letters(members: list[WidthThreshold]) -> list[list[WidthThresho
     if members[0].size == WIDTH:
         return [members]
     numbers = [_numbers(threshold) for threshold in members]
-    at: dict[tuple[int, ...], list[dict[str, object]]] = {}
+    at: dict[tuple[int, ...], list[dict[str, int]]] = {}
     for threshold, own in zip(members, numbers, strict=True):
         at.setdefault(_letters(threshold), []).append(own)
     free = [name for name in numbers[0] if any(len({own.get(name) for own in alike}) > 1 for alike in at.values())]
@@ -125,7 +125,7 @@ def _letters(threshold: WidthThreshold) -> tuple[int, ...]:
     return task.T, task.q, task.d
 
 
-def _numbers(threshold: WidthThreshold) -> dict[str, object]:
+def _numbers(threshold: WidthThreshold) -> dict[str, int]:
     """The whole numbers of a cell that letters may settle, by dotted name."""
     told = flattened(threshold.config_sample.model_dump(mode="json", include={"task", "model"}))
     steps = {"training.steps": threshold.config_sample.training.steps} if threshold.size == SAMPLES else {}

@@ -162,4 +162,4 @@ def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Abov
     used = np.unique(points.chosen[points.evidence])
     ends = {0, len(cell.rates) - 1}
     if len(cell.rates) > 2 and ends & set(used.tolist()):
-        yield f"the best rate is at the end of the rates tried at some {noun}s"
+        yield f"the best rate is at the end of the rates tried at some {cell.family.size.nouns}"

@@ -15,7 +15,7 @@ from typing import Any
 from dashboards.cells import CellView
 from dashboards.panels import Line, Mark, Panel, Series, round_numbers
 from dashboards.publishing.keys import CELL, STATUS
-from dashboards.style import FAINT, INK, MARKERS, MUTED, SHORT_NAMES, TARGET, series_shade
+from dashboards.style import FAINT, INK, MUTED, SHORT_NAMES, TARGET, mark_shape, series_shade
 
 Spec = dict[str, Any]
 
@@ -173,7 +173,14 @@ def _series_layers(series: Series, *, level: float) -> Iterable[Spec]:
     }
     points = {
         "data": {"values": [mark for mark in marks if mark["m"] is not None]},
-        "mark": {"type": "point", "filled": True, "size": 70, "shape": MARKERS[series.kind][0], "color": colour, "opacity": 1},
+        "mark": {
+            "type": "point",
+            "filled": True,
+            "size": 70,
+            "shape": mark_shape(series.kind)[0],
+            "color": colour,
+            "opacity": 1,
+        },
         "encoding": {"y": {"field": "m"}, "tooltip": {"field": "text"}},
     }
     yield from (bars, points)

@@ -11,7 +11,9 @@ from dashboards.interactive import Spec, base_axis, base_layout, log_axis, spec_
 from dashboards.panels import decades, round_numbers
 from dashboards.plain_figure import PlainFigure
 from dashboards.style import INK, MUTED, TARGET, series_shade, translucent
+from stsq_core.size import SAMPLES, Size
 from sweeps.outcomes import FAILED
+from sweeps.samples_thresholds import samples_to_target
 from sweeps.thresholds import Points
 
 MAX_SEED_LINES = 24
@@ -32,9 +34,9 @@ def cell_plot(view: CellView) -> Spec:
     _add_shares(figure, view, points, colour)
     _add_density(figure, view, colour)
     _add_threshold(figure, view, colour)
-    x_axis = log_axis(view.width_range, round_numbers(*view.width_range) or view.width_ticks, "width <i>m</i>") | {
-        "anchor": "y"
-    }
+    x_axis = log_axis(
+        view.width_range, round_numbers(*view.width_range) or view.width_ticks, axis_html(view.threshold.size)
+    ) | {"anchor": "y"}
     figure.update_layout(
         base_layout(left=54, bottom=44),
         xaxis=x_axis,
@@ -47,7 +49,7 @@ def cell_plot(view: CellView) -> Spec:
             "showgrid": False,
             "showticklabels": False,
             "rangemode": "tozero",
-            "title": _title("<i>m</i>*"),
+            "title": _title(f"<i>{view.threshold.size.letter}</i>*"),
         },
         showlegend=False,
         hovermode="closest",
@@ -78,6 +80,19 @@ def shares_solved(points: Points, target_loss: float) -> tuple[list[int], list[f
     return widths, [float((losses[(points.widths == width) & told] <= target_loss).mean()) for width in widths]
 
 
+def shares_reached(points: Points) -> tuple[list[int], list[float]]:
+    """The numbers of samples at which seeds reached the target, and the share that had by then; failed trials are left out."""
+    samples = samples_to_target(points.outcomes)
+    told = samples[~np.isnan(samples)]
+    places = np.unique(told[np.isfinite(told)])
+    return [int(place) for place in places], [float((told <= place).mean()) for place in places]
+
+
+def axis_html(size: Size) -> str:
+    """The label of an axis of sizes."""
+    return f"{size.axis} <i>{size.letter}</i>" if size.axis else size.quantity
+
+
 def _add_floor(figure: PlainFigure, view: CellView) -> None:
     if view.floor is not None:
         figure.add_scatter(x=view.floor[0], y=view.floor[1], mode="lines", line=stroke(INK.light, 1.4, "dot"), hoverinfo="skip")
@@ -86,22 +101,22 @@ def _add_floor(figure: PlainFigure, view: CellView) -> None:
 def _add_losses(figure: PlainFigure, view: CellView, points: Points, colour: str) -> None:
     seeds = points.outcomes.trials.seeds
     distinct = np.unique(seeds)
-    if not view.quantiles and len(distinct) <= MAX_SEED_LINES:
+    if view.threshold.size != SAMPLES and not view.quantiles and len(distinct) <= MAX_SEED_LINES:
         for seed in distinct.tolist():
-            _add_seed(figure, points.take(seeds == seed), seed, colour)
+            _add_seed(figure, points.take(seeds == seed), seed, colour, view.threshold.size.letter)
     else:
         figure.add_scatter(
             x=view.dot_widths, y=view.dot_losses, mode="markers", name="",
             marker={"size": 6, "color": translucent(colour, 0.5)},
-            hovertemplate="m = %{x}<br>relative loss %{y:.4g}",
+            hovertemplate=f"{view.threshold.size.letter} = %{{x}}<br>relative loss %{{y:.4g}}",
         )  # fmt: skip
     figure.add_scatter(
         x=view.median_widths, y=view.median_losses, mode="lines", line=stroke(colour, 2.6), name="",
-        hovertemplate="m = %{x}<br>median %{y:.4g}",
+        hovertemplate=f"{view.threshold.size.letter} = %{{x}}<br>median %{{y:.4g}}",
     )  # fmt: skip
 
 
-def _add_seed(figure: PlainFigure, own: Points, seed: int, colour: str) -> None:
+def _add_seed(figure: PlainFigure, own: Points, seed: int, colour: str, letter: str) -> None:
     """One seed: its losses, joined where it was trained at several widths."""
     losses = own.outcomes.relative_loss
     known = np.isfinite(losses)
@@ -110,15 +125,16 @@ def _add_seed(figure: PlainFigure, own: Points, seed: int, colour: str) -> None:
         x=own.widths[known].tolist(), y=np.maximum(losses[known], LEAST_SHOWN).tolist(),
         mode="lines+markers", name="", text=texts,
         line=stroke(translucent(colour, 0.28), 1), marker={"size": 6, "color": translucent(colour, 0.55)},
-        hovertemplate="m = %{x}<br>relative loss %{y:.4g}<br>%{text}",
+        hovertemplate=f"{letter} = %{{x}}<br>relative loss %{{y:.4g}}<br>%{{text}}",
     )  # fmt: skip
 
 
 def _add_shares(figure: PlainFigure, view: CellView, points: Points, colour: str) -> None:
-    widths, shares = shares_solved(points, view.target_loss)
+    is_counted = view.threshold.size == SAMPLES
+    widths, shares = shares_reached(points) if is_counted else shares_solved(points, view.target_loss)
     figure.add_scatter(
         x=widths, y=shares, yaxis="y2", mode="lines+markers", line=stroke(colour, 1.4), marker={"size": 5, "color": colour},
-        name="", hovertemplate="m = %{x}<br>%{y:.0%} solved",
+        name="", hovertemplate=f"{view.threshold.size.letter} = %{{x}}<br>%{{y:.0%}} solved",
     )  # fmt: skip
 
 

@@ -9,9 +9,10 @@ from dashboards.cells import CellView, cell_names
 from dashboards.findings import Findings
 from dashboards.markup import Html, element, prose, table
 from dashboards.pages.cell_figure import MAX_SEED_LINES, cell_plot
-from dashboards.panels import interval_text
+from dashboards.panels import interval_text, whole_letter
 from dashboards.section import MAX_CELLS, Section, key, lead, more, name_html, plot_place, section, tag
 from dashboards.style import NAMES
+from stsq_core.size import SAMPLES, WIDTH
 from sweeps.thresholds import Points, WidthThreshold
 
 MAX_TRIALS_LISTED = 60
@@ -101,13 +102,19 @@ def _facts(threshold: WidthThreshold, run: str) -> Html:
     status = threshold.status.replace("_", " ")
     ended = [f"{threshold.num_trials:,} trials, {threshold.num_seeds:,} seeds"]
     ended += [f"{count:,} {way}" for way in ("diverged", "failed") if (count := getattr(threshold, f"num_{way}"))]
-    m_star = [("`m`*", element("b", f"{threshold.m_star:.2f}")), ("`M`", threshold.M)] if threshold.m_star is not None else []
+    size = threshold.size
+    whole = "`M`" if size == WIDTH else whole_letter(size).capitalize()
+    m_star = (
+        [(f"`{size.letter}`*", element("b", f"{threshold.m_star:.2f}")), (whole, threshold.M)]
+        if threshold.m_star is not None
+        else []
+    )
     pairs: list[tuple[str, object]] = [
         ("Threshold", tag(threshold.status, status)),
         *m_star,
         (f"{threshold.level:.0%} interval", interval_text(threshold)),
         ("Criterion", f"{threshold.success_rate:.0%} of seeds at a loss of {threshold.target_loss:g} or less"),
-        ("Widths", f"{len(threshold.widths)}: {min(threshold.widths):g} to {max(threshold.widths):g}"),
+        _range_told(threshold),
         ("Ended", ", ".join(ended)),
         ("Cell", element("code", threshold.cell_id)),
         ("Setting", threshold.label),
@@ -115,6 +122,14 @@ def _facts(threshold: WidthThreshold, run: str) -> Html:
         ("Again", element("code", f"stsq show {run}")),
     ]
     return element("dl", *(part for name, told in pairs for part in (element("dt", prose(name)), element("dd", told))))
+
+
+def _range_told(threshold: WidthThreshold) -> tuple[str, str]:
+    """The sizes tried, or the budget of samples."""
+    if threshold.size == SAMPLES:
+        return "Budget", f"{max(threshold.widths):,} samples"
+    told = f"{len(threshold.widths)}: {min(threshold.widths):g} to {max(threshold.widths):g}"
+    return threshold.size.nouns.capitalize(), told
 
 
 def _trials(threshold: WidthThreshold, name: str, run: str) -> Html:
@@ -133,7 +148,7 @@ def _trials(threshold: WidthThreshold, name: str, run: str) -> Html:
         for point in shown
     ]
     columns = {
-        "m": "#`m`",
+        "m": f"#`{threshold.size.letter}`",
         "loss": "#Relative loss",
         "status": "Status",
         "lr": "#Rate",

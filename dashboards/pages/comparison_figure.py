@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from dashboards.interactive import Spec, base_layout, log_axis, spec_of
 from dashboards.panels import Axis, Mark, mark_of, round_numbers
-from dashboards.style import LINES, MARKERS, Shade
+from dashboards.style import LINES, Shade, mark_shape
 from sweeps.thresholds import WidthThreshold
 
 APART = 1.035
@@ -57,7 +57,7 @@ def _add_run(figure: go.Figure, kind: str, name: str, marks: Sequence[Mark], col
         if not own:
             continue
         heights = [mark.m if mark.m is not None else (mark.high if mark.high_open else mark.low) for mark in own]
-        symbol = MARKERS[kind][0] + ("" if is_found else "-open")
+        symbol = mark_shape(kind)[0] + ("" if is_found else "-open")
         figure.add_scatter(
             x=[mark.x * shift for mark in own], y=heights, mode="markers", name=name,
             text=[f"{mark.text}<br>{name}" for mark in own], hovertemplate="%{text}<extra></extra>",

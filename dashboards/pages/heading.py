@@ -42,4 +42,4 @@ def _law_line(law: ScalingLaw) -> Html:
     name = element("span", NAMES.get(law.kind, law.kind), class_=law.kind)
     letter = list(law.parameters)[-1]
     told = prose(f" with {estimate_words(law, letter)}")
-    return element("p", name, prose(": `m`* = "), Html(plain_formula(law).html), told, class_="laws")
+    return element("p", name, prose(f": `{law.size.letter}`* = "), Html(plain_formula(law).html), told, class_="laws")

@@ -55,8 +55,9 @@ def narrowing_section(findings: Findings, *, known: Known) -> Section | None:
         "narrowing",
         "How the thresholds narrowed down",
         lead(
-            "The threshold `m`* of a cell as it was after each pack of its trials, against the number of trials that had"
-            " ended by then. States in which it lay beyond the widths tried are left out. Logarithmic axes."
+            f"The threshold `{findings.spec.criterion.size.letter}`* of a cell as it was after each pack of its trials, against"
+            " the number of trials that had ended by then. States in which it lay beyond the range tried are left out."
+            " Logarithmic axes."
         ),
         element("p", key("", "threshold"), key("band", f"{level:.0%} interval"), class_="key"),
         *parts,
@@ -78,7 +79,7 @@ def _retraced(findings: Findings, known: Known) -> list[Retraced]:
 
 def _card(cell: Retraced) -> Html:
     now = cell.threshold
-    words = f"`m`* = {now.m_star:.2f} after {now.num_trials:,} trials"
+    words = f"`{now.size.letter}`* = {now.m_star:.2f} after {now.num_trials:,} trials"
     return element(
         "div",
         element("h4", element("a", name_html(cell.name), href=f"#cell={now.cell_id}")),
@@ -102,7 +103,7 @@ def narrowing_plot(cell: Retraced) -> Spec:
     figure.add_scatter(
         x=counts, y=[state.threshold.m_star for state in cell.states], mode="lines+markers", line=stroke(colour, 2),
         marker={"size": 5, "color": colour}, name="", text=texts,
-        hovertemplate="%{x} trials: m* = %{y:.2f}<br>interval %{text}",
+        hovertemplate=f"%{{x}} trials: {cell.threshold.size.letter}* = %{{y:.2f}}<br>interval %{{text}}",
     )  # fmt: skip
     low, high = cell.reach
     middle, half = math.sqrt(low * high), max(math.sqrt(high / low) * MARGIN, LEAST_HALF)
