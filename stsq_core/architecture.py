@@ -4,6 +4,7 @@ Source: arXiv:2406.06893. Theorem 1 gives the transformer width `m = d + d_e`; t
 the width of its first layer.
 """
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -129,6 +130,16 @@ class Transformer(Architecture):
     def block_edges(self, task: TokenTask, array: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return ((task.d,) if array == "W" else ()), (task.d,)
 
+    def num_parameters(self, task: TokenTask) -> int:
+        m = self.width_on(task)
+        return m * m + task.d * m + task.T * self.size * isinstance(self.positions, Learned)
+
+    def multiplications(self, task: TokenTask) -> float:
+        return float(self.num_parameters(task) + 2 * task.T * self.width_on(task))
+
+    def activations(self, task: TokenTask) -> float:
+        return float(4 * task.T + 5 * self.width_on(task))
+
     @property
     def extensions(self) -> tuple[str, ...]:
         """What the model has beyond that of Theorem 1 (zero start, zero x_query, no attention to the query, given codes)."""
@@ -164,3 +175,10 @@ class Fcn(Architecture):
         from stsq_core.networks.fcn import FcnNetwork
 
         return FcnNetwork
+
+    def num_parameters(self, task: TokenTask) -> int:
+        units = (task.T * (task.d + 1), self.width, *[self.tail_width] * (self.depth - 1), task.d)
+        return sum((inputs + 1) * outputs for inputs, outputs in pairwise(units))
+
+    def activations(self, task: TokenTask) -> float:
+        return float(3 * (self.width + self.tail_width * (self.depth - 1)) + 2 * task.T * (task.d + 1))

@@ -6,7 +6,7 @@ from pydantic import model_validator
 
 from stsq_core.architecture import Architecture, check_scale
 from stsq_core.optimizer import PositiveFloat
-from stsq_core.positions import OneHot, Positions
+from stsq_core.positions import Learned, OneHot, Positions
 from stsq_core.task import PositiveInt, TokenTask
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ class Attention(Architecture):
     def num_parameters(self, task: TokenTask) -> int:
         m = self.width_on(task)
         W = m * m if self.rank is None else 2 * m * self.rank
-        return self.heads * (self.layers * W + (self.layers - 1) * m * m + task.d * m) + (self.scores == "sigmoid")
+        learned = task.T * self.size * isinstance(self.positions, Learned)
+        return self.heads * (self.layers * W + (self.layers - 1) * m * m + task.d * m) + (self.scores == "sigmoid") + learned
 
     def multiplications(self, task: TokenTask) -> float:
         columns = 1 + (task.T + 1) * (self.layers - 1)
