@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
+from stsq_core.size import WIDTH, Size
 from stsq_core.trial import TrialConfig
 from sweeps.fields import WIDTH_SEED_RATE, flattened, known_leaves
 from sweeps.laws import ScalingLaw
@@ -59,8 +60,13 @@ def axes_of(thresholds: Iterable[OfCell]) -> Axes:
     """The axes of the cells that these thresholds, or whatever else there is of cells, belong to."""
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for threshold in thresholds:
-        by_kind.setdefault(threshold.kind, []).append(_flat(threshold.config_sample))
+        by_kind.setdefault(threshold.kind, []).append(_flat(threshold.config_sample, _size_of(threshold)))
     return Axes({kind: _differing(cells) for kind, cells in by_kind.items()})
+
+
+def _size_of(told: OfCell) -> Size:
+    """What the threshold is about that is told of a cell; of anything else that is told, the width."""
+    return told.size if isinstance(told, WidthThreshold) else WIDTH
 
 
 def family_names(laws: Sequence[ScalingLaw], thresholds: Sequence[WidthThreshold]) -> tuple[str, ...]:
@@ -94,9 +100,10 @@ def value_words(value: object) -> str:
             return str(value)
 
 
-def _flat(config: TrialConfig) -> dict[str, Any]:
+def _flat(config: TrialConfig, size: Size = WIDTH) -> dict[str, Any]:
     flat = flattened(config.model_dump(mode="json"))
-    return {field: value for field, value in flat.items() if field not in COLUMNS_OF_THEIR_OWN}
+    own = {*COLUMNS_OF_THEIR_OWN, *size.fields(config)}
+    return {field: value for field, value in flat.items() if field not in own}
 
 
 def _differing(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from dashboards.cells import CellView
-from dashboards.panels import Line, Mark, Panel, Series, decades
+from dashboards.panels import Line, Mark, Panel, Series, loss_ticks, tick_words
 from dashboards.style import CARD, FAINT, INK, MUTED, SHORT_NAMES, TARGET, mark_shape, series_shade
 from stsq_core.size import Size
 
@@ -137,7 +137,7 @@ def _set_axes(axes: Axes, panel: Panel) -> None:
 def set_ticks(axis: Axis, ticks: Sequence[float]) -> None:
     """These ticks and no others, spelled as numbers."""
     axis.set_major_locator(FixedLocator(list(ticks)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _place: tick_words(value)))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
 
@@ -209,5 +209,6 @@ def _draw_losses(axes: Axes, cell: CellView) -> None:
     axes.plot(cell.median_widths, cell.median_losses, color=colour, linewidth=1.2)
     axes.set_title(_panel_title(cell), loc="left", fontsize=8.5)
     set_ticks(axes.xaxis, cell.width_ticks)
-    set_ticks(axes.yaxis, decades(*cell.loss_range))
+    set_ticks(axes.yaxis, loss_ticks(*cell.loss_range))
+    axes.set_xlim(cell.width_range)
     axes.set_ylim(cell.loss_range)

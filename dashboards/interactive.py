@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from dashboards.cells import CellView
-from dashboards.panels import Line, Mark, Panel, Series, decades
+from dashboards.panels import Line, Mark, Panel, Series, loss_ticks, tick_words
 from dashboards.plain_figure import PlainFigure
 from dashboards.style import CARD, FAINT, INK, MUTED, TARGET, mark_shape, series_shade, translucent, width_shade
 
@@ -151,7 +151,7 @@ def _add_open_ends(figure: go.Figure | PlainFigure, mark: Mark, series: Series) 
 
 def _set_small_axes(figure: go.Figure | PlainFigure, x_axis: Spec, y_range: tuple[float, float]) -> None:
     figure.update_layout(
-        base_layout(left=38, bottom=24), xaxis=x_axis, yaxis=log_axis(y_range, decades(*y_range), ""), showlegend=False
+        base_layout(left=38, bottom=24), xaxis=x_axis, yaxis=log_axis(y_range, loss_ticks(*y_range), ""), showlegend=False
     )
 
 
@@ -191,7 +191,7 @@ def log_axis(ends: tuple[float, float], ticks: Sequence[float], title: str) -> S
         "type": "log",
         "range": _log_range(ends),
         "tickvals": list(ticks),
-        "ticktext": [f"{tick:g}" for tick in ticks],
+        "ticktext": [tick_words(tick) for tick in ticks],
         "title": {"text": title, "standoff": 8, "font": {"size": 13}},
     }
 

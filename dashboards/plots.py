@@ -15,6 +15,7 @@ from dashboards.setting_words import setting_words
 from dashboards.style import DASHES, INK, LINES, MUTED, Dash, Shade, width_shade
 from stsq_core import theory
 from stsq_core.architecture import Fcn, Transformer
+from stsq_core.task import Stsq
 from sweeps.drawings import Curves, Profile
 from sweeps.intervals import mean_interval
 from sweeps.observations import Observation, cells_of, selected
@@ -255,7 +256,9 @@ def _theory(which: str, observations: Sequence[Observation], *, inverse: bool) -
 def _floors(observations: Sequence[Observation]) -> tuple[list[Trace], list[tuple[float, str]]]:
     """The exact floor of each task, zero from Td on, and 2Td, where a ReLU first layer can reach it."""
     traces, marks = [], []
-    tasks = {one.config.task: one for one in observations if isinstance(one.config.model, Fcn)}
+    tasks = {
+        one.config.task: one for one in observations if isinstance(one.config.model, Fcn) and type(one.config.task) is Stsq
+    }
     for task in tasks:
         widths = np.arange(1, task.T * task.d + 1)
         floor = np.array([theory.fcn_floor(int(m), T=task.T, d=task.d, q=task.q) for m in widths])

@@ -67,7 +67,7 @@ class Block:
 
 
 class _NotFreeError(Exception):
-    """A group whose widths must be checked together with the rest."""
+    """A group whose sizes must be checked together with the rest."""
 
 
 def configs_of(group: TrialGroup, path: Path, size: Size = WIDTH) -> Iterator[TrialConfig]:
@@ -76,20 +76,24 @@ def configs_of(group: TrialGroup, path: Path, size: Size = WIDTH) -> Iterator[Tr
     Raises:
         PlacedError: a combination that is no valid trial, with the path of the offending field.
     """
-    for config in _checked(group, path):
+    for config in _checked(group, path, size):
         for seed in seeds_of(group, config, size):
             yield config.model_copy(update={"seed": seed})
 
 
-def _checked(group: TrialGroup, path: Path) -> Iterator[TrialConfig]:
+def _checked(group: TrialGroup, path: Path, size: Size) -> Iterator[TrialConfig]:
     """Every combination of axis values as a config that has no seed yet."""
     for assignment in assignments(group):
         data = data_of(group, assignment)
         try:
-            yield TrialConfig.model_validate(data)
+            config = TrialConfig.model_validate(data)
         except ValidationError as error:
             where, problem = first_problem(error, TrialConfig, data)
             raise PlacedError((*path, *standing(group, assignment, where, problem)), problem) from None
+        if not size.is_told(config):
+            told = f"thresholds are of {size.name}, and trials of group {group.name!r} have no whole number there"
+            raise PlacedError(("criterion", "of"), f"{told}: give it one in every group, or use another `of`")
+        yield config
 
 
 def seeds_of(group: TrialGroup, config: TrialConfig, size: Size = WIDTH) -> tuple[int, ...]:
@@ -128,7 +132,7 @@ def blocks_of(spec: SweepSpec) -> Iterator[Block]:
         try:
             yield from list(_blocks(group, start, spec.criterion.size))
         except (ValidationError, _NotFreeError):
-            for _ in _checked(group, path):
+            for _ in _checked(group, path, spec.criterion.size):
                 pass
             yield from _blocks_one_by_one(group, path, start, spec.criterion.size)
         start += num_trials(group)
@@ -159,6 +163,8 @@ def _blocks(group: TrialGroup, start: int, size: Size) -> Iterator[Block]:
             chosen = {name: values[index] for (name, values), index in zip(other.items(), indices, strict=True)}
             config = TrialConfig.model_validate(data_of(group, chosen | {name: values[0] for name, values in free.items()}))
             if columns.size_axis is not None and columns.size_axis != _free_size_axis(config):
+                raise _NotFreeError
+            if not size.is_told(config):
                 raise _NotFreeError
             family = TrialFamily(config, size)
             cell_id = cell_of(config, size)

@@ -81,7 +81,7 @@ def check_sweep(document: Document) -> SweepSpec:
 
 
 def _check_targets(spec: SweepSpec, cells: Sequence[TrialConfig]) -> None:
-    """Refuse a criterion of samples whose trials do not look for its target, and a size that some trials do not have."""
+    """Refuse a criterion of samples whose trials do not look for its target."""
     criterion = spec.criterion
     for config in cells:
         target = config.evaluation.target
@@ -90,11 +90,6 @@ def _check_targets(spec: SweepSpec, cells: Sequence[TrialConfig]) -> None:
                 ("criterion", "of"),
                 f"samples are counted up to evaluation.target, which must be criterion.target_loss={criterion.target_loss}; "
                 f"got evaluation.target={target} for {describe(config)}: set evaluation.target, and evaluation.every, to match",
-            )
-        if not criterion.size.is_told(config):
-            raise PlacedError(
-                ("criterion", "of"),
-                f"{describe(config)} has no whole number {criterion.of}: give it one in every group, or use another `of`",
             )
 
 

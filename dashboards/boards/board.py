@@ -16,7 +16,8 @@ from dashboards.panels import threshold_panels
 from dashboards.publishing import keys
 from dashboards.publishing.destination import NOTHING_ASKED, choose_destination
 from dashboards.publishing.published import directory_id
-from sweeps.fields import WIDTH_SEED_RATE, flattened
+from stsq_core.size import Size
+from sweeps.fields import flattened, free_fields
 from sweeps.plan import Cell
 from sweeps.run_directory import open_run
 from sweeps.searched import searched_cells
@@ -48,7 +49,10 @@ class Board:
     @cached_property
     def config_keys(self) -> frozenset[str]:
         """The config keys of the sweep's trials in W&B, nested ones with dots."""
-        configs = (keys.run_config(cell.trials[0], cell=cell.label, directory_id=self.directory_id) for cell in self.cells)
+        configs = (
+            keys.run_config(cell.trials[0], cell=cell.label, directory_id=self.directory_id, size=self.size)
+            for cell in self.cells
+        )
         return frozenset(key for config in configs for key in flattened(config))
 
     def config(self, key: str) -> str:
@@ -81,14 +85,21 @@ class Board:
             raise ValueError(f"the publisher writes no history key {key!r}; it writes {', '.join(ROWS)}")
         return key
 
+    @property
+    def size(self) -> Size:
+        """What the sweep's thresholds are about."""
+        return self.findings.spec.criterion.size
+
     @cached_property
     def swept(self) -> tuple[SweptField, ...]:
-        """The fields that the sweep file varies, with the architecture where there are several and m for the width; no seed."""
+        """The fields that the sweep file varies, the architecture where there are several, and m for the width; no seed."""
         axes = {axis for group in self.findings.spec.trials for axis in (*group.grid, *group.zip)} | {"model.kind"}
         own = [flattened(cell.trials[0].model_dump(mode="json")) for cell in self.cells]
-        names = dict.fromkeys(name for fields in own for name in fields if _within(name, axes) and name not in WIDTH_SEED_RATE)
+        names = dict.fromkeys(
+            name for fields in own for name in fields if _within(name, axes) and name not in free_fields(self.size)
+        )
         columns: dict[str, Sequence[Any]] = {name: [fields[name] for fields in own if name in fields] for name in names}
-        columns[keys.WIDTH] = [width for cell in self.cells for width in cell.widths]
+        columns[keys.size_key(self.size)] = [width for cell in self.cells for width in cell.widths]
         columns["optimizer.lr"] = [rate for cell in self.cells for rate in cell.rates]
         varying = {name: values for name, values in columns.items() if len({repr(value) for value in values}) > 1}
         return tuple(SweptField(self.config(name), _spans(values)) for name, values in varying.items())
@@ -97,7 +108,7 @@ class Board:
     def charts(self) -> dict[str, Chart]:
         """The charts to register with W&B by kind; those of thresholds and losses only where the sweep has any."""
         panels = threshold_panels(self.findings.regimes)
-        cells = cell_views(self.findings.thresholds, {})
+        cells = [view for view in cell_views(self.findings.thresholds, {}) if view.dot_widths]
         thresholds = [threshold_chart(panels, level=self.findings.spec.criterion.level)] if panels else []
         made = [*thresholds, *([loss_chart(cells)] if cells else []), status_chart()]
         for chart in made:

@@ -101,7 +101,12 @@ def status_chart() -> Chart:
 def _loss_panel(cell: CellView) -> Spec:
     colour, threshold = series_shade(cell.kind, 0).light, cell.threshold
     tried = tuple(dict.fromkeys(cell.median_widths))
-    x = _log_axis("m", "width m", cell.width_range, tried if len(tried) <= MAX_TICKS else cell.width_ticks)
+    x = _log_axis(
+        "m",
+        f"{threshold.size.quantity} {threshold.size.letter}",
+        cell.width_range,
+        tried if len(tried) <= MAX_TICKS else cell.width_ticks,
+    )
     y = _log_axis("loss", "relative loss", cell.loss_range, _few(round_numbers(*cell.loss_range)))
     point = {"x": x, "y": y, "tooltip": [{"field": "m"}, {"field": "loss"}]}
     dots, medians = _points(cell.dot_widths, cell.dot_losses), _points(cell.median_widths, cell.median_losses)
@@ -148,8 +153,8 @@ def _threshold_panel(panel: Panel, *, level: float) -> Spec:
         "width": 360,
         "height": 300,
         "encoding": {
-            "x": _log_axis("x", panel.axis, panel.x_range, panel.x_ticks),
-            "y": _log_axis("y", "width threshold m*", panel.y_range, panel.y_ticks),
+            "x": _log_axis("x", panel.letter, panel.x_range, panel.x_ticks),
+            "y": _log_axis("y", f"{panel.size.threshold_words} {panel.size.letter}*", panel.y_range, panel.y_ticks),
             "color": {
                 "type": "nominal",
                 "title": None,

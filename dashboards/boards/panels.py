@@ -8,7 +8,8 @@ import wandb_workspaces.reports.v2 as wr
 
 from dashboards.boards.board import Board
 from dashboards.boards.charts import Chart
-from dashboards.publishing.keys import CELL, RELATIVE_LOSS, SEED, STEP, WIDTH
+from dashboards.publishing.keys import CELL, RELATIVE_LOSS, SEED, STEP, size_key
+from stsq_core.size import SAMPLES, WIDTH, Size
 
 MAX_RUNS = 100
 """The most runs that one line plot draws."""
@@ -31,8 +32,8 @@ def chart_panel(board: Board, kind: str, *, w: int = 24, h: int = 14) -> Any | N
 def loss_panel(board: Board, *, w: int = 12, h: int = 8) -> Any:
     """Relative loss against width, a dot a trial."""
     return wr.ScatterPlot(
-        title="Relative loss against width m",
-        x=wr.Config(board.config(WIDTH)),
+        title=f"Relative loss against {words_of(board.size)}",
+        x=wr.Config(board.config(size_key(board.size))),
         y=wr.SummaryMetric(board.summary(RELATIVE_LOSS)),
         log_x=True,
         log_y=True,
@@ -40,9 +41,15 @@ def loss_panel(board: Board, *, w: int = 12, h: int = 8) -> Any:
     )
 
 
+def words_of(size: Size) -> str:
+    """What runs are told apart by: the size of thresholds, `rank r`, or the width where samples are counted."""
+    own = WIDTH if size == SAMPLES else size
+    return f"{own.quantity} {own.letter}"
+
+
 def curve_panels(board: Board, *, w: int = 12, h: int = 8) -> list[Any]:
     """Relative loss of the batch through training: the median of each cell, of each width, and of each seed, with its range."""
-    told = ((CELL, "by cell"), (WIDTH, "by width m"), (SEED, "by seed"))
+    told = ((CELL, "by cell"), (size_key(board.size), f"by {words_of(board.size)}"), (SEED, "by seed"))
     return [
         wr.LinePlot(
             title=f"Relative loss through training, {words}",

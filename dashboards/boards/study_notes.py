@@ -9,7 +9,7 @@ from optuna_dashboard import save_note, save_plotly_graph_object
 from dashboards.cells import CellView, cell_views
 from dashboards.findings import Findings
 from dashboards.interactive import curves_plots, losses_plots, threshold_plot
-from dashboards.panels import interval_text, threshold_panels
+from dashboards.panels import interval_text, threshold_panels, whole_letter
 from sweeps.plan import Cell
 from sweeps.study_view import Overlay, attributes_set_by
 from sweeps.thresholds import WidthThreshold
@@ -47,7 +47,7 @@ def note(findings: Findings, cell: Cell, threshold: WidthThreshold | None) -> st
         ("sweep", f"{findings.spec.heading} ({findings.run.path.name})"),
         ("hypothesis", findings.spec.hypothesis),
         ("solved", f"relative loss at most {criterion.target_loss:g} in {share}"),
-        ("widths declared", f"{widths[0]} to {widths[-1]}" if len(widths) > 1 else str(widths[0])),
+        (f"{criterion.size.nouns} declared", f"{widths[0]} to {widths[-1]}" if len(widths) > 1 else str(widths[0])),
         *_measured(threshold),
     ]
     table = "\n".join(f"| {name} | {_cell(text)} |" for name, text in rows)
@@ -58,15 +58,17 @@ def note(findings: Findings, cell: Cell, threshold: WidthThreshold | None) -> st
 
 def _measured(threshold: WidthThreshold | None) -> list[tuple[str, str]]:
     if threshold is None:
-        return [("width threshold", "nothing measured yet")]
+        return [("threshold", "nothing measured yet")]
     told = {
-        "found": f"m\\* = {threshold.m_star:.2f}, so M = {threshold.M}" if threshold.m_star is not None else "",
-        "above_range": f"above {max(threshold.widths)}, the widest tried",
-        "below_range": f"at or below {min(threshold.widths)}, the narrowest tried",
+        "found": f"{threshold.size.letter}\\* = {threshold.m_star:.2f}, so {whole_letter(threshold.size)} = {threshold.M}"
+        if threshold.m_star is not None
+        else "",
+        "above_range": f"above {max(threshold.widths)}, the largest tried",
+        "below_range": f"at or below {min(threshold.widths)}, the least tried",
         "failed": "not found",
     }[threshold.status]
     return [
-        ("width threshold", told),
+        (threshold.size.threshold_words, told),
         (f"{threshold.level:.0%} interval", interval_text(threshold)),
         ("seeds", str(threshold.num_seeds)),
         ("trials", f"{threshold.num_trials}, of which {threshold.num_diverged} diverged and {threshold.num_failed} failed"),
@@ -83,7 +85,9 @@ def _overview(findings: Findings) -> dict[str, go.Figure]:
     level = findings.spec.criterion.level
     panels = threshold_panels(findings.regimes)
     return {
-        f"thresholds-{place}": _titled(threshold_plot(panel, level=level), f"Width thresholds: {panel.title}")
+        f"thresholds-{place}": _titled(
+            threshold_plot(panel, level=level), f"{panel.size.threshold_words.capitalize()}: {panel.title}"
+        )
         for place, panel in enumerate(panels)
     }
 
@@ -91,12 +95,17 @@ def _overview(findings: Findings) -> dict[str, go.Figure]:
 def _figures(view: CellView | None) -> dict[str, go.Figure]:
     if view is None:
         return {}
+    size = view.threshold.size
     (losses,) = losses_plots([view])
-    figures = {"loss-against-width": _titled(losses, "Loss against width", x="width m", y="relative loss")}
+    figures = {
+        "loss-against-width": _titled(
+            losses, f"Loss against {size.quantity}", x=f"{size.quantity} {size.letter}", y="relative loss"
+        )
+    }
     if view.curves:
         (curves,) = curves_plots([view])
         figures["loss-through-training"] = _titled(
-            curves, "Loss through training, median of each width", x="step", y="relative loss of the batch"
+            curves, f"Loss through training, median of each {size.noun}", x="step", y="relative loss of the batch"
         )
     return figures
 

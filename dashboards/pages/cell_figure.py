@@ -8,7 +8,7 @@ import numpy as np
 
 from dashboards.cells import LEAST_SHOWN, CellView
 from dashboards.interactive import Spec, base_axis, base_layout, log_axis, spec_of, stroke
-from dashboards.panels import decades, round_numbers
+from dashboards.panels import loss_ticks, round_numbers
 from dashboards.plain_figure import PlainFigure
 from dashboards.style import INK, MUTED, TARGET, series_shade, translucent
 from stsq_core.size import SAMPLES, Size
@@ -40,7 +40,7 @@ def cell_plot(view: CellView) -> Spec:
     figure.update_layout(
         base_layout(left=54, bottom=44),
         xaxis=x_axis,
-        yaxis=log_axis(view.loss_range, _loss_ticks(*view.loss_range), "relative loss") | {"domain": STRIPS["yaxis"]},
+        yaxis=log_axis(view.loss_range, loss_ticks(*view.loss_range), "relative loss") | {"domain": STRIPS["yaxis"]},
         yaxis2=base_axis()
         | {"domain": STRIPS["yaxis2"], "range": [-0.08, 1.08], "tickvals": [0, 0.5, 1], "title": _title("solved")},
         yaxis3=base_axis()
@@ -160,12 +160,6 @@ def _add_threshold(figure: PlainFigure, view: CellView, colour: str) -> None:
     if threshold.low is not None and threshold.high is not None:
         shade = {"fillcolor": translucent(colour, 0.1), "line": {"width": 0}, "layer": "below"}
         figure.add_shape(type="rect", **down, x0=threshold.low, x1=threshold.high, **shade)
-
-
-def _loss_ticks(low: float, high: float) -> tuple[float, ...]:
-    """Powers of ten, or other round numbers where there are fewer than two of them."""
-    powers = decades(low, high)
-    return powers if len(powers) > 1 else round_numbers(low, high)
 
 
 def _title(text: str) -> Spec:

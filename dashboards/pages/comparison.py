@@ -85,7 +85,7 @@ def _figure_section(runs: Sequence[Compared]) -> Section | None:
     )
     return section(
         "thresholds",
-        "Width thresholds",
+        "Thresholds",
         element("figure", key, element("div", *panels, class_="panels"), element("figcaption", caption), class_="hero"),
     )
 
@@ -116,7 +116,8 @@ def _cells_section(runs: Sequence[Compared]) -> Section | None:
         "cells",
         "Cell by cell",
         lead(
-            "`m`* with its interval. Cells are the same where the runs differ in nothing but widths, seeds and learning rates."
+            f"`{samples[0].size.letter}`* with its interval. Cells are the same where the runs differ in nothing but"
+            f" {samples[0].size.nouns}, seeds and learning rates."
         ),
         table(columns, rows[:MAX_ROWS]),
         more(len(rows) - MAX_ROWS, "cells"),

@@ -40,11 +40,12 @@ def comparison_plot(kind: str, of_runs: Sequence[tuple[str, Sequence[WidthThresh
         return None
     xs, ys = [mark.x for mark in drawn], [end for mark in drawn for end in (mark.low, mark.high)]
     x_range, y_range = (min(xs) / MARGIN, max(xs) * MARGIN), (min(ys) / MARGIN, max(ys) * MARGIN)
+    words = next(one.size for _, own in of_runs for one in own)
     ticks = tuple(sorted(set(xs))) if len(set(xs)) <= 8 else round_numbers(*x_range)
     figure.update_layout(
         base_layout(left=50, bottom=42),
         xaxis=log_axis(x_range, ticks, f"<i>{axis}</i>"),
-        yaxis=log_axis(y_range, round_numbers(*y_range), "width threshold <i>m</i>*"),
+        yaxis=log_axis(y_range, round_numbers(*y_range), f"{words.threshold_words} <i>{words.letter}</i>*"),
         showlegend=False,
     )
     return spec_of(figure)

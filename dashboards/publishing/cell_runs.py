@@ -101,7 +101,7 @@ class CellRuns:
         curves = read_curves(self._run, best, ended_in={trial_id: ended.pack_id for trial_id, ended in best.items()})
         if told := [curve for curve in curves.values() if len(curve[0])]:
             curve = median_curve(width, told)
-            yield from curve_rows(width, curve.steps, curve.losses, state.num_lines)
+            yield from curve_rows(width, curve.steps, curve.losses, state.num_lines, letter=self._criterion.size.letter)
 
     def _project(self, cell: Cell, outcome: Outcome | None) -> RunProjection:
         config = cell.trials[0]
@@ -137,7 +137,8 @@ class CellRuns:
         }
         failed = 1 if threshold.num_failed else 0
         last = max(datetime.fromisoformat(text).timestamp() for text in points.outcomes.finished_at.tolist())
-        tables = {"trials": Table(COLUMNS, tuple(_rows(threshold)))}
+        columns = tuple(threshold.size.letter if name == "m" else name for name in COLUMNS)
+        tables = {"trials": Table(columns, tuple(_rows(threshold)))}
         return Outcome(summary, failed if is_complete else INTERRUPTED, last, tables)
 
 

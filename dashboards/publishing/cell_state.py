@@ -34,6 +34,7 @@ class CellState:
     def __init__(self, cell: Cell, target_loss: float) -> None:
         trials = cell.trials
         self._target_loss = target_loss
+        self._letter = trials.families[0].size.letter
         self._places = {trial_id: place for place, trial_id in enumerate(trials.trial_ids)}
         self._widths, self._rates = trials.widths, trials.rates
         self._left = {
@@ -88,17 +89,19 @@ class CellState:
         best = self.best(width)
         losses = [ended.relative_loss for ended in best.values()]
         told = [loss for loss in losses if not math.isnan(loss)]
-        yield f"num_trials/m={width}", len(self._ended[width])
+        yield f"num_trials/{self._letter}={width}", len(self._ended[width])
         if told:
-            yield f"success_rate/m={width}", sum(loss <= self._target_loss for loss in told) / len(told)
+            yield f"success_rate/{self._letter}={width}", sum(loss <= self._target_loss for loss in told) / len(told)
         if math.isfinite(median := _median(losses)):
-            yield f"relative_loss/m={width}", median
+            yield f"relative_loss/{self._letter}={width}", median
 
 
-def curve_rows(width: int, steps: np.ndarray, losses: np.ndarray, num_lines: int) -> Iterator[Mapping[str, Any]]:
+def curve_rows(
+    width: int, steps: np.ndarray, losses: np.ndarray, num_lines: int, *, letter: str = "m"
+) -> Iterator[Mapping[str, Any]]:
     """The median training curve of a width whose trials have all ended, a row a point."""
     for step, loss in zip(steps.tolist(), losses.tolist(), strict=True):
-        yield {"num_lines": num_lines, "step": step, f"training_loss/m={width}": loss}
+        yield {"num_lines": num_lines, "step": step, f"training_loss/{letter}={width}": loss}
 
 
 def _median(losses: list[float]) -> float:

@@ -7,7 +7,9 @@ with a dot of its own can be neither grouped by nor plotted.
 from typing import Any
 
 from stsq_core import TrialConfig
-from sweeps.fields import WIDTH_SEED_RATE, without_field
+from stsq_core import size as sizes
+from stsq_core.size import SAMPLES, Size
+from sweeps.fields import free_fields, without_field
 from sweeps.plan import Cell, cell_of
 
 RELATIVE_LOSS = "relative_loss"
@@ -26,27 +28,36 @@ RUN_DIRECTORY = "run_directory"
 """The id that the runs of one run directory share."""
 
 
-def run_config(config: TrialConfig, *, cell: str, directory_id: str) -> dict[str, Any]:
-    """The config of a trial's run: every field, the width m, and where the trial belongs."""
+def size_key(size: Size) -> str:
+    """The name under which a run's config holds the size that thresholds are about: its letter.
+
+    Samples are counted and stand in the summary, so there it is the width.
+    """
+    return WIDTH if size == SAMPLES else size.letter
+
+
+def run_config(config: TrialConfig, *, cell: str, directory_id: str, size: Size = sizes.WIDTH) -> dict[str, Any]:
+    """The config of a trial's run: every field, the width m, the size of thresholds, and where the trial belongs."""
     return config.model_dump(mode="json") | {
         "trial_id": config.trial_id,
         WIDTH: config.width,
+        **({} if size == SAMPLES else {size_key(size): size.of(config)}),
         CELL: cell,
-        CELL_ID: cell_of(config),
+        CELL_ID: cell_of(config, size),
         RUN_DIRECTORY: directory_id,
     }
 
 
 def cell_config(cell: Cell, *, directory_id: str) -> dict[str, Any]:
     """The config of a run that shows a whole cell: the fields that its trials share, and what varies in it."""
-    shared = cell.trials[0].model_dump(mode="json")
-    for name in WIDTH_SEED_RATE:
+    shared, size = cell.trials[0].model_dump(mode="json"), cell.trials.families[0].size
+    for name in free_fields(size):
         shared = without_field(shared, name)
     return shared | {
         CELL: cell.label,
         CELL_ID: cell.cell_id,
         RUN_DIRECTORY: directory_id,
-        "widths": list(cell.widths),
+        size.nouns.replace(" ", "_"): list(cell.widths),
         "rates": list(cell.rates),
         "num_seeds": cell.num_seeds,
     }

@@ -16,6 +16,7 @@ import numpy as np
 
 from dashboards.publishing.keys import run_config
 from stsq_core import TrialConfig
+from stsq_core.size import SAMPLES, WIDTH, Size
 from sweeps.journal import Curve
 from sweeps.ledger import LedgerRecord
 
@@ -93,6 +94,7 @@ def project_trial(
     directory_id: str,
     cell: str,
     tags: tuple[str, ...] = (),
+    size: Size = WIDTH,
 ) -> RunProjection:
     """The W&B run of a trial in the group of its cell; one that diverged or failed says so in a tag as well."""
     status = "finished" if outcome is None else outcome.summary["status"]
@@ -100,14 +102,19 @@ def project_trial(
     return RunProjection(
         key=trial_id,
         run_id=f"{directory_id}-{trial_id}",
-        name=f"{config.model.kind} T={config.task.T} m={config.width} lr={config.optimizer.lr:g} seed={config.seed}",
+        name=f"{config.model.kind} T={config.task.T} {_size_words(config, size)} lr={config.optimizer.lr:g} seed={config.seed}",
         group=short(cell),
         job_type=config.model.kind,
         tags=tags if status == "finished" else (*tags, status),
-        config=run_config(config, cell=cell, directory_id=directory_id),
+        config=run_config(config, cell=cell, directory_id=directory_id, size=size),
         rows=tuple(rows),
         outcome=outcome,
     )
+
+
+def _size_words(config: TrialConfig, size: Size) -> str:
+    own = f"m={config.width}"
+    return own if size in (WIDTH, SAMPLES) else f"{own} {size.letter}={size.of(config)}"
 
 
 def rows_of(curve: Curve, metrics: Mapping[str, Curve] = NO_METRICS) -> Iterator[Row]:

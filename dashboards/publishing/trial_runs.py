@@ -103,10 +103,11 @@ class TrialRuns:
         return self._started[trial_id]
 
     def _project(self, config: TrialConfig, rows: tuple[Row, ...], outcome: Outcome | None) -> RunProjection:
-        cell_id = cell_of(config)
+        cell_id = cell_of(config, self._criterion.size)
         cell = self._cells.get(cell_id) or self._searched.get(cell_id)
         label = describe(config) if cell is None else cell.label
-        return project_trial(config, rows, outcome, directory_id=self._identity, cell=label, tags=self._tags)
+        size = self._criterion.size
+        return project_trial(config, rows, outcome, directory_id=self._identity, cell=label, tags=self._tags, size=size)
 
     def _outcome(self, record: LedgerRecord) -> Outcome:
         counts = self._counts.get(record.trial_id)
@@ -114,7 +115,9 @@ class TrialRuns:
 
     def _is_of_one_rate(self, record: LedgerRecord) -> bool:
         """Whether it is a point of a searched cell with one learning rate, so that it counts as soon as it has ended."""
-        cell = None if record.trial_id in self._planned else self._searched.get(cell_of(record.trial_config))
+        cell = (
+            None if record.trial_id in self._planned else self._searched.get(cell_of(record.trial_config, self._criterion.size))
+        )
         return cell is not None and len(cell.rates) == 1
 
     def _judge(self, cell_ids: Collection[str], newest: Collection[str]) -> set[str]:
