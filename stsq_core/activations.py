@@ -4,6 +4,7 @@ torch's vector loops leave what is short of two vectors to scalar code, which ro
 with zeros until nothing is left over. ReLU, which rounds nothing, is taken in place by `Kernels.layer`.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -26,6 +27,12 @@ def backward(gradient: torch.Tensor, z: torch.Tensor, activation: Smooth) -> tor
     aten = torch.ops.aten
     slope: torch.Tensor = aten.tanh_backward(gradient, z.tanh()) if activation == "tanh" else aten.gelu_backward(gradient, z)
     return slope[..., :units]
+
+
+def placeless(function: Callable[[torch.Tensor], torch.Tensor], values: torch.Tensor) -> torch.Tensor:
+    """An elementwise function of a stack's values, (k, ..), with bits that do not depend on a trial's place in it."""
+    flat = values.reshape(len(values), -1)
+    return function(_padded(flat))[:, : flat.shape[1]].reshape(values.shape)
 
 
 def _padded(values: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,7 @@ Source: arXiv:2406.06893. Theorem 1 gives the transformer width `m = d + d_e`; t
 the width of its first layer.
 """
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -21,12 +22,15 @@ class Architecture(Record):
     """A model on a task; `size_field` is the number in it that the width m follows, as a dotted name.
 
     `free_sizes` are those of T and q of which a trained model reads other numbers than it was made for (`T_test`, `q_test`).
+    One that `needs_y` asks with the codes of y, so the task must show it.
+
     Without an override a model's width is that number, and its costs are those of dense layers of that width on all tokens.
     """
 
     kind: str
     size_field: ClassVar[str] = "width"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ()
+    needs_y: ClassVar[bool] = False
 
     def width_on(self, task: TokenTask) -> int:
         """The width m that a threshold is about."""
@@ -71,6 +75,19 @@ class Architecture(Record):
         return float(task.T * self.size)
 
 
+def check_scale(model: Architecture, init: str, init_scale: float) -> None:
+    """Refuse an initial scale that a start from zero does not use.
+
+    Raises:
+        ValueError: with what to do.
+    """
+    if init == "zero" and init_scale != (default := type(model).model_fields["init_scale"].default):
+        raise ValueError(
+            f"init_scale is that of init: gaussian; got init_scale={init_scale}, init=zero: "
+            f"use init: gaussian, or leave init_scale out (at {default})"
+        )
+
+
 class Transformer(Architecture):
     """One layer, one head: `f(X, y) = V Z softmax(Z^T W z_query)` with `Z = [X; E]` and `z_query = [x_query; e_y]`.
 
@@ -79,6 +96,7 @@ class Transformer(Architecture):
     """
 
     kind: Literal["transformer"] = "transformer"
+    needs_y: ClassVar[bool] = True
     size_field: ClassVar[str] = "positions.d_e"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
     positions: Positions
@@ -89,11 +107,7 @@ class Transformer(Architecture):
 
     @model_validator(mode="after")
     def _scale_is_used(self) -> Self:
-        if self.init == "zero" and self.init_scale != (default := type(self).model_fields["init_scale"].default):
-            raise ValueError(
-                f"init_scale is that of init: gaussian; got init_scale={self.init_scale}, init=zero: "
-                f"use init: gaussian, or leave init_scale out (at {default})"
-            )
+        check_scale(self, self.init, self.init_scale)
         return self
 
     @property
@@ -103,6 +117,21 @@ class Transformer(Architecture):
 
     def offset(self, task: TokenTask) -> int:
         return task.d
+
+    def network(self) -> "type[Network]":
+        from stsq_core.networks.attention import AttentionNetwork
+
+        return AttentionNetwork
+
+    def num_parameters(self, task: TokenTask) -> int:
+        m = self.width_on(task)
+        return m * m + task.d * m + task.T * self.size * isinstance(self.positions, Learned)
+
+    def multiplications(self, task: TokenTask) -> float:
+        return float(self.num_parameters(task) + 2 * task.T * self.width_on(task))
+
+    def activations(self, task: TokenTask) -> float:
+        return float(4 * task.T + 5 * self.width_on(task))
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -134,3 +163,15 @@ class Fcn(Architecture):
     tail_width: PositiveInt = 128
     y_enters: Literal["first", "second", "both"] = "both"
     activation: Activation = "relu"
+
+    def network(self) -> "type[Network]":
+        from stsq_core.networks.fcn import FcnNetwork
+
+        return FcnNetwork
+
+    def num_parameters(self, task: TokenTask) -> int:
+        units = (task.T * (task.d + 1), self.width, *[self.tail_width] * (self.depth - 1), task.d)
+        return sum((inputs + 1) * outputs for inputs, outputs in pairwise(units))
+
+    def activations(self, task: TokenTask) -> float:
+        return float(3 * (self.width + self.tail_width * (self.depth - 1)) + 2 * task.T * (task.d + 1))

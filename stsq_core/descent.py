@@ -1,4 +1,4 @@
-"""One optimizer step for a stack of trials: gradient descent and Adam side by side, each trial with its own rate and schedule.
+"""One optimizer step for a stack of trials: gradient descent, Adam and AdamW side by side, each trial with its own rate and schedule.
 
 Every number of a step is looked up in tables made once from the configs, so a resumed trial needs nothing but its step.
 """
@@ -10,9 +10,12 @@ import numpy as np
 import torch
 
 from stsq_core.kernels import Kernels, Rates
-from stsq_core.optimizer import Adam, Optimizer, Schedule
+from stsq_core.optimizer import Adam, AdamW, Optimizer, Schedule
 from stsq_core.program import Tensors
 from stsq_core.streams import Step
+
+
+ADAMS = (Adam, AdamW)
 
 
 def schedule_factors(schedule: Schedule, steps: int) -> np.ndarray:
@@ -38,7 +41,7 @@ class Descent:
     """
 
     def __init__(self, optimizers: tuple[Optimizer, ...], steps: int, *, dtype: torch.dtype, kernels: Kernels) -> None:
-        betas = np.array([(o.beta1, o.beta2) if isinstance(o, Adam) else (0.0, 0.0) for o in optimizers])
+        betas = np.array([(o.beta1, o.beta2) if isinstance(o, ADAMS) else (0.0, 0.0) for o in optimizers])
         rates = np.stack([o.lr * schedule_factors(o.schedule, steps) for o in optimizers], 1)
         power = np.arange(1, steps + 1)[:, None]
 
@@ -46,13 +49,15 @@ class Descent:
             return torch.from_numpy(values).to(dtype).to(kernels.device)
 
         self._kernels = kernels
-        self._any_adam = any(isinstance(o, Adam) for o in optimizers)
+        self._any_adam = any(isinstance(o, ADAMS) for o in optimizers)
+        decays = np.array([o.weight_decay if isinstance(o, AdamW) else 0.0 for o in optimizers])
+        self._kept = table(1 - rates * decays) if decays.any() else None
         self._by_step = table(np.stack([rates / (1 - betas[:, 0] ** power), np.sqrt(1 - betas[:, 1] ** power)], 1))
         self._constant = (
             table(betas[:, 0]),
             table(betas[:, 1]),
-            table(np.array([o.eps if isinstance(o, Adam) else 1.0 for o in optimizers])),
-            torch.tensor([isinstance(o, Adam) for o in optimizers], device=kernels.device),
+            table(np.array([o.eps if isinstance(o, ADAMS) else 1.0 for o in optimizers])),
+            torch.tensor([isinstance(o, ADAMS) for o in optimizers], device=kernels.device),
         )
 
     def moments(self, parameters: Tensors) -> Tensors:
@@ -63,11 +68,14 @@ class Descent:
 
     def bound(self, parameters: Tensors, moments: Tensors) -> Callable[[Tensors, Step], None]:
         """What takes the step that follows so many earlier ones, from the gradients of these parameters, in place."""
+        held = list(parameters.values())
         pairs = [(moments[f"{name}.m"], moments[f"{name}.v"]) for name in parameters] if self._any_adam else None
-        update = self._kernels.updater(list(parameters.values()), pairs)
+        update = self._kernels.updater(held, pairs)
 
         def take(gradients: Tensors, step: Step) -> None:
-            row = self._by_step[step] if isinstance(step, int) else self._by_step.index_select(0, step)[0]
+            if self._kept is not None:
+                _decay(held, _row(self._kept, step))
+            row = _row(self._by_step, step)
             rates = Rates(row[0], row[1], *self._constant)
             update([gradients[name] for name in parameters], rates)
 
@@ -76,3 +84,13 @@ class Descent:
     def update(self, parameters: Tensors, gradients: Tensors, moments: Tensors, step: Step) -> None:
         """Take the step that follows `step` earlier ones, once."""
         self.bound(parameters, moments)(gradients, step)
+
+
+def _row(table: torch.Tensor, step: Step) -> torch.Tensor:
+    return table[step] if isinstance(step, int) else table.index_select(0, step)[0]
+
+
+def _decay(parameters: list[torch.Tensor], kept: torch.Tensor) -> None:
+    """Multiply each trial's parameters by its factor in `kept`, (k,): 1, which changes no bit, where a trial does not decay."""
+    for parameter in parameters:
+        parameter.mul_(kept.view(-1, *[1] * (parameter.dim() - 1)))

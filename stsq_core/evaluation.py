@@ -22,7 +22,6 @@ from functools import partial
 import numpy as np
 import torch
 
-from stsq_core.architecture import Transformer
 from stsq_core.positions import OneHot
 from stsq_core.program import Program, Tensors
 from stsq_core.trial import Evaluation, TrialConfig
@@ -104,7 +103,7 @@ def _directions(program: Program, parameters: Tensors) -> Metrics:
 
 
 def _is_one_hot(config: TrialConfig) -> bool:
-    return isinstance(config.model, Transformer) and isinstance(config.model.positions, OneHot)
+    return isinstance(getattr(config.model, "positions", None), OneHot)
 
 
 def _centred(W: np.ndarray, d: int) -> np.ndarray:

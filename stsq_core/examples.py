@@ -5,7 +5,7 @@ A task's arithmetic is one `Examples`, in a module of `stsq_core.tasks`, and kno
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 import torch
@@ -20,7 +20,7 @@ class Source:
     """The draws of one batch of k trials: functions of (seed, name, step), those of an evaluation never those of training.
 
     A name is one stream: two draws under one name begin alike, so give every quantity a name of its own. The names `tokens`,
-    `subsets` and `codes` are the streams of the transformer and the fully connected net on sparse token selection.
+    `subsets`, `codes` and `queries` are the streams of the transformer and the fully connected net on sparse token selection.
     """
 
     streams: Streams
@@ -28,6 +28,10 @@ class Source:
     step: Step
     fresh: bool
     dtype: torch.dtype
+
+    def of_trial(self) -> "Source":
+        """What is drawn once for the whole trial, in training and for fresh samples alike: a hidden direction, fixed codes."""
+        return replace(self, step=0, fresh=False)
 
     def draws(self, name: str) -> Draws:
         """Where the draws under a name come from."""
@@ -101,6 +105,17 @@ class Examples(ABC, Generic[TaskT]):
     @abstractmethod
     def batch(self, source: Source, count: int) -> Batch:
         """`count` samples of every trial."""
+
+    def prompt(self, batch: Batch, source: Source) -> torch.Tensor:
+        """What a model of prompts reads at each position, (k, batch, T, prompt_size): the token, and 1 where it is asked for."""
+        if batch.y is None:
+            return batch.X
+        if self.num_outputs != 1:
+            raise NotImplementedError(
+                f"{self.task.kind} asks {self.num_outputs} questions at a time and says no prompt for them"
+            )
+        asked = batch.X.new_zeros(batch.X.shape[:3]).scatter_(2, batch.y[:, :, 0], 1)
+        return torch.cat([batch.X, asked.unsqueeze(-1)], -1)
 
     def objective(self, outputs: torch.Tensor, batch: Batch) -> torch.Tensor:
         """What training descends for each sample, (k, batch): half the squared error."""

@@ -9,6 +9,7 @@ Initial weights and biases are uniform on +-1/sqrt(fan-in), as in `torch.nn.Line
 """
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -38,19 +39,7 @@ class FcnProgram(Program):
         self.shapes = tuple(zip(units, inputs, strict=True))
 
     def initial(self) -> Tensors:
-        parameters: Tensors = {}
-        for layer, (units, inputs) in enumerate(self.shapes):
-            blocks = [self._uniforms((units,), 3 * layer).unsqueeze(-1)]
-            if layer == 1:
-                # Each block is drawn with its inputs outermost, so that a narrow trial's weights are a prefix of a wide one's.
-                rung = self.shapes[0][0]
-                blocks = [
-                    self._uniforms((size, units), 3 * layer + part).mT for part, size in ((1, rung), (2, inputs - rung))
-                ] + blocks
-            else:
-                blocks = [self._uniforms((units, inputs), 3 * layer + 1), *blocks]
-            W = torch.cat(blocks, -1)
-            parameters[f"W{layer + 1}"] = torch.nn.functional.pad(W, (0, aligned(inputs + 1, self.dtype) - inputs - 1))
+        parameters = uniform_layers(self.shapes, self._uniforms, self.dtype)
         return self._fitted(parameters)
 
     def gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
@@ -136,3 +125,29 @@ class FcnProgram(Program):
             parameters["W1"][trial, width:] = 0
             parameters["W2"][trial, :, width:rung] = 0
         return parameters
+
+
+def uniform_layers(
+    shapes: Sequence[tuple[int, int]], uniforms: Callable[[tuple[int, ...], int], torch.Tensor], dtype: torch.dtype
+) -> Tensors:
+    """Weights uniform on +-1 of layers given as (units, inputs): `W1, W2, ...`, the bias behind the inputs, then zeros.
+
+    Args:
+        shapes: of the layers, from the first.
+        uniforms: draws of a shape from a stream, (k, *shape).
+        dtype: of the weights.
+    """
+    parameters: Tensors = {}
+    for layer, (units, inputs) in enumerate(shapes):
+        blocks = [uniforms((units,), 3 * layer).unsqueeze(-1)]
+        if layer == 1:
+            # Each block is drawn with its inputs outermost, so that a narrow trial's weights are a prefix of a wide one's.
+            below = shapes[0][0]
+            blocks = [
+                uniforms((size, units), 3 * layer + part).mT for part, size in ((1, below), (2, inputs - below)) if size
+            ] + blocks
+        else:
+            blocks = [uniforms((units, inputs), 3 * layer + 1), *blocks]
+        W = torch.cat(blocks, -1)
+        parameters[f"W{layer + 1}"] = torch.nn.functional.pad(W, (0, aligned(inputs + 1, dtype) - inputs - 1))
+    return parameters

@@ -1,4 +1,4 @@
-"""Optimizers (the configs): gradient descent and Adam, each with a rate and its schedule."""
+"""Optimizers (the configs): gradient descent, Adam and AdamW, each with a rate and its schedule."""
 
 from typing import Annotated, Literal
 
@@ -40,4 +40,19 @@ class Adam(Record):
     schedule: Schedule = Schedule()
 
 
-Optimizer = Annotated[GradientDescent | Adam, Field(discriminator="kind")]
+class AdamW(Record):
+    """Adam with decoupled weight decay: `theta <- (1 - lr * weight_decay) theta` before each step of Adam, biases included.
+
+    Source: Loshchilov, Hutter 2019, arXiv:1711.05101, algorithm 2; the schedule is on both, as in `torch.optim.AdamW`.
+    """
+
+    kind: Literal["adamw"] = "adamw"
+    lr: PositiveFloat
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    beta1: Fraction = 0.9
+    beta2: Fraction = 0.999
+    eps: PositiveFloat = 1e-8
+    schedule: Schedule = Schedule()
+
+
+Optimizer = Annotated[GradientDescent | Adam | AdamW, Field(discriminator="kind")]

@@ -28,6 +28,11 @@ def check_training(config: "TrialConfig") -> None:
     Raises:
         ValueError: what does not fit, and what to do.
     """
+    if config.model.needs_y and not config.task.shows_y:
+        raise ValueError(
+            f"the model {config.model.kind} asks for the tokens of y, and the task {config.task.kind} does not show y: "
+            "use model.kind=fcn, or another task"
+        )
     codes = getattr(config.model, "positions", None)
     if isinstance(codes, OneHot) and codes.d_e != config.task.T:
         raise ValueError(f"one_hot codes need d_e = T; got d_e={codes.d_e}, T={config.task.T}: leave d_e out")

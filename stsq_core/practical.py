@@ -23,7 +23,7 @@ from stsq_core.errors import UserError
 from stsq_core.positions import Learned
 from stsq_core.products import dot, product
 from stsq_core.program import Tensors
-from stsq_core.sample_codes import SampleBook, mixed_tokens
+from stsq_core.sample_codes import SampleBook, mixed_tokens, sample_book
 from stsq_core.stacking import padded_tokens
 from stsq_core.streams import Purpose, Step
 from stsq_core.transformer import TransformerProgram, scores_of_tokens
@@ -41,6 +41,13 @@ class SharedCodes:
         c = book.coefficients(y)
         self.named = c.new_zeros((*y.shape[:2], padded_tokens(T))).scatter_(2, y, c)
         self.z = book.push(self.named)
+
+    @property
+    def rows(self) -> torch.Tensor:
+        """The codes themselves, (k, T, d_e)."""
+        k, _, d_e = self.z.shape
+        unit = torch.eye(d_e, dtype=self.z.dtype, device=self.z.device).expand(k, -1, -1)
+        return self._book.pull(unit)[..., : self._T].mT
 
     def scores(self, directions: torch.Tensor) -> torch.Tensor:
         """`<e_t, u>` for one direction a sample, (k, batch, d_e): (k, batch, T)."""
@@ -172,7 +179,7 @@ class PracticalTransformer(TransformerProgram):
         if self.learns_codes:
             return SharedCodes(self._learned_book(parameters["E"], T), y, T=T)
         if self._books is None:
-            return SampleBook(self, y, Purpose.FRESH_CODES if fresh else Purpose.CODES, step, T)
+            return sample_book(self, y, Purpose.FRESH_CODES if fresh else Purpose.CODES, step, T)
         book = self._books.fresh(int(step), T) if fresh else self._books.training(step)
         return SharedCodes(book, y, T=T)
 

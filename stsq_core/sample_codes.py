@@ -5,6 +5,9 @@ A book of a sample's own, (k, batch, T, d_e), would make `N = E W_e^T E^T` deare
 
 import torch
 
+from stsq_core.codes import Codes
+from stsq_core.kernels import Draws
+from stsq_core.positions import Query
 from stsq_core.products import dot, product
 from stsq_core.program import CHUNK, Tensors
 from stsq_core.streams import Purpose, Step
@@ -14,15 +17,12 @@ from stsq_core.transformer import MinibatchProgram, PopulationProgram, Transform
 class SampleBook:
     """The codes of every sample and the query e_y in them, (k, batch, d_e)."""
 
-    def __init__(
-        self, program: TransformerProgram, y: torch.Tensor, purpose: Purpose, step: Step, T: int | None = None
-    ) -> None:
+    def __init__(self, codes: Codes, query: Query, draws: Draws, y: torch.Tensor, *, T: int) -> None:
         k, batch, q = y.shape
-        T, D = T or program.task.T, program.length
-        self.codes = program.codes.rows(program.streams.draws(purpose, step), batch * T).view(k, batch, T, D)
-        members = self.codes.gather(2, y.unsqueeze(-1).expand(k, batch, q, D))
-        if program.positions[0].query == "dual":
-            c = program.kernels.dual(self.codes.view(k * batch, T, D), y.view(k * batch, 1, q))
+        self.codes = codes.rows(draws, batch * T).view(k, batch, T, codes.length)
+        members = self.codes.gather(2, y.unsqueeze(-1).expand(k, batch, q, codes.length))
+        if query == "dual":
+            c = codes.kernels.dual(self.codes.view(k * batch, T, codes.length), y.view(k * batch, 1, q))
             members = members * c.view(k, batch, q, 1)
         self.z = members.sum(2)
 
@@ -35,12 +35,18 @@ class SampleBook:
         return (self.codes * weights.unsqueeze(-1)).sum(-2)
 
 
+def sample_book(program: TransformerProgram, y: torch.Tensor, purpose: Purpose, step: Step, T: int | None = None) -> SampleBook:
+    """The codes of a program's batch."""
+    draws = program.streams.draws(purpose, step)
+    return SampleBook(program.codes, program.positions[0].query, draws, y, T=T or program.task.T)
+
+
 class PopulationSampleCodes(PopulationProgram):
     """The population objective with codes redrawn for every sample."""
 
     def gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
         y = self.subsets(step)
-        book = SampleBook(self, y, Purpose.CODES, step)
+        book = sample_book(self, y, Purpose.CODES, step)
         p, residual = self._attend(parameters, book, y)
         loss = dot(residual, residual).sum(-1) * (self.task.q / self.batch)
         totals = dot(p, residual)
@@ -51,12 +57,12 @@ class PopulationSampleCodes(PopulationProgram):
     def fresh_losses(self, parameters: Tensors, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
         """`q ||v p - 1_y / q||^2`: X is integrated out."""
         y = self.fresh_subsets(chunk, T=T, q=q)
-        _, residual = self._attend(parameters, SampleBook(self, y, Purpose.FRESH_CODES, chunk, T), y)
+        _, residual = self._attend(parameters, sample_book(self, y, Purpose.FRESH_CODES, chunk, T), y)
         return dot(residual, residual) * y.shape[-1]
 
     def fresh_attention_mass(self, parameters: Tensors, chunk: int) -> torch.Tensor:
         y = self.fresh_subsets(chunk)
-        p, _ = self._attend(parameters, SampleBook(self, y, Purpose.FRESH_CODES, chunk), y)
+        p, _ = self._attend(parameters, sample_book(self, y, Purpose.FRESH_CODES, chunk), y)
         return p.gather(2, y).sum(-1)
 
     def _attend(self, parameters: Tensors, book: SampleBook, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -72,7 +78,7 @@ class MinibatchSampleCodes(MinibatchProgram):
 
     def gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
         y = self.subsets(step)
-        book = SampleBook(self, y, Purpose.CODES, step)
+        book = sample_book(self, y, Purpose.CODES, step)
         X = self._tokens(self.batch, Purpose.TOKENS, step)
         p, c_x, c_e, residual = self._attend(parameters, book, y, X)
         loss = dot(residual, residual).sum(-1) * (self.task.q / (self.task.d * self.batch))
@@ -89,13 +95,13 @@ class MinibatchSampleCodes(MinibatchProgram):
     def fresh_losses(self, parameters: Tensors, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
         """`||f - target||^2 / (d/q)` on sampled tokens."""
         y = self.fresh_subsets(chunk, T=T, q=q)
-        book = SampleBook(self, y, Purpose.FRESH_CODES, chunk, T)
+        book = sample_book(self, y, Purpose.FRESH_CODES, chunk, T)
         *_, residual = self._attend(parameters, book, y, self._tokens(CHUNK, Purpose.FRESH_TOKENS, chunk, T))
         return dot(residual, residual) * (y.shape[-1] / self.task.d)
 
     def fresh_attention_mass(self, parameters: Tensors, chunk: int) -> torch.Tensor:
         y = self.fresh_subsets(chunk)
-        book = SampleBook(self, y, Purpose.FRESH_CODES, chunk)
+        book = sample_book(self, y, Purpose.FRESH_CODES, chunk)
         p, *_ = self._attend(parameters, book, y, self._tokens(CHUNK, Purpose.FRESH_TOKENS, chunk))
         return p.gather(2, y).sum(-1)
 

@@ -80,6 +80,8 @@ _PURPOSES = {
     ("subsets", True): Purpose.FRESH_SUBSETS,
     ("codes", False): Purpose.CODES,
     ("codes", True): Purpose.FRESH_CODES,
+    ("queries", False): Purpose.QUERIES,
+    ("queries", True): Purpose.FRESH_QUERIES,
 }
 
 

@@ -1,6 +1,6 @@
-"""What a trial learns (the configs): sparse token selection, and the tasks of the papers next door.
+"""What a trial learns (the configs): what all tasks have, and sparse token selection.
 
-A task is one class here, an `Examples` in a module of `stsq_core.tasks`, and a name in `stsq_core.kinds.Task`.
+A task is one class, an `Examples` in a module of `stsq_core.tasks`, and a name in `stsq_core.kinds.Task`.
 
 Sparse token selection: tokens `x_1..x_T ~ N(0, I_d)` iid; `y` a uniform q-subset of `[T]`; the target is their mean
 `(1/q) sum_{t in y} x_t`.
@@ -25,16 +25,22 @@ class TokenTask(Record):
     """A task on T tokens in R^d whose every output depends on q of them.
 
     `free_sizes` are those of T and q that an evaluation may change (`T_test`, `q_test`), because samples of a trial are defined
-    at other numbers too.
+    at other numbers too. Where a task does not show y, the q positions are to be found out.
     """
 
     letters: ClassVar[dict[str, str]] = {}
     """How the task's paper spells a field, where it is spelled otherwise here."""
     kind: str
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ()
+    shows_y: ClassVar[bool] = True
     T: PositiveInt
     q: PositiveInt
     d: PositiveInt
+
+    @property
+    def prompt_size(self) -> int:
+        """Numbers that a model of prompts reads at each position (`Examples.prompt`): a token, and whether it is asked for."""
+        return self.d + 1
 
     @abstractmethod
     def examples(self) -> "Examples[Any]":

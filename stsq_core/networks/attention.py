@@ -1,0 +1,148 @@
+"""Attention of any kind on any task: scores, rank, heads and layers as `architecture.Attention` says, and `Transformer`.
+
+Arrays of one head are named as in the papers, `W` and `V`; those of several are numbered. With a rank, W is told by its factors
+`A` and `B`, and of two layers the first has `W_1` (or factors) and `U`.
+
+Source: arXiv:2406.06893 for one layer of softmax; the other kinds are the usual ones (docs/attention.md).
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from stsq_core.architecture import Transformer
+from stsq_core.attention import Attention
+from stsq_core.codes import codes_for
+from stsq_core.examples import Batch, Source
+from stsq_core.kernels import Kernels
+from stsq_core.network import Network
+from stsq_core.networks.columns import Columns, dense
+from stsq_core.networks.scores import mass, weigh
+from stsq_core.positions import Learned
+from stsq_core.practical import Samples
+from stsq_core.products import dot, product
+from stsq_core.program import Tensors
+from stsq_core.streams import Purpose, Streams
+from stsq_core.trial import TrialConfig
+
+
+class AttentionNetwork(Network):
+    """k models of one record."""
+
+    def __init__(self, configs: tuple[TrialConfig, ...], *, kernels: Kernels, streams: Streams, dtype: torch.dtype) -> None:
+        super().__init__(configs, kernels=kernels, streams=streams, dtype=dtype)
+        match configs[0].model:
+            case Attention() as model:
+                self.model, asks = model, {}
+            case Transformer() as model:
+                self.model = Attention(positions=model.positions)
+                asks = {"x_query": model.x_query == "gaussian", "attend_query": model.attend_query}
+            case other:
+                raise TypeError(f"not a model of attention: {other.kind}")
+        self._scale = model.init_scale if model.init == "gaussian" else 0.0
+        d_e = model.positions.d_e
+        self.codes = codes_for((model.positions,) * len(configs), length=d_e, dtype=dtype, kernels=kernels)
+        self.m = self.task.d + d_e
+        self.columns = Columns(
+            self.codes, model.positions, T=self.task.T, streams=streams, kernels=kernels, **asks
+        )  # fmt: skip
+
+    def initial(self) -> Tensors:
+        parameters = {name: self._drawn(place, *shape) for place, (name, shape) in enumerate(self._shapes().items())}
+        if self.model.scores == "sigmoid":
+            parameters["b"] = torch.full(
+                (len(self.configs), 1), -math.log(self.task.T), dtype=self.dtype, device=self.kernels.device
+            )
+        if isinstance(self.model.positions, Learned):
+            parameters["E"] = self.codes.rows(self.streams.draws(Purpose.CODES, 0), self.task.T)
+        return parameters
+
+    def outputs(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor:
+        samples = self.columns.samples(parameters, batch, source)
+        answer = sum(product(c, parameters[f"V{h}"].mT) for h, _, c in self._heads(parameters, samples))
+        assert isinstance(answer, torch.Tensor)
+        return answer.view(*batch.target.shape)
+
+    def attention_mass(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor:
+        """Of the layer that answers, the mean over heads and outputs; of absolute weights where some are negative."""
+        samples = self.columns.samples(parameters, batch, source)
+        masses = [mass(p, samples.y) for _, p, _ in self._heads(parameters, samples)]
+        return torch.stack(masses).mean(0).view(*batch.target.shape[:3]).mean(-1)
+
+    def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
+        """The arrays of one trial, with `W = A B^T` beside its factors."""
+        arrays = super().weights(parameters, trial)
+        factors = [name for name in arrays if name.startswith("A")]
+        return arrays | {f"W{name[1:]}": arrays[name] @ arrays[f"B{name[1:]}"].T for name in factors}
+
+    def _heads(self, parameters: Tensors, samples: Samples) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+        """Each head's suffix, its weights p, (k, rows, columns), and its context Z p, (k, rows, m)."""
+        if self.model.layers == 2:
+            yield from self._second_layer(parameters, samples)
+            return
+        for h in self._suffixes():
+            p = self._weigh(parameters, samples.scores(self._asked(parameters, h, samples.z_query)), samples)
+            yield h, p, samples.mixture(p)
+
+    def _second_layer(self, parameters: Tensors, samples: Samples) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+        Z = self._first_layer(parameters, samples)
+        keys, z_query = Z[:, :, :-1], Z[:, :, -1].contiguous()
+        values = keys.mT.contiguous()
+        for h in self._suffixes():
+            u = self._asked(parameters, h, z_query)
+            p = self._weigh(parameters, _scores_of_one(values, u), samples)
+            yield h, p, dot(values, p.unsqueeze(2))
+
+    def _first_layer(self, parameters: Tensors, samples: Samples) -> torch.Tensor:
+        """All columns and the query after the first layer, (k, rows, T + 1, m)."""
+        Z = dense(samples)
+        k, rows, columns, m = Z.shape
+        flat, keys = Z.view(k, rows * columns, m), Z[:, :, :-1].reshape(k * rows, columns - 1, m)
+        for h in self._suffixes():
+            asked = self._asked(parameters, f"_1{h}", flat).view(k * rows, columns, m)
+            scores = product(asked, keys.mT).view(k, rows, columns, columns - 1)
+            p = self._weigh(parameters, scores, samples)
+            mixed = product(p.reshape(k * rows, columns, columns - 1), keys)
+            Z = Z + product(mixed.view(k, rows * columns, m), parameters[f"U{h}"].mT).view(Z.shape)
+        return Z
+
+    def _weigh(self, parameters: Tensors, scores: torch.Tensor, samples: Samples) -> torch.Tensor:
+        return weigh(scores, self.model.scores, q=samples.y.shape[-1], bias=parameters.get("b"))
+
+    def _asked(self, parameters: Tensors, name: str, z: torch.Tensor) -> torch.Tensor:
+        """`W z` for rows z, (k, rows, m)."""
+        if self.model.rank is None:
+            return product(z, parameters[f"W{name}"].mT)
+        return product(product(z, parameters[f"B{name}"]), parameters[f"A{name}"].mT)
+
+    def _suffixes(self) -> list[str]:
+        return [""] if self.model.heads == 1 else [str(h) for h in range(1, self.model.heads + 1)]
+
+    def _shapes(self) -> dict[str, tuple[int, int]]:
+        """The arrays by name, (rows, columns)."""
+        m, shapes = self.m, dict[str, tuple[int, int]]()
+        for h in self._suffixes():
+            for name in (h, f"_1{h}")[: self.model.layers]:
+                if self.model.rank is None:
+                    shapes[f"W{name}"] = (m, m)
+                else:
+                    shapes |= {f"A{name}": (m, self.model.rank), f"B{name}": (m, self.model.rank)}
+            shapes[f"V{h}"] = (self.examples.output_size, m)
+            if self.model.layers == 2:
+                shapes[f"U{h}"] = (m, m)
+        return shapes
+
+    def _drawn(self, place: int, rows: int, columns: int) -> torch.Tensor:
+        """Zeros, or entries of standard deviation `init_scale`: W and V of the first head are those of `practical`."""
+        draws = self.streams.draws(Purpose.INIT, place)
+        return self.kernels.normals(draws, rows=rows, numbers=columns, dtype=self.dtype).mul_(self._scale)
+
+
+def _scores_of_one(values: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+    """`<z_t, u>` for columns (k, rows, m, T) and one direction a row, (k, rows, m): (k, rows, T)."""
+    k, rows, m, T = values.shape
+    # A second row of zeros: a product with a vector would round as the number of slices has it.
+    pair = torch.nn.functional.pad(u.view(k * rows, 1, m), (0, 0, 0, 1))
+    return product(pair, values.view(k * rows, m, T))[:, 0].view(k, rows, T)

@@ -1,0 +1,65 @@
+"""One attention head with a learned query over embedded bits, and a ReLU net on what it returns.
+
+Bit b_t is embedded as `e_{b_t} + p_t`; the head returns `sum_t a_t W_V (e_{b_t} + p_t)` with
+`a = softmax_t(<W_Q c, W_K (e_{b_t} + p_t)> / sqrt(m))`, c the query's own embedding. Scores and values are linear in the embeddings: they
+are computed once for every position and value, not for every sample.
+
+Source: the single head of arXiv:2110.10090 with a `[CLS]` query; sizes and initial values are ours.
+"""
+
+import math
+
+import torch
+
+from stsq_core.examples import Batch, Source
+from stsq_core.network import Network
+from stsq_core.networks.layers import initial_layer, relu_net
+from stsq_core.products import product
+from stsq_core.program import Tensors
+from stsq_core.prompt_models import BitAttention
+
+
+class BitAttentionNetwork(Network):
+    """Arrays `P` (T, m) of positions, `E` (2, m) of false and true, `c` (1, m), `W_Q, W_K, W_V` (m, m), and the net's `W1, W2`."""
+
+    @property
+    def model(self) -> BitAttention:
+        model = self.configs[0].model
+        assert isinstance(model, BitAttention)
+        return model
+
+    def initial(self) -> Tensors:
+        start, m, model = self.start(), self.model.width, self.model
+        rows = {"P": self.task.T, "E": 2, "c": 1}
+        told = {name: start.normals(f"start {name}", count, m) * model.embedding_scale for name, count in rows.items()}
+        for name in ("W_Q", "W_K", "W_V"):
+            told[name] = start.uniforms(f"start {name}", m, m) / math.sqrt(m)
+        told["W1"] = initial_layer(start, "W1", units=model.mlp_width, inputs=m)
+        told["W2"] = initial_layer(start, "W2", units=self.examples.output_size, inputs=model.mlp_width)
+        return told
+
+    def outputs(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor:
+        is_true = self._is_true(batch)
+        p = self._attend(parameters, is_true)
+        of_true = (p * is_true).sum(-1, keepdim=True)
+        kinds = torch.cat([1 - of_true, of_true], -1)
+        W_V = parameters["W_V"].mT
+        mixed = product(p, product(parameters["P"], W_V)) + product(kinds, product(parameters["E"], W_V))
+        answers = relu_net(mixed, [parameters["W1"], parameters["W2"]])
+        return answers.unsqueeze(2)
+
+    def _is_true(self, batch: Batch) -> torch.Tensor:
+        """1 where a bit is +1, and 0, (k, batch, T)."""
+        if batch.X.shape[3] != 1:
+            raise ValueError(
+                f"bit_attention reads bits, one number a token; got d={batch.X.shape[3]}: use kind: transformer_mlp"
+            )
+        return (batch.X[..., 0] + 1) / 2
+
+    def _attend(self, parameters: Tensors, is_true: torch.Tensor) -> torch.Tensor:
+        """Attention weights, (k, batch, T)."""
+        query = product(product(parameters["c"], parameters["W_Q"].mT), parameters["W_K"])
+        of_place = product(parameters["P"], query.mT).mT
+        of_kind = product(parameters["E"], query.mT)
+        scores = of_place + of_kind[:, :1] + is_true * (of_kind[:, 1:] - of_kind[:, :1])
+        return (scores / math.sqrt(self.model.width)).softmax(-1)

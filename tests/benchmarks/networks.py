@@ -1,0 +1,69 @@
+"""What autograd costs: the networks of any task against the programs with gradients derived by hand, and packs against single trials.
+
+    python tests/benchmarks/networks.py [--steps 200]
+
+Times are CPU time a model-step on one thread, so that they can be read on a machine that others use too.
+"""
+
+import argparse
+import time
+
+import torch
+
+from stsq_core import TrialConfig
+from stsq_core.descent import Descent
+from stsq_core.network import NetworkProgram
+from stsq_core.program import Program
+from stsq_core.stack import build_program
+
+TASK = {"kind": "stsq", "T": 32, "q": 3, "d": 4}
+CODES = {"kind": "random_sign", "d_e": 24}
+STARTED = {"kind": "attention", "positions": CODES, "init": "gaussian"}
+MODELS = {
+    "transformer": {"kind": "transformer", "positions": CODES},
+    "fcn": {"kind": "fcn", "width": 64},
+    "attention, sigmoid": {"kind": "attention", "positions": CODES, "scores": "sigmoid"},
+    "attention, top_q": {"kind": "attention", "positions": CODES, "scores": "top_q"},
+    "attention, 2 heads": STARTED | {"heads": 2},
+    "attention, 2 layers": STARTED | {"layers": 2},
+}
+
+
+def seconds_a_model_step(program: Program, steps: int) -> float:
+    """CPU time of gradients and updates, over steps and models."""
+    configs = program.configs
+    descent = Descent(tuple(c.optimizer for c in configs), steps + 5, dtype=program.dtype, kernels=program.kernels)
+    parameters = program.initial()
+    take = descent.bound(parameters, moments := descent.moments(parameters))
+    for step in range(steps + 5):
+        if step == 5:
+            begun = time.process_time()
+        _, gradients = program.gradients(parameters, step)
+        take(gradients, step)
+    assert moments
+    return (time.process_time() - begun) / steps / len(configs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=200)
+    steps = parser.parse_args().steps
+    torch.set_num_threads(1)
+    print(f"{'model':22}{'k':>4}{'derived':>12}{'autograd':>12}{'ratio':>8}   us a model-step, T=32, q=3, d=4, batch 64")
+    for name, model in MODELS.items():
+        for k in (1, 8, 32):
+            data = {"task": TASK, "model": model, "optimizer": {"kind": "adam", "lr": 0.01}, "training": {"steps": steps + 5}}
+            configs = tuple(TrialConfig.model_validate(data | {"seed": seed}) for seed in range(k))
+            cpu, number = torch.device("cpu"), max(10, steps // k)
+            network = seconds_a_model_step(NetworkProgram(configs, cpu), number) * 1e6
+            program = build_program(configs, cpu)
+            told = f"{name:22}{k:4}"
+            if isinstance(program, NetworkProgram):
+                print(f"{told}{'':12}{network:12.0f}")
+            else:
+                derived = seconds_a_model_step(program, number) * 1e6
+                print(f"{told}{derived:12.0f}{network:12.0f}{network / derived:8.1f}")
+
+
+if __name__ == "__main__":
+    main()
