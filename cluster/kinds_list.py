@@ -1,5 +1,6 @@
 """`stsq list --kinds`: the tasks, models, codes and optimizers that a sweep file may name, and where they come from."""
 
+import re
 from collections.abc import Iterable
 
 from pydantic import BaseModel
@@ -12,7 +13,7 @@ from stsq_core.trial import TrialConfig
 
 
 def show_kinds(console: Console) -> None:
-    """Print every kind with the first line of its docstring and its source: stsq, or a plugin."""
+    """Print every kind with the first sentence of its docstring and its source: stsq, or a plugin."""
     positions = [
         code for model in MODELS.records if "positions" in model.model_fields for code in records_of(model, "positions")
     ]
@@ -22,13 +23,16 @@ def show_kinds(console: Console) -> None:
         "positions": dict.fromkeys(positions),
         "optimizer": records_of(TrialConfig, "optimizer"),
     }
-    rows = [(field, kind_of(record), _first_line(record), _source(record)) for field, own in kinds.items() for record in own]
+    rows = [
+        (field, kind_of(record), _first_sentence(record), _source(record)) for field, own in kinds.items() for record in own
+    ]
     say_table(console, table(("field", "kind", "what it is", "from"), rows))
 
 
-def _first_line(record: type[BaseModel]) -> str:
-    """The first line of its own docstring."""
-    return next(iter((vars(record).get("__doc__") or "").strip().splitlines()), "")
+def _first_sentence(record: type[BaseModel]) -> str:
+    """The first sentence of its own docstring, without its full stop; nothing where it has none."""
+    paragraph = (vars(record).get("__doc__") or "").strip().partition("\n\n")[0]
+    return re.split(r"\.(?:\s|$)", " ".join(paragraph.split()), maxsplit=1)[0]
 
 
 def _source(record: type[BaseModel]) -> str:

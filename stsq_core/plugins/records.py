@@ -46,7 +46,7 @@ def records_of_plugin(module: ModuleType, *, place: str, lines: Mapping[str, int
             'stsq_core.architecture.Architecture with a kind of its own, `kind: Literal["name"] = "name"`'
         )
     for record in found:
-        if (problem := _problem(record)) is not None:
+        if (problem := problem_of(record)) is not None:
             raise UserError(f"{place}:{lines.get(record.__name__, 1)}: {record.__name__}: {problem}")
     kinds = [kind_of(record) for record in found]
     if twice := [record for record in found if kinds.count(kind_of(record)) > 1]:
@@ -66,7 +66,7 @@ def _kinds(record: type[Any]) -> tuple[Any, ...]:
     return get_args(record.model_fields["kind"].annotation)
 
 
-def _problem(record: type[Any]) -> str | None:
+def problem_of(record: type[Any]) -> str | None:
     """Why a task or model cannot work; None where nothing is seen."""
     kinds = _kinds(record)
     if len(kinds) != 1 or not isinstance(kinds[0], str) or not WORD.fullmatch(kinds[0]):

@@ -96,7 +96,7 @@ def test_architectures_that_share_their_settings_share_a_panel(
     both[1]["zip"] = {"task.T": [8, 16], "model.width": [{"geom": [8, 64], "num": 5}] * 2}  # type: ignore[assignment, dict-item]
     findings = read_findings(make_run(trials=both).path)
     (panel,) = threshold_panels(findings.regimes)
-    assert panel.title == "Transformer and Fully connected net"
+    assert panel.title == "Transformer and fully connected net"
     assert settings_differ(findings.regimes) == ""
 
 

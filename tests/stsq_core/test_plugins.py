@@ -10,6 +10,7 @@ from stsq_core import TrialConfig, UserError
 from stsq_core.family import TrialFamily
 from stsq_core.kinds import MODELS, TASKS
 from stsq_core.plugins import Plugin, load, loaded_plugins, read_plugin, unload, used_plugins
+from stsq_core.plugins.records import problem_of
 from stsq_core.plugins.trying import try_pair
 from stsq_core.trial import plugins_of
 
@@ -108,6 +109,12 @@ def test_a_plugin_that_cannot_work_is_refused_where_it_stands(old: str, new: str
         assert word in told
     assert not loaded_plugins()
     assert not TASKS.added
+
+
+def test_our_own_kinds_keep_the_rules_that_plugins_are_held_to() -> None:
+    for record in (*TASKS.records, *MODELS.records):
+        assert problem_of(record) is None, record
+        assert (record.__doc__ or "").strip(), f"{record.__name__} has no docstring for `stsq list --kinds`"
 
 
 def test_a_plugin_without_a_task_or_model_is_refused() -> None:

@@ -15,7 +15,7 @@ from stsq_core.pairs import MAX_SUBSETS
         ("fcn", {"width": 0}, ["model.fcn.width", "greater than or equal to 1"]),
         ("fcn", {"optimizer__lr": -0.1}, ["optimizer.adam.lr", "greater than 0"]),
         ("fcn", {"optimizer__lr": float("inf")}, ["optimizer.adam.lr", "finite"]),
-        ("fcn", {"task__T": "12"}, ["task.T", "valid integer"]),
+        ("fcn", {"task__T": "12"}, ["task.stsq.T", "valid integer"]),
         ("fcn", {"evaluation__samples": 100}, ["evaluation.samples", "4096"]),
         ("fcn", {"training__objective": "population"}, ["transformer only", "minibatch"]),
         ("transformer", {"T": 12, "model__positions": {"kind": "one_hot", "d_e": 11}}, ["d_e = T", "d_e=11, T=12"]),
