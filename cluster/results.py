@@ -10,7 +10,7 @@ from cluster.terminal import say, say_table, table
 from dashboards.columns import axes_of, field_name, value_words
 from dashboards.findings import Findings
 from dashboards.law_tables import expected_laws
-from dashboards.panels import whole_letter
+from dashboards.panels import star_words, whole_letter
 from dashboards.setting_words import interval_words, number_words, setting_words
 from dashboards.tables import failures_table, threshold_rows
 from stsq_core.size import WIDTH
@@ -121,7 +121,7 @@ def show_failures(console: Console, records: Outcomes) -> None:
 def _m_star(threshold: WidthThreshold) -> str:
     match threshold.status:
         case "found":
-            return f"{threshold.m_star:.2f}"
+            return star_words(threshold.m_star)
         case "above_range":
             return f"> {max(threshold.widths)}"
         case "below_range":
@@ -137,6 +137,6 @@ def _number(value: float | None, style: str) -> str:
 def _interval(threshold: WidthThreshold) -> str:
     if threshold.low is None and threshold.high is None and not (threshold.low_censored or threshold.high_censored):
         return "none"
-    low = f"< {min(threshold.widths)}" if threshold.low is None else f"{threshold.low:.2f}"
-    high = f"> {max(threshold.widths)}" if threshold.high is None else f"{threshold.high:.2f}"
+    low = f"< {min(threshold.widths)}" if threshold.low is None else star_words(threshold.low)
+    high = f"> {max(threshold.widths)}" if threshold.high is None else star_words(threshold.high)
     return f"{low} to {high}"

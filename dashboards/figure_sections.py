@@ -6,7 +6,7 @@ from dashboards.cells import CellView
 from dashboards.findings import Findings
 from dashboards.interactive import Spec, curves_plots, losses_plots, threshold_plot
 from dashboards.markup import Html, element, prose
-from dashboards.panels import Panel, settings_differ
+from dashboards.panels import Panel, settings_differ, star_words
 from dashboards.section import MAX_CELLS, Section, downloads, key, lead, more, name_html, plot_place, section
 from dashboards.style import NAMES, WIDTHS, mark_shape
 from stsq_core.size import SAMPLES, WIDTH, Size
@@ -179,7 +179,7 @@ def _multiples(
 def _loss_words(view: CellView) -> str:
     threshold = view.threshold
     if threshold.status == "found":
-        return f"`{threshold.size.letter}`* = {threshold.m_star:.2f}"
+        return f"`{threshold.size.letter}`* = {star_words(threshold.m_star)}"
     where = "above" if threshold.status == "above_range" else "at or below"
     return f"`{threshold.size.letter}`* {where} the {threshold.size.nouns} tried"
 

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from dashboards.cells import CellView
-from dashboards.panels import Line, Mark, Panel, Series, loss_ticks
+from dashboards.panels import Line, Mark, Panel, Series, loss_ticks, tick_words
 from dashboards.style import CARD, FAINT, INK, MUTED, SHORT_NAMES, TARGET, mark_shape, series_shade
 from stsq_core.size import Size
 
@@ -137,7 +137,7 @@ def _set_axes(axes: Axes, panel: Panel) -> None:
 def set_ticks(axis: Axis, ticks: Sequence[float]) -> None:
     """These ticks and no others, spelled as numbers."""
     axis.set_major_locator(FixedLocator(list(ticks)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _place: tick_words(value)))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
 

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from dashboards.cells import CellView
-from dashboards.panels import Line, Mark, Panel, Series, loss_ticks
+from dashboards.panels import Line, Mark, Panel, Series, loss_ticks, tick_words
 from dashboards.plain_figure import PlainFigure
 from dashboards.style import CARD, FAINT, INK, MUTED, TARGET, mark_shape, series_shade, translucent, width_shade
 
@@ -191,7 +191,7 @@ def log_axis(ends: tuple[float, float], ticks: Sequence[float], title: str) -> S
         "type": "log",
         "range": _log_range(ends),
         "tickvals": list(ticks),
-        "ticktext": [f"{tick:g}" for tick in ticks],
+        "ticktext": [tick_words(tick) for tick in ticks],
         "title": {"text": title, "standoff": 8, "font": {"size": 13}},
     }
 

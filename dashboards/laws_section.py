@@ -40,9 +40,10 @@ def laws_section(
         "laws",
         "The laws they follow",
         lead(
-            "Every law is fitted to every architecture on the same cells, in the logarithm of the width; a cell counts by its"
-            f" own interval, a censored one by the side on which it lies. Intervals ({level}) are over seeds and cells. The"
-            " better law has the lower AICc; the error left out is that of predicting each cell from the others."
+            "Every law is fitted to every architecture on the same cells, in the logarithm of the"
+            f" {findings.spec.criterion.size.noun}; a cell counts by its own interval, a censored one by the side on which it"
+            f" lies. Intervals ({level}) are over seeds and cells. The better law has the lower AICc; the error left out is"
+            " that of predicting each cell from the others."
         ),
         *(_regime(findings, regime, comparison) for regime, comparison in compared),
         *_figures(panels, exponents),
@@ -135,9 +136,9 @@ def _figures(panels: Sequence[ResidualPanel], exponents: tuple[Exponent, ...]) -
             "figcaption",
             element("b", "What the laws leave over."),
             prose(
-                " Coloured: the law that theory expects of the architecture, bars the intervals of the measurements. Grey: the"
-                " law that it expects of the other architecture. A law that holds leaves no trend; one far off leaves the"
-                " panel. Hollow marks were held out."
+                " Coloured: the law that theory expects of the architecture (the best one where it expects none), bars the"
+                " intervals of the measurements. Grey: the law that it expects of the other architecture. A law that holds"
+                " leaves no trend; one far off leaves the panel. Hollow marks were held out."
             ),
         )
         parts.append(element("figure", element("div", *drawn, class_="panels"), caption, class_="hero residuals"))

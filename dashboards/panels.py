@@ -17,7 +17,7 @@ from dashboards.regimes import Regime, setting_words
 from dashboards.style import NAMES, Shade, series_shade
 from stsq_core import theory
 from stsq_core.size import SAMPLES, WIDTH, Size
-from sweeps.laws import ScalingLaw
+from sweeps.laws import ScalingLaw, spread_words
 from sweeps.line_ratios import has_fcn_bound
 from sweeps.thresholds import WidthThreshold
 
@@ -160,7 +160,7 @@ def mark_of(threshold: WidthThreshold, axis: Axis, *, held_out: bool = False) ->
 
 def _star_words(threshold: WidthThreshold) -> str:
     letter = threshold.size.letter
-    return f"{letter}* = {threshold.m_star:.2f}, {whole_letter(threshold.size)} = {threshold.M}"
+    return f"{letter}* = {star_words(threshold.m_star)}, {whole_letter(threshold.size)} = {threshold.M}"
 
 
 def _end_words(threshold: WidthThreshold, *, largest: bool) -> str:
@@ -180,8 +180,8 @@ def interval_text(threshold: WidthThreshold) -> str:
     """An interval as it is told: an end beyond the widths tried is told as an inequality, never as a number."""
     if threshold.status == "failed" or (threshold.low is None and threshold.high is None and not _censored(threshold)):
         return "none"
-    low = f"below {min(threshold.widths):g}" if threshold.low is None else f"{threshold.low:.2f}"
-    high = f"above {max(threshold.widths):g}" if threshold.high is None else f"{threshold.high:.2f}"
+    low = f"below {min(threshold.widths):g}" if threshold.low is None else star_words(threshold.low)
+    high = f"above {max(threshold.widths):g}" if threshold.high is None else star_words(threshold.high)
     return f"{low} to {high}"
 
 
@@ -203,6 +203,20 @@ def decades(low: float, high: float) -> tuple[float, ...]:
     """Powers of ten within a range, at most about four."""
     exponents = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
     return tuple(10.0**exponent for exponent in exponents[:: max(1, len(exponents) // 4)])
+
+
+def tick_words(value: float) -> str:
+    """A tick's number: `24`, `0.1`, `30k`, `3M`."""
+    if value >= 1e6:
+        return f"{value / 1e6:g}M"
+    return f"{value / 1e3:g}k" if value >= 1e4 else f"{value:g}"
+
+
+def star_words(value: float | None) -> str:
+    """A threshold as it is told: two decimals, none from a thousand on."""
+    if value is None:
+        return ""
+    return f"{value:.2f}" if value < 1000 else f"{value:.0f}"
 
 
 def loss_ticks(low: float, high: float) -> tuple[float, ...]:
@@ -236,7 +250,7 @@ def _panel(regimes: Sequence[Regime]) -> Panel:
     heights += [float(y) for one in series for line in one.lines if line.role != "rival" for y in (line.y.min(), line.y.max())]
     words = dict.fromkeys(setting_words(regime, without=axis) for regime in regimes)
     return Panel(
-        title=" and ".join(NAMES.get(kind, kind) for kind in dict.fromkeys(regime.kind for regime in regimes)),
+        title=_title([regime.name for regime in regimes]),
         setting="; ".join(words) if len(words) <= 2 else f"{len(words)} settings",
         axis=axis,
         letter=regimes[0].letter(axis),
@@ -245,6 +259,12 @@ def _panel(regimes: Sequence[Regime]) -> Panel:
         y_range=(min(heights) / MARGIN, max(heights) * MARGIN),
         series=tuple(series),
     )
+
+
+def _title(names: Sequence[str]) -> str:
+    """The architectures of a panel: `Transformer, fully connected net and recurrent net`."""
+    first, *others = dict.fromkeys(names)
+    return spread_words([first, *(name if name.isupper() else f"{name[0].lower()}{name[1:]}" for name in others)])
 
 
 def axis_of(thresholds: Iterable[WidthThreshold]) -> Axis:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from dashboards.findings import Findings
 from dashboards.regimes import Regime
+from stsq_core.size import WIDTH
 from sweeps.laws import ScalingLaw
 from sweeps.ledger import Status
 from sweeps.thresholds import WidthThreshold
@@ -132,13 +133,14 @@ def _as_sentence(phrases: Sequence[Phrase]) -> tuple[Phrase, ...]:
 
 def _no_threshold(findings: Findings) -> str:
     records, thresholds = findings.records, findings.thresholds
+    words = "width threshold" if findings.spec.criterion.size == WIDTH else "threshold"
     if not records:
-        return "No trial has ended yet, so there is no threshold to show."
+        return f"No trial has ended yet, so there is no {words} to show."
     ends: tuple[Status, ...] = ("failed", "diverged")
     for status in ends:
         if findings.num_ended(status) == len(records):
-            return f"No threshold was found: all {len(records):,} trials {status}."
+            return f"No {words} was found: all {len(records):,} trials {status}."
     if all(t.status == "failed" for t in thresholds):
-        return f"No threshold was found: none of {len(records):,} trials gave a loss."
+        return f"No {words} was found: none of {len(records):,} trials gave a loss."
     so_far = "" if findings.complete else " so far"
-    return f"No threshold was found{so_far}: of {len(thresholds)} cells, {summary_words(thresholds)}."
+    return f"No {words} was found{so_far}: of {len(thresholds)} cells, {summary_words(thresholds)}."

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dashboards.columns import axes_of, field_name, value_words
 from dashboards.findings import Findings
 from dashboards.markup import element, table
-from dashboards.panels import interval_text, whole_letter
+from dashboards.panels import interval_text, star_words, whole_letter
 from dashboards.section import MAX_ROWS, Section, downloads, lead, more, section, tag
 from dashboards.story import summary_words
 from dashboards.style import NAMES
@@ -78,7 +78,7 @@ def _table_row(threshold: WidthThreshold, row: Row) -> dict[str, object]:
     widest, narrowest = max(threshold.widths), min(threshold.widths)
     m = {"above_range": f"> {widest:g}", "below_range": f"≤ {narrowest:g}", "failed": "none"}.get(
         threshold.status
-    ) or f"{threshold.m_star:.2f}"
+    ) or star_words(threshold.m_star)
     name = NAMES.get(threshold.kind, threshold.kind)
     return {
         "architecture": element("span", name, class_=threshold.kind, title=threshold.label),
@@ -119,4 +119,4 @@ def _reach_words(criterion: Criterion) -> str:
 
 
 def _rounded(value: object) -> str | None:
-    return None if value is None else f"{value:.2f}"
+    return star_words(value) if isinstance(value, float) else None

@@ -14,10 +14,10 @@ import numpy as np
 from dashboards.columns import Axes, axes_of, family_names, field_name, value_words
 from dashboards.law_tables import expected_laws, held_out_rows, latex_numbers, law_rows, verdict_rows
 from dashboards.law_words import plain_formula
-from dashboards.panels import interval_text
+from dashboards.panels import interval_text, star_words
 from stsq_core import theory
 from stsq_core.size import SAMPLES, WIDTH, Size
-from stsq_core.stack import SAMPLES_TO_TARGET
+from stsq_core.trial import SAMPLES_TO_TARGET
 from sweeps.law_cells import families_of
 from sweeps.law_comparison import LawComparison
 from sweeps.laws import ScalingLaw
@@ -233,7 +233,7 @@ def _latex_row(threshold: WidthThreshold, axes: Axes) -> str:
     task = threshold.config_sample.task
     match threshold.status:
         case "found":
-            m, whole = f"{threshold.m_star:.2f}", str(threshold.M)
+            m, whole = star_words(threshold.m_star), str(threshold.M)
         case "above_range":
             m = whole = f"$>{max(threshold.widths)}$"
         case "below_range":

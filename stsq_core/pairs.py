@@ -101,6 +101,22 @@ def check_evaluation(config: "TrialConfig") -> None:
         )
 
 
+def check_target(config: "TrialConfig") -> None:
+    """Refuse to stop at a target that is not given, and to count samples that are drawn again and again.
+
+    Raises:
+        ValueError: what does not fit, and what to do.
+    """
+    training, target = config.training, config.evaluation.target
+    if training.stop_at_target and target is None:
+        raise ValueError("stop_at_target=true needs a target to stop at: give evaluation.target, or leave it out")
+    if target is not None and training.num_samples is not None:
+        raise ValueError(
+            f"evaluation.target={target} counts fresh samples, and num_samples={training.num_samples} makes the "
+            "training set finite: leave one of the two out (criterion: {of: training.num_samples} asks how many are needed)"
+        )
+
+
 def _check_free(config: "TrialConfig", name: str, values: tuple[int, ...]) -> None:
     """Refuse another T or q where the task or the model has only its own."""
     own, given = f"{name}={getattr(config.task, name)}", f"{name}_test={list(values)}"

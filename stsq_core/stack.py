@@ -24,12 +24,9 @@ from stsq_core.sample_codes import MinibatchSampleCodes, PopulationSampleCodes
 from stsq_core.stacking import is_derived
 from stsq_core.stepper import Stepper, stepper_for
 from stsq_core.transformer import MinibatchTransformer, PopulationTransformer
-from stsq_core.trial import Measurement, TrialConfig, TrialResult
+from stsq_core.trial import SAMPLES_TO_TARGET, Measurement, TrialConfig, TrialResult
 
 Report = Callable[[Measurement], None]
-
-SAMPLES_TO_TARGET = "samples_to_target"
-"""The metric of a trial whose evaluation has a target: samples drawn until it was first measured there, inf for never."""
 
 
 @dataclass

@@ -29,6 +29,9 @@ NUMERICS = 2
 PLUGIN = "plugin sha256"
 """Under this name, which no field can have, the digest of a plugin enters the hash of a trial of its kind."""
 
+SAMPLES_TO_TARGET = "samples_to_target"
+"""The metric of a trial whose evaluation has a target: samples drawn until it was first measured there, inf for never."""
+
 CHUNK = 64
 """Samples in one chunk of the evaluation; codes that are redrawn are redrawn once a chunk."""
 
@@ -126,18 +129,7 @@ class TrialConfig(Record):
     def _parts_fit(self) -> Self:
         pairs.check_training(self)
         pairs.check_evaluation(self)
-        return self
-
-    @model_validator(mode="after")
-    def _target_fits(self) -> Self:
-        training, target = self.training, self.evaluation.target
-        if training.stop_at_target and target is None:
-            raise ValueError("stop_at_target=true needs a target to stop at: give evaluation.target, or leave it out")
-        if target is not None and training.num_samples is not None:
-            raise ValueError(
-                f"evaluation.target={target} counts fresh samples, and num_samples={training.num_samples} makes the "
-                "training set finite: leave one of the two out (criterion: {of: training.num_samples} asks how many are needed)"
-            )
+        pairs.check_target(self)
         return self
 
     @property

@@ -96,13 +96,12 @@ class LawComparison:
 
     def delta(self, law: ScalingLaw) -> float:
         """By how much a law's AICc exceeds the least; nan where cells are too few."""
-        least = min(one.aicc for one in self.laws)
-        return law.aicc - least if math.isfinite(law.aicc) else math.nan
+        return law.aicc - self.laws[0].aicc if self.best is not None and math.isfinite(law.aicc) else math.nan
 
     def standing(self, law: ScalingLaw) -> Standing:
         """A law's place among the laws of its family."""
         delta = self.delta(law)
-        if math.isnan(delta) or self.best is None:
+        if math.isnan(delta):
             return "too few cells"
         if delta <= CLOSE:
             return "best" if law is self.best else "as good"

@@ -22,8 +22,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from stsq_core.stack import SAMPLES_TO_TARGET
-from stsq_core.trial import TrialConfig
+from stsq_core.trial import SAMPLES_TO_TARGET, TrialConfig
 from sweeps.outcomes import FAILED, Outcomes
 from sweeps.spec import Criterion
 from sweeps.width_threshold import Points, WidthThreshold, few_seeds, status_of, width_of

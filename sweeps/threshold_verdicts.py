@@ -100,12 +100,12 @@ def _order(claim: ThresholdOrder, thresholds: Sequence[WidthThreshold]) -> list[
 def _ratio(where: Fields, first: WidthThreshold, second: WidthThreshold) -> Setting:
     """How the second threshold compares with the first; their intervals do not meet where the ratio's lies beside 1."""
     one, two = bounds_of(first), bounds_of(second)
-    num = min(first.num_seeds, second.num_seeds)
+    num, value = min(first.num_seeds, second.num_seeds), _ratio_of_found(two.value, one.value)
     low, high = _divided(two.low, one.high), _divided(two.high, one.low)
     if math.isnan(low) or math.isnan(high):
-        return Setting(where, _shown(_divided(two.value, one.value)), None, None, num, "not enough data")
+        return Setting(where, value, None, None, num, "not enough data")
     answer: Answer = "holds" if low > 1 else "does not hold" if high < 1 else "not enough data"
-    return Setting(where, _shown(_divided(two.value, one.value)), _shown(low), _shown(high), num, answer)
+    return Setting(where, value, _shown(low), _shown(high), num, answer)
 
 
 def _near(claim: ThresholdNear, threshold: WidthThreshold) -> Setting:
@@ -122,7 +122,7 @@ def _near(claim: ThresholdNear, threshold: WidthThreshold) -> Setting:
         answer = "not enough data"
     else:
         answer = "holds" if 1 / claim.factor <= value <= claim.factor else "does not hold"
-    return Setting(where, _shown(value), _shown(low), _shown(high), threshold.num_seeds, answer)
+    return Setting(where, _shown(value) or None, _shown(low), _shown(high), threshold.num_seeds, answer)
 
 
 def _growth(claim: ThresholdGrowth, thresholds: Sequence[WidthThreshold]) -> list[Setting]:
@@ -133,7 +133,8 @@ def _growth(claim: ThresholdGrowth, thresholds: Sequence[WidthThreshold]) -> lis
 
 def _rate(claim: ThresholdGrowth, members: Sequence[WidthThreshold], rule: tuple[float, float]) -> Setting:
     config = members[0].config_sample
-    where: Fields = (("model.kind", config.model.kind), *(item for item in _letters(members[0]) if item[0] != "task.T"))
+    shared = set.intersection(*(set(_letters(threshold)) for threshold in members))
+    where: Fields = (("model.kind", config.model.kind), *(item for item in _letters(members[0]) if item in shared))
     num, cells = min(threshold.num_seeds for threshold in members), law_cells(members)
     law = fitted_law(letter_law(claim.law, claim.letter), cells)
     if law is None:
@@ -149,6 +150,11 @@ def _divided(above: float, below: float) -> float:
     if below == 0:
         return math.nan if above == 0 else math.inf
     return math.nan if math.isinf(above) and math.isinf(below) else above / below
+
+
+def _ratio_of_found(above: float, below: float) -> float | None:
+    """The ratio of two thresholds; None where one of them is censored or there is none."""
+    return above / below if all(math.isfinite(one) and one > 0 for one in (above, below)) else None
 
 
 def _shown(value: float) -> float | None:

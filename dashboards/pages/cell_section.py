@@ -9,7 +9,7 @@ from dashboards.cells import CellView, cell_names
 from dashboards.findings import Findings
 from dashboards.markup import Html, element, prose, table
 from dashboards.pages.cell_figure import MAX_SEED_LINES, cell_plot
-from dashboards.panels import interval_text, whole_letter
+from dashboards.panels import interval_text, star_words, whole_letter
 from dashboards.section import MAX_CELLS, Section, key, lead, more, name_html, plot_place, section, tag
 from dashboards.style import NAMES
 from stsq_core.size import SAMPLES, WIDTH
@@ -25,13 +25,13 @@ def cell_section(findings: Findings, views: Sequence[CellView], given: str) -> S
     shown = findings.thresholds[:MAX_CELLS]
     names = dict(zip((one.cell_id for one in findings.thresholds), cell_names(findings.thresholds), strict=True))
     by_cell = {view.threshold.cell_id: view for view in views}
-    run = shlex.quote(given)
+    run, noun = shlex.quote(given), findings.spec.criterion.size.noun
     return section(
         "cell",
         "One cell, closely",
         lead(
-            "From above: where the threshold may lie, as its replicates tell; the share of seeds solved at each width;"
-            " every seed's relative loss. Trials with the chosen rate of each width. Point at a mark to see its trial."
+            f"From above: where the threshold may lie, as its replicates tell; the share of seeds solved at each {noun};"
+            f" every seed's relative loss. Trials with the chosen rate of each {noun}. Point at a mark to see its trial."
         ),
         _chooser(shown, names),
         *(_panel(one, names[one.cell_id], by_cell.get(one.cell_id), run) for one in shown),
@@ -64,7 +64,7 @@ def _panel(threshold: WidthThreshold, name: str, view: CellView | None, run: str
     if view is None:
         picture: object = element("p", "No trial of this cell gave a number.", class_="note")
     else:
-        words = f"{kind}, {name}: relative loss, share of seeds solved and threshold against width"
+        words = f"{kind}, {name}: relative loss, share of seeds solved and threshold against {threshold.size.quantity}"
         picture = [element("p", *_keys(view), class_="key"), *plot_place(cell_plot(view), words), _saving(threshold, name)]
     return element(
         "article",
@@ -105,7 +105,7 @@ def _facts(threshold: WidthThreshold, run: str) -> Html:
     size = threshold.size
     whole = "`M`" if size == WIDTH else whole_letter(size).capitalize()
     m_star = (
-        [(f"`{size.letter}`*", element("b", f"{threshold.m_star:.2f}")), (whole, threshold.M)]
+        [(f"`{size.letter}`*", element("b", star_words(threshold.m_star))), (whole, threshold.M)]
         if threshold.m_star is not None
         else []
     )
@@ -155,7 +155,11 @@ def _trials(threshold: WidthThreshold, name: str, run: str) -> Html:
         "seed": "#Seed",
         "again": "Run it again",
     }
-    note = f"{len(chosen)} trials" if len(shown) == len(chosen) else f"{len(chosen):,} trials, one of each width shown"
+    note = (
+        f"{len(chosen)} trials"
+        if len(shown) == len(chosen)
+        else f"{len(chosen):,} trials, one of each {threshold.size.noun} shown"
+    )
     summary = element("summary", "The trials it rests on, and the command of each ", element("small", note))
     return element("details", summary, table(columns, rows), id=f"trials-{threshold.cell_id}")
 

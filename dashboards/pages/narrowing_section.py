@@ -7,6 +7,7 @@ from dashboards.cells import cell_names
 from dashboards.findings import Findings
 from dashboards.interactive import Spec, base_layout, log_axis, spec_of, stroke
 from dashboards.markup import Html, element, prose
+from dashboards.panels import star_words
 from dashboards.plain_figure import PlainFigure
 from dashboards.section import MAX_CELLS, Section, key, lead, more, name_html, plot_place, section
 from dashboards.style import NAMES, series_shade, translucent
@@ -79,7 +80,7 @@ def _retraced(findings: Findings, known: Known) -> list[Retraced]:
 
 def _card(cell: Retraced) -> Html:
     now = cell.threshold
-    words = f"`{now.size.letter}`* = {now.m_star:.2f} after {now.num_trials:,} trials"
+    words = f"`{now.size.letter}`* = {star_words(now.m_star)} after {now.num_trials:,} trials"
     return element(
         "div",
         element("h4", element("a", name_html(cell.name), href=f"#cell={now.cell_id}")),
