@@ -283,7 +283,7 @@ class SimulatedActors:
 def through_tune(crew: Crew, workers: Workers, num_workers: int) -> None:
     """Tune's controller on top of the crew, as `stsq run` has it."""
     tune_controller.RayActorManager = lambda resource_manager: SimulatedActors(workers, num_workers)
-    tune_packs._fit(crew, NoMetrics())
+    tune_packs._fit(crew, NoMetrics(), None)
 
 
 def simulate(num_workers: int, num_packs: int, pack: int, mean_s: float, through: str) -> dict[str, Any]:
