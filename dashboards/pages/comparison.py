@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from dashboards.cells import cell_names
 from dashboards.findings import Findings
+from dashboards.headway_words import left_words
 from dashboards.markup import Html, element, table
 from dashboards.pages.comparison_figure import comparison_plot, run_shade
 from dashboards.pages.document import Document
-from dashboards.pages.headway_section import left_words, total_bar
+from dashboards.pages.headway_section import total_bar
 from dashboards.panels import interval_text
 from dashboards.section import MAX_ROWS, Section, lead, more, plot_place, section, tag
 from dashboards.story import summary_words

@@ -283,7 +283,7 @@ class SimulatedActors:
 def through_tune(crew: Crew, workers: Workers, num_workers: int) -> None:
     """Tune's controller on top of the crew, as `stsq run` has it."""
     tune_controller.RayActorManager = lambda resource_manager: SimulatedActors(workers, num_workers)
-    tune_packs._fit(crew, NoMetrics())
+    tune_packs._fit(crew, NoMetrics(), None)
 
 
 def simulate(num_workers: int, num_packs: int, pack: int, mean_s: float, through: str) -> dict[str, Any]:
@@ -300,7 +300,7 @@ def simulate(num_workers: int, num_packs: int, pack: int, mean_s: float, through
         workers = Workers(clock, mean_s * total / queue.waiting_operations, pack)
         progress = Progress(queue, run.curves, Console(file=StringIO()), num_workers=num_workers)
         budgets = Budgets(spec.budget, queue, spent_minutes=0.0)
-        work = Work(queue, run, RunOptions(), progress, StopSignals(), retries=2, budgets=budgets)
+        work = Work(queue, run, RunOptions(hung_after_s=0), progress, StopSignals(), retries=2, budgets=budgets)
         seats = {Seat("core"): num_workers}
         crew = Crew(work, lambda: seats, now=clock.now)
         began, began_cpu = clock.now(), time.process_time()
