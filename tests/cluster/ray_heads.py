@@ -46,11 +46,14 @@ class Head:
         return call(command, {**self.access, **PATIENT, **environment}, code=code)
 
     def num_nodes(self) -> int:
-        """Nodes that are alive now, as the dashboard tells."""
+        """Nodes that are alive now, as the dashboard tells; 0 while it does not answer."""
         request = urllib.request.Request(f"{self.address}/nodes?view=summary")
         request.add_header("Authorization", f"Bearer {Path(self.access['RAY_AUTH_TOKEN_PATH']).read_text()}")
-        with urllib.request.urlopen(request, timeout=120) as answer:
-            nodes = json.load(answer)["data"]["summary"]
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                nodes = json.load(answer)["data"]["summary"]
+        except OSError:
+            return 0
         return sum(node["raylet"].get("state") == "ALIVE" for node in nodes)
 
     def ray(self, *words: object, **environment: str) -> Done:

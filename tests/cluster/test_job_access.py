@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ray_heads import RAY, ROOT, Head, call, ray_head
+from ray_heads import RAY, Head, call, ray_head
 
 pytestmark = pytest.mark.jobs
 
@@ -125,13 +125,22 @@ def test_the_control_store_is_closed_to_strangers(head: Head, stranger: dict[str
     assert "let in" in allowed.stdout, allowed
 
 
-@pytest.mark.parametrize("how", ["driver", "client"])
-def test_no_stranger_joins_the_cluster(head: Head, stranger: dict[str, str], how: str) -> None:
-    address = head.gcs if how == "driver" else f"ray://127.0.0.1:{head.ports['ray-client-server-port']}"
-    done = call([sys.executable, "-c", JOIN, address], {**stranger, "PYTHONPATH": str(ROOT)})
+def test_no_stranger_joins_the_cluster(head: Head, stranger: dict[str, str]) -> None:
+    done = call([sys.executable, "-c", JOIN, head.gcs], stranger)
     assert done.returncode != 0
     assert "let in" not in done.stdout
     assert "uth" in done.stdout + done.stderr, done
+
+
+def test_no_stranger_comes_in_as_a_ray_client(head: Head, stranger: dict[str, str]) -> None:
+    """Ray does not tell a client why; that it is the token shows in that one with the token is let in."""
+    address = f"ray://127.0.0.1:{head.ports['ray-client-server-port']}"
+    done = call([sys.executable, "-c", JOIN, address], stranger)
+    assert done.returncode != 0
+    assert "refused" in done.stderr
+    assert "let in" not in done.stdout
+    allowed = call([sys.executable, "-c", JOIN, address], head.access)
+    assert "let in" in allowed.stdout, allowed
 
 
 def test_the_token_is_in_no_jobs_description(head: Head) -> None:
