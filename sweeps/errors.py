@@ -56,6 +56,7 @@ def suggestion(name: str, allowed: Iterable[str]) -> str:
     known = list(allowed)
     same = [other for other in known if other.lower() == name.lower()]
     by_leaf = [other for other in known if other.rpartition(".")[2].lower() == name.rpartition(".")[2].lower()]
+    by_leaf.sort(key=lambda other: other.partition(".")[0] != name.partition(".")[0])  # those of its own branch first
     scores = {other: difflib.SequenceMatcher(None, name, other).ratio() for other in known}
     least = max(0.6, max(scores.values(), default=0.0) - 0.08)
     near = sorted((other for other in known if scores[other] >= least), key=lambda other: -scores[other])
