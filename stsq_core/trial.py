@@ -118,8 +118,8 @@ class TrialConfig(Record):
     def _sizes_follow_the_task(cls, data: Any) -> Any:
         """Fill in what follows from the task where it is left out: `d_e = T` of a one-hot code, T d q units of an `ffn`."""
         match data:
-            case {"task": {"T": int(T), "q": int(q), **task}, "model": {"kind": "ffn", **rest}} if rest.get("width") is None:
-                return {**data, "model": {"kind": "ffn", **rest, "width": T * q * task.get("d", 1)}}
+            case {"task": {"T": int(T), "q": int(q)}, "model": {"kind": "ffn", **rest}} if rest.get("width") is None:
+                return {**data, "model": {"kind": "ffn", **rest, "width": T * q * data["task"].get("d", 1)}}
             case {"task": {"T": T}, "model": {"positions": {"kind": "one_hot", **rest}}} if rest.get("d_e") is None:
                 positions = {"kind": "one_hot", **rest, "d_e": T}
                 return {**data, "model": {**data["model"], "positions": positions}}

@@ -32,7 +32,8 @@ def scan(x: torch.Tensor, W: torch.Tensor, *, units: int, cell: str, reverse: bo
         cell: gru, whose gates are reset, update and candidate; or relu or tanh, with one.
         reverse: from the last position to the first.
     """
-    found = _Gru.apply(x, W, units, reverse) if cell == "gru" else _Elman.apply(x, W, units, reverse, cell)
+    function, told = (_Gru, (units, reverse)) if cell == "gru" else (_Elman, (units, reverse, cell))
+    found = function.apply(x, W, *told)  # type: ignore[no-untyped-call]
     assert isinstance(found, torch.Tensor)
     return found
 
@@ -72,8 +73,8 @@ class _Gru(torch.autograd.Function):
         gates, fed = x.new_empty((3, k, T, rows, H)), x.new_empty((k, T, rows, H))
         h = _start(x, H, units)
         for t in _order(T, reverse):
-            fed_r, fed_z, fed_n = product(h, W.mT).split(H, -1)
-            x_r, x_z, x_n = x[:, t].split(H, -1)
+            fed_r, fed_z, fed_n = product(h, W.mT).chunk(3, -1)
+            x_r, x_z, x_n = x[:, t].chunk(3, -1)
             r, z = (x_r + fed_r).sigmoid_(), (x_z + fed_z).sigmoid_()
             fed_n = fed_n.contiguous()
             n = (x_n + r * fed_n).tanh_()
