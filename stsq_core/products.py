@@ -30,18 +30,19 @@ def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         # Autograd would multiply with a vector: with a row of zeros more it is none.
         return product(torch.nn.functional.pad(a, (0, 0, 0, 1)), b)[:, :1]
     N = b.shape[2]
-    padding = _padding(a.shape[1], a.shape[2], N, a.dtype)
+    M = a.shape[1]
+    padding = _padding(M, a.shape[2], N, a.dtype)
     if padding is None:
         return torch.bmm(a, b)
-    more_K, more_N = padding
-    a = torch.nn.functional.pad(a, (0, more_K)).contiguous()
+    more_M, more_K, more_N = padding
+    a = torch.nn.functional.pad(a, (0, more_K, 0, more_M)).contiguous()
     b = torch.nn.functional.pad(b, (0, more_N, 0, more_K)).contiguous()
-    return torch.bmm(a, b)[..., :N]
+    return torch.bmm(a, b)[:, :M, :N]
 
 
 @functools.cache
-def _padding(M: int, K: int, N: int, dtype: torch.dtype) -> tuple[int, int] | None:
-    """Zeros to be added to K and N; None where every slice is aligned and no vector."""
+def _padding(M: int, K: int, N: int, dtype: torch.dtype) -> tuple[int, int, int] | None:
+    """Zeros to be added to M, K and N; None where every slice is aligned and no vector."""
     if M > 1 and N > 1 and all(size == aligned(size, dtype) for size in (M * K, K * N, M * N)):
         return None
-    return aligned(K, dtype) - K, aligned(N, dtype) - N
+    return int(M == 1), aligned(K, dtype) - K, aligned(N, dtype) - N

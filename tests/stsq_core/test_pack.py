@@ -304,6 +304,14 @@ def test_the_law_holds_where_tokens_have_one_coordinate(transformer, codes: dict
     assert [numbers(train_pack([trial])) for trial in trials] == [numbers([result]) for result in together]
 
 
+def test_the_law_holds_where_a_net_has_one_output(fcn) -> None:
+    """The last layer's gradient is a product with a vector there, which a stack of one would hand to another kernel."""
+    shared = {"T": 4, "q": 2, "d": 1, "training": {"steps": 10, "batch_size": 16}}
+    trials = [fcn(width=24, seed=i, **shared) for i in range(3)]
+    together = train_pack(trials)
+    assert [numbers(train_pack([trial])) for trial in trials] == [numbers([result]) for result in together]
+
+
 @pytest.mark.parametrize("case", range(12))
 def test_the_law_holds_at_shapes_that_suit_no_cache_line(transformer, fcn, case: int) -> None:
     """Odd sizes once broke it through products whose rounding followed the alignment of their operands."""
