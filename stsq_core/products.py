@@ -26,9 +26,6 @@ def dot(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """`a @ b` for stacks of shape (k, M, K) and (k, K, N), slice by slice: shape (k, M, N)."""
-    if a.shape[1] == 1 and torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
-        # Autograd would multiply with a vector: with a row of zeros more it is none.
-        return product(torch.nn.functional.pad(a, (0, 0, 0, 1)), b)[:, :1]
     N = b.shape[2]
     M = a.shape[1]
     padding = _padding(M, a.shape[2], N, a.dtype)
