@@ -1,7 +1,7 @@
 """What Ray Tune sees: a Tune trial is a worker that pulls packs; each result that it reports is the end of one.
 
-One Tune trial a pack would be plainer and was measured: Tune walks all of its trials at every step, so that its time a pack
-grows with the number of packs (docs/scale.md). Loaded by `tune_runner` while Ray starts, because importing `ray.tune` takes
+One Tune trial a pack would be plainer and was measured: Tune walks all of its trials at every step and keeps each for ever, so
+that its time and memory grow with the number of packs (docs/scale.md). Loaded by `tune_runner` while Ray starts, because importing `ray.tune` takes
 seconds.
 """
 
