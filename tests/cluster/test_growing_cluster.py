@@ -62,7 +62,7 @@ def test_workers_follow_the_gpus_that_come_and_prometheus_sees_them(
     stsq: Any, write_sweep: Callable[..., Path], small: dict[str, Any], until: Any, nodes: RayNodes
 ) -> None:
     small["trials"] = small["trials"][:1]
-    small["trials"][0]["seeds"] = 20
+    small["trials"][0]["grid"]["task.T"] = [6, 7, 8, 9, 10, 11]  # a pack each at least, so that some wait for workers to come
     small["trials"][0]["base"]["training"] |= {"steps": 10**7, "log_every": 1000}
     run = stsq.folder / "runs/small"
     words = ("--address", nodes.address, "--wait-for-gpus", 10, "--gpus-per-worker", 0.5, "--wandb", "disabled")
@@ -80,7 +80,7 @@ def test_workers_follow_the_gpus_that_come_and_prometheus_sees_them(
     until(lambda: {name for name, _ in numbers_at(nodes)} == names, timeout_s=PATIENCE_S, what="every metric")
     told = numbers_at(nodes)
     trials = {kind: value for (name, kind), value in told.items() if name == "ray_stsq_trials"}
-    assert sum(trials.values()) == 40
+    assert sum(trials.values()) == 24
     assert told["ray_stsq_packs", "in_flight"] == told["ray_stsq_workers", ""] == 3
 
     process.send_signal(signal.SIGINT)
