@@ -19,9 +19,14 @@ from ray._raylet import GcsClient  # type: ignore[attr-defined]  # compiled, its
 
 from stsq_core import UserError
 
-LOOK_EVERY_S = 3.0
+LOOK_EVERY_S = 1.0
+"""Sooner than any head is started again: one that was away, however shortly, is asked whether it is the same."""
+
 LOST_AFTER_S = 30.0
 """How long a head may not answer: half of the time after which Ray ends this process."""
+
+CONNECT_S = 3.0
+EXIT_PATIENCE_S = 10.0
 
 HEARD_WITHIN_S = 15.0
 """How soon the main thread must have heard of it; one that waits in a call of Ray's never does."""
@@ -52,6 +57,7 @@ class HeadWatch:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._over.set()
+        self._thread.join(EXIT_PATIENCE_S)  # a thread in Ray's code while Ray ends may keep the process from ending
 
     def check(self) -> None:
         """Pass on what the thread found.
@@ -64,16 +70,18 @@ class HeadWatch:
             raise UserError(self.lost)
 
     def _watch(self) -> None:
-        answered_at = time.monotonic()
+        answered_at, was_away = time.monotonic(), False
         while self.lost is None and not self._over.wait(LOOK_EVERY_S):
             if not _listens(self._address):
+                was_away = True
                 if time.monotonic() - answered_at > LOST_AFTER_S:
                     self._tell(f"has not answered for {LOST_AFTER_S:.0f} s")
                 continue
             answered_at = time.monotonic()
-            now = self._cluster_id(self._address)
-            if now and self._joined and now != self._joined:
-                self._tell("was restarted, and knows nothing of the workers that were training")
+            if was_away and (now := self._cluster_id(self._address)):
+                was_away = False
+                if self._joined and now != self._joined:
+                    self._tell("was restarted, and knows nothing of the workers that were training")
 
     def _tell(self, what: str) -> None:
         self.lost = (
@@ -101,7 +109,7 @@ def leave_behind() -> None:
 def _listens(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), timeout=LOOK_EVERY_S):
+        with socket.create_connection((host, int(port)), timeout=CONNECT_S):
             return True
     except OSError:
         return False

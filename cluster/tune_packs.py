@@ -10,10 +10,11 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import ray
-from ray import tune
+from ray import cloudpickle, tune
 from ray.air._internal import usage
 from ray.tune.search import Searcher
 from ray.tune.stopper import NoopStopper, Stopper
@@ -161,14 +162,21 @@ def aborting() -> Iterator[None]:
 
 def _cause(trial: Any) -> tuple[str, str]:
     """The name and first line of what ended a Tune trial."""
-    error = trial.get_pickled_error()
+    error = _error_of(trial)
     if error is None:
         return "unknown", "no cause was told"
     if getattr(error, "preempted", False):
         return PREEMPTED, "the node was taken away"
-    error = getattr(error, "cause", None) or error
+    if isinstance(error, ray.exceptions.RayTaskError):
+        error = error.cause
     lines = str(error).strip().splitlines() or ["no message"]
     return type(error).__name__, lines[0]
+
+
+def _error_of(trial: Any) -> Any:
+    """What ended a Tune trial, where the driver has just written it: Tune itself would look where that is copied to later."""
+    path = trial.pickled_error_file
+    return cloudpickle.loads(Path(path).read_bytes()) if path and Path(path).exists() else trial.get_pickled_error()
 
 
 def _watchdog(work: Work) -> Watchdog:

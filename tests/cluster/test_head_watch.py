@@ -34,17 +34,19 @@ def address_of(head: socket.socket) -> str:
     return f"127.0.0.1:{head.getsockname()[1]}"
 
 
-def test_a_head_that_answers_is_not_lost_also_where_it_cannot_tell_its_id(head: socket.socket, until: Any) -> None:
+def test_a_head_that_answers_is_not_lost_and_is_asked_for_its_id_once(head: socket.socket, until: Any) -> None:
     asked: list[str] = []
 
-    def cluster_id(address: str) -> str | None:
+    def cluster_id(address: str) -> str:
         asked.append(address)
-        return "one" if len(asked) % 2 else None
+        return f"id {len(asked)}"
 
+    head.settimeout(60)
     with HeadWatch(address_of(head), cluster_id) as watch:
-        until(lambda: len(asked) > 8, what="looks")
+        for _ in range(8):
+            head.accept()[0].close()
         watch.check()
-    assert set(asked) == {address_of(head)}
+    assert asked == [address_of(head)]
 
 
 def test_a_head_that_does_not_answer_is_one_error_that_says_how_to_go_on(head: socket.socket, until: Any) -> None:
@@ -57,9 +59,18 @@ def test_a_head_that_does_not_answer_is_one_error_that_says_how_to_go_on(head: s
             watch.check()
 
 
-def test_another_head_at_the_same_address_is_told_apart(head: socket.socket, until: Any) -> None:
-    ids = iter(["one", "one", "two"])
-    with HeadWatch(address_of(head), lambda _: next(ids, "two")) as watch:
+@pytest.mark.parametrize("same", [True, False])
+def test_a_head_that_was_away_is_asked_whether_it_is_the_same(
+    head: socket.socket, until: Any, monkeypatch: pytest.MonkeyPatch, same: bool
+) -> None:
+    monkeypatch.setattr(head_watch, "LOST_AFTER_S", 600.0)
+    looks, asked = iter([True, False, False]), iter(["one", None, "one" if same else "two"])
+    monkeypatch.setattr(head_watch, "_listens", lambda _: next(looks, True))
+    with HeadWatch(address_of(head), lambda _: next(asked)) as watch:
+        if same:
+            until(lambda: asked.__length_hint__() == 0, what="the questions")
+            watch.check()
+            return
         until(lambda: watch.lost, what="the loss")
         with pytest.raises(UserError, match="was restarted"):
             watch.check()
