@@ -1,8 +1,8 @@
 """What Ray Tune sees: a Tune trial is a worker that pulls packs; each result that it reports is the end of one.
 
-One Tune trial a pack would be plainer and was measured: Tune walks all of its trials at every step, so that its time a pack
-grows with the number of packs (docs/scale.md). Loaded by `tune_runner` while Ray starts, because importing `ray.tune` takes
-seconds.
+One Tune trial a pack would be plainer and was measured: Tune keeps every trial that it has had and walks them all at every
+step, so that its memory and time grow with the number of packs (docs/scale.md). Loaded by `tune_runner` while Ray starts,
+because importing `ray.tune` takes seconds.
 """
 
 import logging

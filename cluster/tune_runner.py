@@ -1,8 +1,7 @@
 """Runs packs on Ray Tune: its trials are workers, which pull the packs that our own queue chooses.
 
 Tune starts the workers where the cluster has room, tells of those that are lost and bounds how many there are. A pack is one
-result of a worker: a millisecond or two of the driver with a few workers, and the same after a hundred thousand packs
-(docs/scale.md).
+result of a worker: some 5 ms of the driver with a thousand workers, also after a hundred thousand packs (docs/scale.md).
 """
 
 import importlib

@@ -336,7 +336,7 @@ class Many(Searcher):
         return Seat("core").as_config() if self.left >= 0 else Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-        self.ended_at.append(time.perf_counter())
+        self.ended_at.append(time.process_time())
 
     def save(self, checkpoint_path: str) -> None: ...
 
