@@ -95,6 +95,7 @@ class NetworkProgram(Program):
         return self.network.weights(parameters, trial)
 
     def source(self, step: Step, *, fresh: bool) -> Source:
+        """The draws of a step of training, or of a chunk of fresh samples."""
         return Source(self.streams, self.kernels, step, fresh=fresh, dtype=self.dtype)
 
     def training_batch(self, step: Step) -> Batch:

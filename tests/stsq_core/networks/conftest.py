@@ -31,8 +31,8 @@ def program() -> Make:
 
 def objective(program: NetworkProgram, parameters: dict[str, torch.Tensor]) -> float:
     """The training objective of step 0."""
-    source = program._source(0, fresh=False)
-    batch = program._training_batch(0)
+    source = program.source(0, fresh=False)
+    batch = program.training_batch(0)
     return float(program.examples.objective(program.network.outputs(parameters, batch, source), batch).mean())
 
 

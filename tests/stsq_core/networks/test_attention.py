@@ -69,7 +69,7 @@ def test_the_transformer_has_the_losses_and_gradients_of_the_derived_program(cod
     target = X.gather(2, samples.y.unsqueeze(-1).expand(-1, -1, -1, D)).sum(2, keepdim=True) / Q
     batch = Batch(X, samples.y.unsqueeze(2), target)
     leaves = {name: value.requires_grad_() for name, value in parameters.items()}
-    outputs = network.network.outputs(leaves, batch, network._source(step, fresh=False))
+    outputs = network.network.outputs(leaves, batch, network.source(step, fresh=False))
     own = network.examples.objective(outputs, batch).mean(-1)
     found = torch.autograd.grad(own.sum(), list(leaves.values()))
     torch.testing.assert_close(2 * own.detach() * Q / D, losses, rtol=1e-12, atol=1e-12)
@@ -102,7 +102,7 @@ def test_every_kind_of_attention_computes_its_definition(kind: str) -> None:
     config = trial({"kind": "attention", "positions": SIGNS, "init": "gaussian", **KINDS[kind]})
     program = NetworkProgram((config,), CPU)
     parameters, model = randomised(program, 0.4), config.model
-    source = program._source(3, fresh=False)
+    source = program.source(3, fresh=False)
     batch = program.examples.batch(source, BATCH)
     outputs = program.network.outputs(parameters, batch, source)
     E = program.network.codes.rows(source.draws("codes"), T)[0]

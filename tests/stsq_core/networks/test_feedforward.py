@@ -10,7 +10,7 @@ from stsq_core import TrialConfig, train_pack
 def test_answers_are_those_of_torchs_layers(program) -> None:
     ours = program({"kind": "qstr", "T": 5, "q": 1, "d": 3}, {"kind": "ffn", "tail_width": 9})
     arrays = {name: torch.from_numpy(array) for name, array in ours.weights(ours.initial(), 0).items()}
-    source, batch = ours._source(0, fresh=False), ours._training_batch(0)
+    source, batch = ours.source(0, fresh=False), ours.training_batch(0)
     values = ours.examples.prompt(batch, source)[0].flatten(1)
     assert [array.shape[0] for array in arrays.values()] == [15, 9, 5]
     for name, array in arrays.items():

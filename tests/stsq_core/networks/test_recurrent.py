@@ -36,7 +36,7 @@ def torchs(program, bidirectional: bool) -> tuple[torch.nn.Module, torch.nn.Line
 @pytest.mark.parametrize("cell", ["gru", "relu", "tanh"])
 def test_answers_and_gradients_are_torchs(program, cell: str, bidirectional: bool) -> None:
     ours = program(TASK, {"kind": "rnn", "width": 9, "cell": cell, "bidirectional": bidirectional})
-    parameters, source, batch = ours.initial(), ours._source(0, fresh=False), ours._training_batch(0)
+    parameters, source, batch = ours.initial(), ours.source(0, fresh=False), ours.training_batch(0)
     module, readout = torchs(ours, bidirectional)
     answers = readout(module(ours.examples.prompt(batch, source)[0])[0])
     torch.testing.assert_close(ours.network.outputs(parameters, batch, source)[0], answers)
@@ -52,7 +52,7 @@ def test_answers_and_gradients_are_torchs(program, cell: str, bidirectional: boo
 
 def test_one_answer_is_read_from_the_ends_of_both_directions(program) -> None:
     ours = program({"kind": "stsq", "T": 5, "q": 2, "d": 3}, {"kind": "rnn", "width": 9})
-    source, batch = ours._source(0, fresh=False), ours._training_batch(0)
+    source, batch = ours.source(0, fresh=False), ours.training_batch(0)
     module, readout = torchs(ours, bidirectional=True)
     states = module(ours.examples.prompt(batch, source)[0])[0]
     ends = torch.cat([states[:, -1, :9], states[:, 0, 9:]], -1)

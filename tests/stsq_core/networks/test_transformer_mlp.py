@@ -27,7 +27,7 @@ def test_with_one_head_the_answers_are_those_of_torchs_attention(program) -> Non
         attention.in_proj_bias.copy_(torch.cat([p[:, D] for p in projections]))
         attention.out_proj.weight.copy_(arrays["W_O"][:, :D])
         attention.out_proj.bias.copy_(arrays["W_O"][:, D])
-    source, batch = ours._source(0, fresh=False), ours._training_batch(0)
+    source, batch = ours.source(0, fresh=False), ours.training_batch(0)
     Z = ours.examples.prompt(batch, source)[0]
     seen = attention(Z, Z, Z, need_weights=False)[0]
     hidden = (seen @ arrays["W1"][:, :D].mT + arrays["W1"][:, D]).relu()
@@ -43,7 +43,7 @@ def test_heads_that_look_up_the_codes_asked_for_solve_qstr(program) -> None:
     ours = program(task, {"kind": "transformer_mlp", "heads": q, "width": knots + 1})
     D, parameters = ours.task.prompt_size, {name: torch.zeros_like(value) for name, value in ours.initial().items()}
     rows = parameters["W_Q"].shape[1] // q
-    code, u = torch.eye(d_e, dtype=torch.float64), hidden_directions(ours.task, ours._source(0, fresh=False))[0]
+    code, u = torch.eye(d_e, dtype=torch.float64), hidden_directions(ours.task, ours.source(0, fresh=False))[0]
     for j in range(q):
         first = j * rows
         parameters["W_K"][0, first : first + d_e, d : d + d_e] = code
