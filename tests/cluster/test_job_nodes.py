@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ray_heads import START_TRIES, Head, copy_rooms, ray_head, started
+from ray_heads import BIN, START_TRIES, Head, copy_rooms, ray_head, started
 
 pytestmark = pytest.mark.jobs
 
@@ -30,7 +30,7 @@ def two_nodes() -> Iterator[tuple[Head, Path]]:
         before = ("unshare", "--mount", "--propagation", "private", "sh", "-c", mount, "sh")
         words = [f"--address={head.gcs}", "--num-cpus=1", '--resources={"worker": 1}', "--object-store-memory=100000000"]
         for left in reversed(range(START_TRIES)):
-            with started(words, head.access | {"PATH": os.environ["PATH"]}, before=before) as node:
+            with started(words, head.access | {"PATH": f"{BIN}:{os.environ['PATH']}"}, before=before) as node:
                 while head.num_nodes() < 2 and node.poll() is None:
                     time.sleep(0.5)
                 if node.poll() is None or not left:
