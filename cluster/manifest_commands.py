@@ -26,9 +26,10 @@ def manifest(
         for known, path in files.items():
             print(f"{known:16} {_what(path)}")
         return
-    if name not in files:
+    named = [path for known, path in files.items() if name in (known, path.stem)]
+    if not named:
         raise UserError(f"there is no manifest {name!r}: give one of {', '.join(files)}")
-    sys.stdout.write(files[name].read_text(encoding="utf-8"))
+    sys.stdout.write(named[0].read_text(encoding="utf-8"))
 
 
 def _what(path: Path) -> str:

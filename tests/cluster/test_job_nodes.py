@@ -2,13 +2,14 @@
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from ray_heads import Head, copy_rooms, ray_head, started
+from ray_heads import BIN, START_TRIES, Head, copy_rooms, ray_head, started
 
 pytestmark = pytest.mark.jobs
 
@@ -28,19 +29,24 @@ def two_nodes() -> Iterator[tuple[Head, Path]]:
         mount = f'mount -t tmpfs disk "{disk}" && exec "$@"'
         before = ("unshare", "--mount", "--propagation", "private", "sh", "-c", mount, "sh")
         words = [f"--address={head.gcs}", "--num-cpus=1", '--resources={"worker": 1}', "--object-store-memory=100000000"]
-        with started(words, head.access | {"PATH": os.environ["PATH"]}, before=before):
-            yield head, disk
+        for left in reversed(range(START_TRIES)):
+            with started(words, head.access | {"PATH": f"{BIN}:{os.environ['PATH']}"}, before=before) as node:
+                while head.num_nodes() < 2 and node.poll() is None:
+                    time.sleep(0.5)
+                if node.poll() is None or not left:
+                    yield head, disk
+                    return
 
 
 @pytest.mark.skipif(not _may_mount(), reason="needs the right to mount")
 def test_a_head_local_path_on_a_worker_node_is_refused(
-    two_nodes: tuple[Head, Path], tmp_path: Path, small: dict[str, Any], until: Callable[..., object]
+    two_nodes: tuple[Head, Path], tmp_path: Path, small: dict[str, Any]
 ) -> None:
     head, disk = two_nodes
     package = tmp_path / "package"
     copy_rooms(package)
     (package / "small.yaml").write_text(yaml.safe_dump(small))
-    until(lambda: head.num_nodes() == 2, timeout_s=300, what="the second node")
+    assert head.num_nodes() == 2
     unnamed = head.stsq("job", "submit", "small.yaml", "--working-dir", ".", code=package)
     assert unnamed.returncode == 2, unnamed
     assert "the cluster has 2 nodes, and a job without --out writes to the head's own disk" in unnamed.stderr
