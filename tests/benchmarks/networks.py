@@ -1,4 +1,4 @@
-"""What autograd costs: the networks of any task against the programs with gradients derived by hand, and packs against single trials.
+"""What autograd costs: networks of any task against programs with gradients derived by hand, and packs against single trials.
 
     python tests/benchmarks/networks.py [--steps 200]
 

@@ -213,5 +213,5 @@ def test_a_start_that_never_moves_is_refused(fields: dict) -> None:
 def test_attention_needs_to_be_told_y() -> None:
     task = {"kind": "sparse_boolean", "T": 8, "q": 2, "function": "and"}
     for kind in ("transformer", "attention"):
-        with pytest.raises(ValueError, match="does not show y: use model.kind=fcn"):
+        with pytest.raises(ValueError, match="does not show y: use"):
             trial({"kind": kind, "positions": SIGNS}, task=task)
