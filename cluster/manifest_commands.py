@@ -33,9 +33,9 @@ def manifest(
 
 
 def _what(path: Path) -> str:
-    """What a manifest is: its first comment, or the title of one that is JSON."""
+    """What a manifest is: its first comment, or the description of one that is JSON."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
-        return str(json.loads(text).get("title", ""))
+        return str(json.loads(text).get("description", ""))
     comments = (line.removeprefix("# ") for line in text.splitlines() if line.startswith("# "))
     return next(comments, "")
