@@ -75,9 +75,12 @@ def _trials(blocks: Sequence[Block]) -> Trials:
 
 
 def describe(config: TrialConfig, size: Size = WIDTH) -> str:
-    """A cell of a size in a few words: `transformer T=32 q=3 d=4 random_sign/per_step/dual adam population`."""
+    """A cell of a size in a few words: `transformer T=32 q=3 d=4 random_sign/per_step/dual adam population`.
+
+    Sizes go by the letters of the task's paper.
+    """
     task = config.task
-    sizes = f"T={task.T} q={task.q} d={task.d}"
+    sizes = " ".join(f"{task.letters.get(letter, letter)}={getattr(task, letter)}" for letter in ("T", "q", "d"))
     parts = [config.model.kind, sizes, model_words(config.model, size), config.optimizer.kind, config.training.objective]
     if task.kind != "stsq":
         parts.insert(1, task.kind)
