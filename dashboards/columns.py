@@ -78,8 +78,11 @@ def family_names(laws: Sequence[ScalingLaw], thresholds: Sequence[WidthThreshold
 
 
 def field_name(field: str) -> str:
-    """The shortest end of a dotted field that names it alone."""
-    return _shortest(field, known_leaves())
+    """The shortest end of a dotted field that names it alone; a model's comes before a task's of that name."""
+    leaves = known_leaves()
+    if not field.startswith("task."):
+        leaves = tuple(leaf for leaf in leaves if not leaf.startswith("task."))
+    return _shortest(field, leaves)
 
 
 @cache

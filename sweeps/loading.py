@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from stsq_core.errors import UserError
 from stsq_core.size import SAMPLES
@@ -20,8 +20,11 @@ from sweeps.search_spec import storage_beyond_a_file
 from sweeps.searched import searched_cells
 from sweeps.settings import apply_settings
 from sweeps.spec import SweepSpec
+from sweeps.texts import Slug
 
 MAX_BYTES = 4 * 1024 * 1024
+
+_NAME: TypeAdapter[str] = TypeAdapter(Slug)
 STORAGE = ("search", "storage")
 
 
@@ -63,7 +66,7 @@ def sweep_path(name_or_path: str | Path) -> Path:
 
 
 def sweep_name(name_or_path: str | Path) -> str | None:
-    """The name that a sweep's file gives it, without a check of the rest; None where it gives none.
+    """The name that a sweep's file gives it, without a check of the rest; None where it gives none that may be one.
 
     Raises:
         UserError: an unknown sweep, or a file that cannot be read or is no YAML.
@@ -71,7 +74,10 @@ def sweep_name(name_or_path: str | Path) -> str | None:
     path = sweep_path(name_or_path)
     data = parse(_text_of(path), str(path)).data
     name = data.get("name") if isinstance(data, dict) else None
-    return name if isinstance(name, str) else None
+    try:
+        return _NAME.validate_python(name)
+    except ValidationError:
+        return None
 
 
 def check_sweep(document: Document) -> SweepSpec:

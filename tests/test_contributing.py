@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-COPIED = ("stsq_core", "tests/stsq_core", "tests/conftest.py", "pyproject.toml")
+COPIED = ("stsq_core", "docs/plugins", "tests/stsq_core", "tests/conftest.py", "pyproject.toml")
 
 WORK = """
 import pytest

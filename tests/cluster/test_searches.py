@@ -14,7 +14,7 @@ from typing import Any
 import optuna
 import pytest
 
-from cluster import session
+from cluster.budgets import Budgets
 from sweeps.ledger import Ledger
 from sweeps.study_storage import open_storage
 
@@ -183,8 +183,7 @@ def test_a_search_that_cannot_be_meant_is_refused_in_words(
 def test_a_time_budget_that_ends_in_mid_search_is_exit_code_1_and_goes_on(
     here: Here, tmp_path: Path, write_sweep: Write, hunt: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = iter([True, True, True])
-    monkeypatch.setattr(session, "_budget", lambda run, spec: lambda: next(answers, False))
+    monkeypatch.setattr(Budgets, "time_spent", property(lambda self: self._queue.done > 0))
     first = here("run", write_sweep(hunt), "--set", "budget.minutes=5", *QUIET)
     assert first.code == 1, first
     assert "searches done" in first.err

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cluster import session
+from cluster.budgets import Budgets
 from cluster.stop import Stopped
 from dashboards.findings import read_findings
 from stsq_core import UserError
@@ -206,8 +207,7 @@ def test_a_spent_time_budget_starts_nothing_and_says_how_to_go_on(here: Here, tm
 def test_a_time_budget_that_ends_in_mid_run_starts_no_other_pack(
     here: Here, tmp_path: Path, write_sweep: Write, monkeypatch: pytest.MonkeyPatch, numbers: Numbers
 ) -> None:
-    answers = iter([True, True])
-    monkeypatch.setattr(session, "_budget", lambda run, spec: lambda: next(answers, False))
+    monkeypatch.setattr(Budgets, "time_spent", property(lambda self: self._queue.done > 0))
     first = here("run", write_sweep(), "--set", "budget.minutes=5", *QUIET)
     assert first.code == 1, first
     assert "trials are untrained" in first.err

@@ -11,7 +11,7 @@ from stsq_core import Measurement, TrialConfig, TrialResult, train_pack
 from stsq_core.checkpoint import Checkpoint
 from stsq_core.evaluation import describe, evaluate, ground_truth
 from stsq_core.program import CHUNK, Program
-from stsq_core.sample_codes import MinibatchSampleCodes, PopulationSampleCodes, SampleBook
+from stsq_core.sample_codes import MinibatchSampleCodes, PopulationSampleCodes, sample_book
 from stsq_core.stack import build_program
 from stsq_core.stacking import padded_tokens
 from stsq_core.streams import Purpose
@@ -43,7 +43,7 @@ def some_parameters(program: Program) -> dict[str, torch.Tensor]:
 def drawn_books(program: Program, y: torch.Tensor, chunk: int, tokens: int) -> torch.Tensor:
     """The code book of every sample of a chunk, (CHUNK, tokens, d_e)."""
     if isinstance(program, MinibatchSampleCodes | PopulationSampleCodes):
-        return SampleBook(program, y, Purpose.FRESH_CODES, chunk, tokens).codes[0]
+        return sample_book(program, y, Purpose.FRESH_CODES, chunk, tokens).codes[0]
     every_token = torch.eye(padded_tokens(tokens), dtype=program.dtype)[None, :tokens]
     return program.books.fresh(chunk, tokens).push(every_token).expand(CHUNK, tokens, -1)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from stsq_core.program import CHUNK
-from stsq_core.sample_codes import MinibatchSampleCodes, PopulationSampleCodes, SampleBook
+from stsq_core.sample_codes import MinibatchSampleCodes, PopulationSampleCodes, sample_book
 from stsq_core.stack import build_program
 from stsq_core.stacking import padded_tokens
 from stsq_core.streams import Purpose
@@ -27,7 +27,7 @@ def books_of(program, count: int, step: int) -> torch.Tensor:
     """The code book of every sample, (batch, T, d_e)."""
     T = program.task.T
     if isinstance(program, MinibatchSampleCodes | PopulationSampleCodes):
-        return SampleBook(program, program.subsets(step), Purpose.CODES, step).codes[0]
+        return sample_book(program, program.subsets(step), Purpose.CODES, step).codes[0]
     every_token = torch.eye(padded_tokens(T), dtype=program.dtype)[None, :T]
     return program.books.training(step).push(every_token).expand(count, T, -1)
 

@@ -18,7 +18,7 @@ def one_by_one(spec: SweepSpec) -> dict[str, dict[str, object]]:
     """The trials of each cell by id, in the order in which they are declared."""
     cells: dict[str, dict[str, object]] = {}
     for _, config in all_configs(spec):
-        cells.setdefault(cell_of(config), {}).setdefault(config.trial_id, config)
+        cells.setdefault(cell_of(config, spec.criterion.size), {}).setdefault(config.trial_id, config)
     return cells
 
 
