@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: install demo test test-quick test-failed chaos check format bench bench-search clean
+.PHONY: install demo test test-quick test-failed test-clusters chaos check format bench bench-search clean
 
 install: $(STAMP)
 
@@ -16,17 +16,21 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## measure the thresholds of both architectures on this machine
 	$(BIN)/stsq run quickstart
 
-HEAVY := ray or jobs or browser or chaos
+HEAVY := ray or jobs or browser
+APART := clusters or chaos
 
-test: $(STAMP)  ## every test: those that start no Ray and no browser two files at a time, then the others one by one
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not ($(HEAVY))'; quick=$$?; \
-	$(BIN)/python -m pytest -m '($(HEAVY)) and not chaos'; heavy=$$?; exit $$((quick + heavy))
+test: $(STAMP)  ## the tests: those that start no Ray and no browser two files at a time, then the others one by one
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not ($(HEAVY) or $(APART))'; quick=$$?; \
+	$(BIN)/python -m pytest -m '($(HEAVY)) and not ($(APART))'; heavy=$$?; exit $$((quick + heavy))
 
 test-quick: $(STAMP)  ## the tests that start no Ray and no browser, two files at a time
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not ($(HEAVY))'
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not ($(HEAVY) or $(APART))'
 
 test-failed: $(STAMP)  ## the tests that failed last time, once more
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+
+test-clusters: $(STAMP)  ## clusters of several nodes that grow, lose nodes, fill up; Slurm's way of starting one (twenty minutes)
+	$(BIN)/python -m pytest -m clusters tests/cluster
 
 chaos: $(STAMP)  ## a sweep of 200 trials, ten times, while workers, a node and the driver are killed (a quarter of an hour)
 	$(BIN)/python -m pytest -m chaos tests/cluster/chaos

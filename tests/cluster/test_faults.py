@@ -19,7 +19,7 @@ from ray_nodes import RayNodes, kill
 
 from sweeps.ledger import Ledger
 
-pytestmark = pytest.mark.ray
+pytestmark = pytest.mark.clusters
 
 Write = Callable[..., Path]
 Numbers = Callable[[Path], dict[str, tuple[object, ...]]]

@@ -19,7 +19,7 @@ from cluster.metrics import METRICS
 from sweeps.run_directory import RunDirectory
 from sweeps.training import read_training
 
-pytestmark = pytest.mark.ray
+pytestmark = pytest.mark.clusters
 
 PATIENCE_S = 400
 LINE = re.compile(r"(\w+)\{(.*)\} (\S+)")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ray_heads import BIN, START_TRIES, Head, copy_rooms, ray_head, started
 
-pytestmark = pytest.mark.jobs
+pytestmark = pytest.mark.clusters
 
 
 def _may_mount() -> bool:

@@ -22,7 +22,7 @@ from ray_heads import BIN, ROOT
 
 from cluster.manifest_commands import manifest_files
 
-pytestmark = pytest.mark.jobs
+pytestmark = pytest.mark.clusters
 
 NOT_STARTED = "the run did not start"
 START_TRIES = 4
