@@ -4,8 +4,10 @@ Axes are named as a sweep file names them, by the shortest end of the dotted fie
 `model.positions.query`, `optimizer.kind` for itself.
 """
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol
 
@@ -34,6 +36,8 @@ class Axes:
     """The dotted fields in which the cells of each architecture differ, without those that have columns of their own."""
 
     by_kind: Mapping[str, tuple[str, ...]]
+    usual: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """For an architecture whose cells are not all combinations of their settings: the commonest value of each field."""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -50,10 +54,13 @@ class Axes:
         return " ".join([config.model.kind, *self.family_settings(config)])
 
     def family_settings(self, config: TrialConfig) -> tuple[str, ...]:
-        """The family without its architecture: `query=sum`."""
-        own = _flat(config)
-        fields = self.by_kind.get(config.model.kind, ())
-        return tuple(f"{field_name(field)}={value_words(own[field])}" for field in fields if field in own)
+        """The family without its architecture: `query=sum`; what is unusual in it, where settings are not crossed."""
+        own, kind = _flat(config), config.model.kind
+        fields = [field for field in self.by_kind.get(kind, ()) if own.get(field) is not None]
+        usual = self.usual.get(kind)
+        if usual is not None:
+            fields = [field for field in fields if own[field] != usual[field]] or fields[:1]
+        return tuple(f"{field_name(field)}={value_words(own[field])}" for field in fields)
 
 
 def axes_of(thresholds: Iterable[OfCell]) -> Axes:
@@ -61,7 +68,19 @@ def axes_of(thresholds: Iterable[OfCell]) -> Axes:
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for threshold in thresholds:
         by_kind.setdefault(threshold.kind, []).append(_flat(threshold.config_sample, _size_of(threshold)))
-    return Axes({kind: _differing(cells) for kind, cells in by_kind.items()})
+    fields = {kind: _differing(cells) for kind, cells in by_kind.items()}
+    usual = {kind: _usual(by_kind[kind], own) for kind, own in fields.items()}
+    return Axes(fields, {kind: own for kind, own in usual.items() if own is not None})
+
+
+def _usual(cells: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> dict[str, Any] | None:
+    """The commonest value of each field; None where there are few, or where the cells are all combinations of their values."""
+    rows = {tuple(repr(cell.get(name)) for name in fields) for cell in cells}
+    if len(fields) < 3 or len(rows) == math.prod(len(set(column)) for column in zip(*rows, strict=True)):
+        return None
+    commonest = [Counter(column).most_common(1)[0][0] for column in zip(*sorted(rows), strict=True)]
+    of_repr = {repr(cell.get(name)): cell.get(name) for cell in cells for name in fields}
+    return {name: of_repr[told] for name, told in zip(fields, commonest, strict=True)}
 
 
 def _size_of(told: OfCell) -> Size:

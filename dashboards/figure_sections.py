@@ -24,7 +24,7 @@ def thresholds_section(findings: Findings, panels: Sequence[Panel], names: Seque
             element("p", prose(panel.setting), class_="setting"),
             plot_place(
                 threshold_plot(panel, level=level),
-                f"{_capital(panel.size.threshold_words)} against {panel.letter}: {panel.title}",
+                f"{_capital(panel.size.threshold_words)} against {panel.against}: {panel.title}",
             ),
             element("p", *_panel_key(panel, level), class_="key"),
             class_="panel",
@@ -100,7 +100,8 @@ def _panel_key(panel: Panel, level: float) -> list[Html]:
     keys: list[Html] = []
     for series in panel.series:
         colour, mark = f"light-dark({series.shade.light}, {series.shade.dark})", f"mark {mark_shape(series.kind)[0]}"
-        keys.append(key(mark, f"{series.name}, {level:.0%} interval", colour=colour))
+        if not panel.names:
+            keys.append(key(mark, f"{series.name}, {level:.0%} interval", colour=colour))
         if any(one.held_out for one in series.marks):
             keys.append(key(f"{mark} ring", "held out of the fits", colour=colour))
         keys += [
@@ -112,7 +113,7 @@ def _panel_key(panel: Panel, level: float) -> list[Html]:
 
 def _threshold_caption(findings: Findings, panels: Sequence[Panel]) -> Html:
     criterion = findings.spec.criterion
-    axis, size = " or ".join(dict.fromkeys(panel.letter for panel in panels)), panels[0].size
+    axis, size = " or ".join(dict.fromkeys(panel.against for panel in panels)), panels[0].size
     named = all(regime.comparison is None or regime.comparison.is_expected for regime in findings.regimes)
     told = [
         f" Marks are the measured thresholds, bars their {criterion.level:.0%} intervals over seeds; an arrow is a threshold,"

@@ -24,6 +24,9 @@ from stsq_core.size import Size
 
 TWO_COLUMNS_IN = 7.0
 MAX_SMALL_MULTIPLES = 20
+NAME_LETTERS = 28
+"""What fits on a line at a named place of an axis."""
+
 TITLE_LETTERS = 26
 """What fits on a line over one of four small panels."""
 
@@ -78,7 +81,7 @@ def threshold_figure(panels: Sequence[Panel], *, level: float) -> Figure:
             _set_axes(axes, panel)
             for series in panel.series:
                 _draw_series(axes, series, level=level)
-            if axes.get_legend_handles_labels()[0]:
+            if axes.get_legend_handles_labels()[0] and not panel.names:
                 axes.legend(
                     loc="upper center", bbox_to_anchor=(0.47, -0.17), ncols=2, frameon=False, handlelength=1.9,
                     borderaxespad=0.2, labelspacing=0.35, columnspacing=1.2,
@@ -127,9 +130,11 @@ def _set_axes(axes: Axes, panel: Panel) -> None:
     axes.set_ylim(panel.y_range)
     set_ticks(axes.xaxis, panel.x_ticks)
     set_ticks(axes.yaxis, panel.y_ticks)
+    if panel.names:
+        axes.set_xticks(panel.x_ticks, [textwrap.fill(name, NAME_LETTERS) for name in panel.names], rotation=30, ha="right")
     axes.grid(visible=True, color=FAINT.light, linewidth=0.4, alpha=0.6)
     axes.set_axisbelow(True)
-    axes.set_xlabel(f"${panel.letter}$")
+    axes.set_xlabel("" if panel.names else f"${panel.letter}$")
     axes.set_ylabel(f"{panel.size.threshold_words} ${panel.size.letter}^*$")
     axes.set_title(panel.title, loc="left", fontweight="bold")
 

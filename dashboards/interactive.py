@@ -32,11 +32,16 @@ def threshold_plot(panel: Panel, *, level: float) -> Spec:
         _add_marks(figure, series, level=level)
     figure.update_layout(
         base_layout(left=50, bottom=42),
-        xaxis=log_axis(panel.x_range, panel.x_ticks, f"<i>{panel.letter}</i>"),
+        xaxis=_places_axis(panel) if panel.names else log_axis(panel.x_range, panel.x_ticks, f"<i>{panel.letter}</i>"),
         yaxis=log_axis(panel.y_range, panel.y_ticks, f"{panel.size.threshold_words} <i>{panel.size.letter}</i>*"),
         showlegend=False,
     )
     return spec_of(figure)
+
+
+def _places_axis(panel: Panel) -> Spec:
+    """An axis of named places."""
+    return log_axis(panel.x_range, panel.x_ticks, "") | {"ticktext": list(panel.x_words), "automargin": True, "tickangle": -30}
 
 
 def losses_plots(cells: Sequence[CellView]) -> list[Spec]:

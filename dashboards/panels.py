@@ -26,6 +26,9 @@ Axis = Literal["T", "q", "d"]
 NUM_LINE_POINTS = 65
 FLOOR = Formula(*["exact floor of any such net"] * 3)
 RELU = Formula("2Td, enough for zero loss", r"$2Td$, enough for zero loss", "2<i>Td</i>, enough for zero loss")
+STEP = 2.0
+"""From one named place of a logarithmic axis to the next, as a factor."""
+
 MARGIN = 1.18
 """Room around the marks of a panel, as a factor."""
 
@@ -75,7 +78,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes of the threshold figure: thresholds of a size against a letter of the task, as its paper spells it."""
+    """One pair of axes of the threshold figure: thresholds of a size against a letter of the task, as its paper spells it.
+
+    Where settings are compared that have one cell each, every series has a place of its own, and `names` tells the places.
+    """
 
     title: str
     setting: str
@@ -85,16 +91,29 @@ class Panel:
     x_range: tuple[float, float]
     y_range: tuple[float, float]
     series: tuple[Series, ...]
+    names: tuple[str, ...] = ()
+
+    @property
+    def against(self) -> str:
+        """What the thresholds stand against."""
+        return "setting" if self.names else self.letter
 
     @property
     def x_ticks(self) -> tuple[float, ...]:
-        """The measured values where they are few, else round numbers."""
+        """The measured values where they are few, else round numbers; the places of named series."""
+        if self.names:
+            return tuple(STEP**place for place in range(len(self.names)))
         return ticks_at((mark.x for series in self.series for mark in series.marks), self.x_range)
 
     @property
     def y_ticks(self) -> tuple[float, ...]:
         """Round widths."""
         return round_numbers(*self.y_range)
+
+    @property
+    def x_words(self) -> tuple[str, ...]:
+        """What stands at each tick of x."""
+        return self.names or tuple(tick_words(tick) for tick in self.x_ticks)
 
 
 def ticks_at(values: Iterable[float], ends: tuple[float, float]) -> tuple[float, ...]:
@@ -246,6 +265,10 @@ def _panel(regimes: Sequence[Regime]) -> Panel:
             _series(regime, letters, axis, x_range, shade=series_shade(kind, index), name=_name(of_kind, regime, letters, axes))
             for index, (regime, letters) in enumerate(of_kind)
         ]
+    names = _names(series)
+    if names:
+        series = [_placed(one, STEP**place, series_shade(one.kind, 0)) for place, one in enumerate(series)]
+        x_range = (STEP**-0.6, STEP ** (len(names) - 0.4))
     heights = [y for one in series for mark in one.marks for y in (mark.low, mark.high, mark.m or mark.low)]
     heights += [float(y) for one in series for line in one.lines if line.role != "rival" for y in (line.y.min(), line.y.max())]
     words = dict.fromkeys(setting_words(regime, without=axis) for regime in regimes)
@@ -258,7 +281,28 @@ def _panel(regimes: Sequence[Regime]) -> Panel:
         x_range=x_range,
         y_range=(min(heights) / MARGIN, max(heights) * MARGIN),
         series=tuple(series),
+        names=names,
     )
+
+
+def _names(series: Sequence[Series]) -> tuple[str, ...]:
+    """The settings of series that have one mark each, three or more of them; nothing where marks lie along a letter."""
+    if len(series) < 3 or any(len(one.marks) > 1 for one in series):
+        return ()
+    parts = [one.name.split(", ") for one in series]
+    start = 1 if len({own[0] for own in parts}) == 1 and all(len(own) > 1 for own in parts) else 0
+    return tuple(_shortest(own[start:], [other[start:] for other in parts if other is not own]) for own in parts)
+
+
+def _shortest(parts: Sequence[str], others: Sequence[Sequence[str]]) -> str:
+    """The least of the first parts of a name with which no other begins."""
+    lengths = range(1, len(parts) + 1)
+    length = next((n for n in lengths if all(other[:n] != parts[:n] for other in others)), len(parts))
+    return ", ".join(parts[:length])
+
+
+def _placed(series: Series, x: float, shade: Shade) -> Series:
+    return replace(series, shade=shade, marks=tuple(replace(mark, x=x) for mark in series.marks), lines=())
 
 
 def _title(names: Sequence[str]) -> str:

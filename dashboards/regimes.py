@@ -8,7 +8,7 @@ from stsq_core import TrialConfig
 from stsq_core.architecture import Fcn, Transformer
 from stsq_core.size import Size
 from sweeps.law_cells import families_of
-from sweeps.law_comparison import LawComparison, compare_family
+from sweeps.law_comparison import LawComparison, compare_families
 from sweeps.law_settings import LawSettings
 from sweeps.laws import ScalingLaw
 from sweeps.plan import model_words
@@ -69,14 +69,15 @@ class Regime:
 def regimes_of(thresholds: Iterable[WidthThreshold], settings: LawSettings | None = None) -> tuple[Regime, ...]:
     """The regimes of a sweep, in the order of their first threshold; `settings` say which cells are held out of the laws."""
     settings = settings or LawSettings()
+    families = tuple(families_of(thresholds))
     return tuple(
         Regime(
             members[0].kind,
             tuple(members),
-            compare_family(members, settings),
+            comparison,
             frozenset(threshold.cell_id for threshold in members if settings.holds_out(threshold.config_sample)),
         )
-        for members in families_of(thresholds)
+        for members, comparison in zip(families, compare_families(families, settings), strict=True)
     )
 
 

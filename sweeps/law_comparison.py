@@ -170,12 +170,24 @@ class LawComparison:
 
 def compare_laws(thresholds: Iterable[WidthThreshold], settings: LawSettings | None = None) -> tuple[LawComparison, ...]:
     """The comparison of all laws for each family of cells that has a threshold to fit, in the order of their first cell."""
-    settings = settings or LawSettings()
-    compared = [compare_family(members, settings) for members in families_of(thresholds)]
+    compared = compare_families(families_of(thresholds), settings or LawSettings())
     return tuple(comparison for comparison in compared if comparison is not None)
 
 
-def compare_family(members: Sequence[WidthThreshold], settings: LawSettings) -> LawComparison | None:
+def compare_families(families: Iterable[Sequence[WidthThreshold]], settings: LawSettings) -> tuple[LawComparison | None, ...]:
+    """The comparison for each family; None for those of an architecture whose several families are one cell each.
+
+    Such a sweep compares settings, and nothing in it grows.
+    """
+    families = tuple(families)
+    by_kind: dict[str, list[int]] = {}
+    for members in families:
+        by_kind.setdefault(members[0].kind, []).append(len(members))
+    grows = {kind: len(sizes) == 1 or max(sizes) > 1 for kind, sizes in by_kind.items()}
+    return tuple(_compare_family(members, settings) if grows[members[0].kind] else None for members in families)
+
+
+def _compare_family(members: Sequence[WidthThreshold], settings: LawSettings) -> LawComparison | None:
     """The comparison for cells that differ in T, q and d only; None where no threshold was found to fit."""
     held_out = tuple(threshold for threshold in members if settings.holds_out(threshold.config_sample))
     cells = law_cells(threshold for threshold in members if not settings.holds_out(threshold.config_sample))
