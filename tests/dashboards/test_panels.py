@@ -100,6 +100,22 @@ def test_architectures_that_share_their_settings_share_a_panel(
     assert settings_differ(findings.regimes) == ""
 
 
+def test_settings_of_one_cell_each_stand_side_by_side_with_no_law(
+    make_run: MakeRun, fully_connected: dict[str, object]
+) -> None:
+    activations = ["relu", "tanh", "gelu"]
+    settings = {
+        **fully_connected,
+        "zip": {"model.activation": activations, "model.width": [{"geom": [8, 64], "num": 5}] * len(activations)},
+    }
+    regimes = read_findings(make_run(trials=[settings]).path).regimes
+    assert [regime.comparison for regime in regimes] == [None] * len(activations)
+    (panel,) = threshold_panels(regimes)
+    assert panel.names == panel.x_words == tuple(f"activation = {name}" for name in activations)
+    assert [mark.x for series in panel.series for mark in series.marks] == list(panel.x_ticks)
+    assert not any(series.lines for series in panel.series)
+
+
 def test_a_sweep_over_d_is_drawn_against_d(make_run: MakeRun, fully_connected: dict[str, object]) -> None:
     over_d = {
         **fully_connected,
