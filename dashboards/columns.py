@@ -49,18 +49,20 @@ class Axes:
         own = _flat(config)
         return {field: own.get(field) for field in self.fields}
 
-    def family(self, config: TrialConfig) -> str:
-        """What the cells of one law have in common and no other family has: `transformer query=sum`."""
-        return " ".join([config.model.kind, *self.family_settings(config)])
-
-    def family_settings(self, config: TrialConfig) -> tuple[str, ...]:
-        """The family without its architecture: `query=sum`; what is unusual in it, where settings are not crossed."""
-        own, kind = _flat(config), config.model.kind
-        fields = [field for field in self.by_kind.get(kind, ()) if own.get(field) is not None]
+    def family_settings(self, *configs: TrialConfig) -> tuple[str, ...]:
+        """What cells of one architecture have in common and others of it do not: `query=sum`; what is unusual in it, where
+        settings are not crossed. A setting that follows T, as the length of a code may, is none.
+        """
+        (own, *others), kind = [_flat(config) for config in configs], configs[0].model.kind
+        fields = [
+            name
+            for name in self.by_kind.get(kind, ())
+            if own.get(name) is not None and all(other.get(name) == own[name] for other in others)
+        ]
         usual = self.usual.get(kind)
         if usual is not None:
-            fields = [field for field in fields if own[field] != usual[field]] or fields[:1]
-        return tuple(f"{field_name(field)}={value_words(own[field])}" for field in fields)
+            fields = [name for name in fields if own[name] != usual[name]] or fields[:1]
+        return tuple(f"{field_name(name)}={value_words(own[name])}" for name in fields)
 
 
 def axes_of(thresholds: Iterable[OfCell]) -> Axes:
@@ -90,10 +92,11 @@ def _size_of(told: OfCell) -> Size:
 
 def family_names(laws: Sequence[ScalingLaw], thresholds: Sequence[WidthThreshold]) -> tuple[str, ...]:
     """The family of each law fitted to these thresholds; nothing where all cells are of one family."""
-    axes = axes_of(thresholds)
-    families = {threshold.cell_id: axes.family(threshold.config_sample) for threshold in thresholds}
-    several = len(set(families.values())) > 1
-    return tuple(families[law.points[0].cell_id] if several else "" for law in laws)
+    axes, samples = axes_of(thresholds), {threshold.cell_id: threshold.config_sample for threshold in thresholds}
+    families = [[samples[point.cell_id] for point in law.points] for law in laws]
+    names = [" ".join([configs[0].model.kind, *axes.family_settings(*configs)]) for configs in families]
+    several = len(set(names)) > 1 or len({axes.family_settings(one) for one in samples.values()}) > 1
+    return tuple(name if several else "" for name in names)
 
 
 def field_name(field: str) -> str:

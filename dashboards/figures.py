@@ -24,6 +24,9 @@ from stsq_core.size import Size
 
 TWO_COLUMNS_IN = 7.0
 MAX_SMALL_MULTIPLES = 20
+LEGEND_LETTERS = 52
+"""The longest name of which two stand beside each other in a legend."""
+
 NAME_LETTERS = 28
 """What fits on a line at a named place of an axis."""
 
@@ -82,9 +85,10 @@ def threshold_figure(panels: Sequence[Panel], *, level: float) -> Figure:
             for series in panel.series:
                 _draw_series(axes, series, level=level)
             if axes.get_legend_handles_labels()[0] and not panel.names:
+                longest = max(map(len, axes.get_legend_handles_labels()[1]))
                 axes.legend(
-                    loc="upper center", bbox_to_anchor=(0.47, -0.17), ncols=2, frameon=False, handlelength=1.9,
-                    borderaxespad=0.2, labelspacing=0.35, columnspacing=1.2,
+                    loc="upper center", bbox_to_anchor=(0.47, -0.17), ncols=1 if longest > LEGEND_LETTERS else 2,
+                    frameon=False, handlelength=1.9, borderaxespad=0.2, labelspacing=0.35, columnspacing=1.2,
                 )  # fmt: skip
     return figure
 

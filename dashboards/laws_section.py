@@ -54,7 +54,7 @@ def laws_section(
 def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Html:
     """One regime: its verdict, its laws, and its held-out cells."""
     axes = axes_of(findings.thresholds)
-    name = " ".join([regime.name, *axes.family_settings(regime.sample)])
+    name = " ".join([regime.name, *axes.family_settings(*regime.samples)])
     rows = [_law_row(comparison, law) for law in comparison.laws]
     columns = {
         "law": "Fitted law",

@@ -348,7 +348,7 @@ def _name(of_kind: Sequence[tuple[Regime, dict[str, int]]], regime: Regime, lett
     if len({tuple(own.items()) for _, own in of_kind}) > 1:
         told += [f"{regime.letter(name)} = {value}" for name, value in letters.items()]
     if len({id(one) for one, _ in of_kind}) > 1:
-        told += [setting.replace("=", " = ") for setting in axes.family_settings(regime.sample)]
+        told += [setting.replace("=", " = ") for setting in axes.family_settings(*regime.samples)]
     return ", ".join([regime.name, *told])
 
 

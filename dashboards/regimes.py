@@ -31,8 +31,10 @@ class Regime:
 
     @property
     def law(self) -> ScalingLaw | None:
-        """The law that theory expects of the architecture; the best where it expects none."""
-        return self.comparison.expected if self.comparison else None
+        """The law that theory expects of the architecture; where it expects none the best, of more than two cells."""
+        if self.comparison is None or not (self.comparison.is_expected or len(self.comparison.laws[0].points) > 2):
+            return None
+        return self.comparison.expected
 
     @property
     def rival(self) -> ScalingLaw | None:
@@ -59,6 +61,11 @@ class Regime:
     def target_loss(self) -> float:
         """The relative loss that counts as solved."""
         return self.thresholds[0].target_loss
+
+    @property
+    def samples(self) -> tuple[TrialConfig, ...]:
+        """One config of each cell."""
+        return tuple(threshold.config_sample for threshold in self.thresholds)
 
     @property
     def sample(self) -> TrialConfig:
