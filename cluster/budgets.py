@@ -11,8 +11,7 @@ class Budgets:
     """The budgets of a run: `allow` says whether another pack may start, `failures_spent` whether the sweep is to stop at once.
 
     Args:
-        spent_minutes: wall minutes of all sessions until now, the present one included; time runs on from there by a clock
-            that nobody sets.
+        spent_minutes: wall minutes of all former sessions; time runs on from there by a clock that nobody sets.
     """
 
     def __init__(

@@ -83,8 +83,11 @@ def read_sessions(run: RunDirectory) -> tuple[Session, ...]:
 
 
 def elapsed_minutes(run: RunDirectory) -> float:
-    """Wall minutes of all sessions of a run, the present one included: what counts against `budget.minutes`."""
-    return sum(one.seconds for one in read_sessions(run)) / 60
+    """Wall minutes of the sessions of a run that have ended: what counts against `budget.minutes` beside the present one.
+
+    A session that runs is left to a clock that nobody sets.
+    """
+    return sum(one.seconds for one in read_sessions(run) if one.ended_at is not None) / 60
 
 
 def _session_of(start: dict[str, Any], end: dict[str, Any] | None) -> Session:
