@@ -1,17 +1,14 @@
 """Whether every node of a cluster can run packs as the driver would: our packages there, and the driver's torch."""
 
 import socket
-from typing import Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.environment import REQUIRED
-from cluster.job_client import first_line
+from cluster.ray_cluster import answers, num_nodes
 from cluster.versions import ACCEPT, VersionsDifferError, own_versions, release
 from stsq_core import UserError
 
-PROBE_TIMEOUT_S = 120.0
 ROOMS = ("stsq_core", "sweeps", "dashboards", "cluster")
 
 
@@ -24,9 +21,7 @@ def check_alike(*, accept: bool) -> None:
     Raises:
         UserError: a node that lacks a package or could not answer; another torch.
     """
-    all_nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    nodes = [node for node in all_nodes if node["Alive"]]
-    if len(nodes) < 2:
+    if num_nodes() < 2:
         return
     modules = (*ROOMS, *REQUIRED)
 
@@ -40,11 +35,7 @@ def check_alike(*, accept: bool) -> None:
         lacking = [module for module in modules if importlib.util.find_spec(module) is None]
         return sys.executable, lacking, "" if "torch" in lacking else importlib.metadata.version("torch")
 
-    for address, answer in [(node["NodeManagerAddress"], look.options(**_on(node)).remote()) for node in nodes]:
-        try:
-            interpreter, lacking, torch = ray.get(answer, timeout=PROBE_TIMEOUT_S)
-        except (ray.exceptions.RayError, TimeoutError) as error:
-            raise UserError(f"the node {address} could not say what it has installed: {first_line(error)}") from error
+    for address, (interpreter, lacking, torch) in answers(look, what="what it has installed"):
         _judge(f"the node {address} ({interpreter})", lacking, torch, accept=accept)
 
 
@@ -58,7 +49,3 @@ def _judge(node: str, lacking: list[str], torch: str, *, accept: bool) -> None:
             f"{node} has torch {torch} and the driver on {socket.gethostname()} has torch {here}: install torch=="
             f"{release(here)} on every node, {ACCEPT}"
         )
-
-
-def _on(node: dict[str, Any]) -> dict[str, Any]:
-    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(str(node["NodeID"]), soft=False)}

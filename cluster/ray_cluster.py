@@ -23,6 +23,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from cluster.job_client import first_line
 from stsq_core import UserError
 from sweeps.collector import no_collection
 
@@ -32,6 +33,8 @@ MAX_ROOT = 40
 
 OBJECT_STORE_BYTES = 100 * 2**20
 PROBE_TIMEOUT_S = 120.0
+NOTICE_S = 15.0
+"""How long Ray may take to notice that a node is gone."""
 GPU_POLL_S = 1.0
 
 WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -92,16 +95,12 @@ def check_shared(path: Path) -> None:
     Raises:
         UserError: a node that does not, by name.
     """
-    living = [node for node in nodes() if node["Alive"]]
-    if len(living) < 2:
+    if num_nodes() < 2:
         return
     probe = path / f".probe-{secrets.token_hex(8)}"
     probe.write_text("seen")
     try:
-        sees = [(node["NodeManagerAddress"], _sees.options(**_on(node)).remote(str(probe))) for node in living]
-        blind = [address for address, answer in sees if not ray.get(answer, timeout=PROBE_TIMEOUT_S)]
-    except ray.exceptions.RayError as error:
-        raise UserError(f"could not ask every node of the cluster whether it sees {path}: {error}") from error
+        blind = [address for address, sees in answers(_sees, str(probe), what=f"whether it sees {path}") if not sees]
     finally:
         probe.unlink(missing_ok=True)
     if blind:
@@ -114,6 +113,37 @@ def check_shared(path: Path) -> None:
 @ray.remote(num_cpus=0)
 def _sees(path: str) -> bool:
     return Path(path).is_file()
+
+
+def num_nodes() -> int:
+    """The nodes that are alive."""
+    return sum(node["Alive"] for node in nodes())
+
+
+def answers(question: Any, *arguments: object, what: str) -> Iterator[tuple[str, Any]]:
+    """The address of every node that is alive, and its answer to a remote function; a node that goes meanwhile is left out.
+
+    Raises:
+        UserError: a node that is there could not say `what`.
+    """
+    asked = [(node, question.options(**_on(node)).remote(*arguments)) for node in nodes() if node["Alive"]]
+    for node, answer in asked:
+        address = str(node["NodeManagerAddress"])
+        try:
+            yield address, ray.get(answer, timeout=PROBE_TIMEOUT_S)
+        except (ray.exceptions.RayError, TimeoutError) as error:
+            if not _goes(node["NodeID"]):
+                raise UserError(f"the node {address} could not say {what}: {first_line(error)}") from error
+
+
+def _goes(node_id: str) -> bool:
+    """Whether a node is gone, or is seen to go within the time that Ray takes to notice."""
+    deadline = time.monotonic() + NOTICE_S
+    while any(node["NodeID"] == node_id and node["Alive"] for node in nodes()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.5)
+    return True
 
 
 def _on(node: dict[str, Any]) -> dict[str, Any]:

@@ -134,6 +134,26 @@ def test_a_drained_node_gives_its_pack_to_another_at_no_cost_in_retries(
     assert numbers(run) == undisturbed
 
 
+ASK_WHILE_ONE_GOES = """
+import os, signal, threading, time
+from cluster.ray_cluster import answers, num_nodes
+
+@ray.remote(num_cpus=0)
+def slowly():
+    time.sleep(6)
+    return True
+
+print(num_nodes())
+threading.Timer(3, os.killpg, (%d, signal.SIGKILL)).start()
+print(len(list(answers(slowly, what="anything"))))
+"""
+
+
+def test_a_node_that_goes_while_it_is_asked_is_left_out(nodes: RayNodes) -> None:
+    before, answered = map(int, nodes.ask(ASK_WHILE_ONE_GOES % nodes.add().pid).split())
+    assert answered == before - 1 > 0
+
+
 def test_a_lost_head_is_one_error_and_the_same_command_goes_on_when_it_is_back(
     nodes: RayNodes, stsq: Any, sweep: Path, until: Any, numbers: Numbers, undisturbed: dict[str, tuple[object, ...]]
 ) -> None:
