@@ -31,7 +31,7 @@ PATIENCE_S = 400
 @pytest.fixture
 def sweep(write_sweep: Write, small: dict[str, Any]) -> Path:
     """The small sweep, its transformers trained long enough to be met in mid-training."""
-    small["trials"][0]["base"]["training"] |= {"steps": 6_000, "log_every": 100}
+    small["trials"][0]["base"]["training"] |= {"steps": 20_000, "log_every": 250}
     return write_sweep(small)
 
 
