@@ -10,9 +10,9 @@ from cluster.terminal import say, say_table, table
 from dashboards.columns import axes_of, field_name, value_words
 from dashboards.findings import Findings
 from dashboards.law_tables import expected_laws
-from dashboards.panels import star_words, whole_letter
 from dashboards.setting_words import interval_words, number_words, setting_words
 from dashboards.tables import failures_table, threshold_rows
+from dashboards.threshold_words import star_words, whole_letter
 from stsq_core.size import WIDTH
 from sweeps.law_comparison import LawComparison
 from sweeps.laws import ScalingLaw

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dashboards.columns import OfCell, axes_of
-from dashboards.panels import round_numbers
+from dashboards.ticks import round_numbers
 from stsq_core import theory
 from stsq_core.size import SAMPLES
 from sweeps.journal import Curve

@@ -6,9 +6,10 @@ from dashboards.cells import CellView
 from dashboards.findings import Findings
 from dashboards.interactive import Spec, curves_plots, losses_plots, threshold_plot
 from dashboards.markup import Html, element, prose
-from dashboards.panels import Panel, settings_differ, star_words
+from dashboards.panels import Panel, settings_differ
 from dashboards.section import MAX_CELLS, Section, downloads, key, lead, more, name_html, plot_place, section
 from dashboards.style import NAMES, WIDTHS, mark_shape
+from dashboards.threshold_words import star_words
 from stsq_core.size import SAMPLES, WIDTH, Size
 
 

@@ -18,8 +18,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from dashboards.cells import CellView
-from dashboards.panels import Line, Mark, Panel, Series, loss_ticks, tick_words
+from dashboards.panels import Line, Mark, Panel, Series
 from dashboards.style import CARD, FAINT, INK, MUTED, SHORT_NAMES, TARGET, mark_shape, series_shade
+from dashboards.ticks import loss_ticks, tick_words
 from stsq_core.size import Size
 
 TWO_COLUMNS_IN = 7.0

@@ -9,9 +9,10 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from dashboards.cells import CellView
-from dashboards.panels import Line, Mark, Panel, Series, loss_ticks, tick_words
+from dashboards.panels import Line, Mark, Panel, Series
 from dashboards.plain_figure import PlainFigure
 from dashboards.style import CARD, FAINT, INK, MUTED, TARGET, mark_shape, series_shade, translucent, width_shade
+from dashboards.ticks import loss_ticks, tick_words
 
 Spec = dict[str, Any]
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dashboards.law_words import plain_formula
-from dashboards.panels import MARGIN, Axis, axis_of, ticks_at
+from dashboards.panels import MARGIN, Axis, axis_of
 from dashboards.regimes import Regime
 from dashboards.style import NAMES, SHORT_NAMES, Shade, series_shade
+from dashboards.ticks import ticks_at
 from stsq_core.size import Size
 from sweeps.law_comparison import LawComparison
 from sweeps.laws import ScalingLaw

@@ -15,8 +15,10 @@ from dashboards.columns import Axes, axes_of
 from dashboards.law_words import Formula, fitted_formula
 from dashboards.regimes import Regime, setting_words
 from dashboards.style import NAMES, Shade, series_shade
+from dashboards.threshold_words import end_words, found_words, interval_text
+from dashboards.ticks import round_numbers, tick_words, ticks_at
 from stsq_core import theory
-from stsq_core.size import SAMPLES, WIDTH, Size
+from stsq_core.size import Size
 from sweeps.laws import ScalingLaw, spread_words
 from sweeps.line_ratios import has_fcn_bound
 from sweeps.thresholds import WidthThreshold
@@ -116,12 +118,6 @@ class Panel:
         return self.names or tuple(tick_words(tick) for tick in self.x_ticks)
 
 
-def ticks_at(values: Iterable[float], ends: tuple[float, float]) -> tuple[float, ...]:
-    """The values themselves where they are few, else round numbers between the ends."""
-    measured = sorted(set(values))
-    return tuple(measured) if len(measured) <= 8 else round_numbers(*ends)
-
-
 def threshold_panels(regimes: Sequence[Regime]) -> tuple[Panel, ...]:
     """The panels of the threshold figure: one an architecture, or a single one where all cells share q, d and objective."""
     drawn = [regime for regime in regimes if any(t.status != "failed" for t in regime.thresholds)]
@@ -162,86 +158,19 @@ def mark_of(threshold: WidthThreshold, axis: Axis, *, held_out: bool = False) ->
         case "failed":
             return None
         case "above_range":
-            told = f"{label}: above {widest:g}, {_end_words(threshold, largest=True)}"
+            told = f"{label}: above {widest:g}, {end_words(threshold, largest=True)}"
             return Mark(cell, x, None, threshold.low or widest, widest, False, True, told, held_out)
         case "below_range":
             high = threshold.high or narrowest
-            told = f"{label}: at or below {narrowest:g}, {_end_words(threshold, largest=False)}"
+            told = f"{label}: at or below {narrowest:g}, {end_words(threshold, largest=False)}"
             return Mark(cell, x, None, narrowest, high, True, False, told, held_out)
         case "found" if m is not None:
             low = narrowest if threshold.low_censored else (threshold.low or m)
             high = widest if threshold.high_censored else (threshold.high or m)
-            text = f"{label}<br>{_star_words(threshold)}<br>{threshold.level:.0%} interval {interval_text(threshold)}, "
+            text = f"{label}<br>{found_words(threshold)}<br>{threshold.level:.0%} interval {interval_text(threshold)}, "
             text += f"{threshold.num_seeds} seeds" + ("<br>held out of the fits" if held_out else "")
             return Mark(cell, x, m, low, high, threshold.low_censored, threshold.high_censored, text, held_out)
     raise ValueError(f"threshold status {threshold.status!r} with m* = {m}")
-
-
-def _star_words(threshold: WidthThreshold) -> str:
-    letter = threshold.size.letter
-    return f"{letter}* = {star_words(threshold.m_star)}, {whole_letter(threshold.size)} = {threshold.M}"
-
-
-def _end_words(threshold: WidthThreshold, *, largest: bool) -> str:
-    if threshold.size == WIDTH:
-        return "the widest tried" if largest else "the narrowest tried"
-    if threshold.size == SAMPLES:
-        return "the budget" if largest else "the first evaluation"
-    return f"the {'largest' if largest else 'least'} {threshold.size.noun} tried"
-
-
-def whole_letter(size: Size) -> str:
-    """The heading of the next whole number: M, of the width; `least n` of another size."""
-    return "M" if size == WIDTH else f"least {size.letter}"
-
-
-def interval_text(threshold: WidthThreshold) -> str:
-    """An interval as it is told: an end beyond the widths tried is told as an inequality, never as a number."""
-    if threshold.status == "failed" or (threshold.low is None and threshold.high is None and not _censored(threshold)):
-        return "none"
-    low = f"below {min(threshold.widths):g}" if threshold.low is None else star_words(threshold.low)
-    high = f"above {max(threshold.widths):g}" if threshold.high is None else star_words(threshold.high)
-    return f"{low} to {high}"
-
-
-def _censored(threshold: WidthThreshold) -> bool:
-    return threshold.low_censored or threshold.high_censored
-
-
-def round_numbers(low: float, high: float) -> tuple[float, ...]:
-    """Up to eight round numbers within a range, for a logarithmic axis."""
-    for mantissas in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 3, 4, 6, 8), (1, 2, 5), (1, 3), (1,)):
-        decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
-        found = [m * 10.0**k for k in decades for m in mantissas if low <= m * 10.0**k <= high and (m != 1.5 or k > 0)]
-        if len(found) <= 8:
-            return tuple(found)
-    return tuple(found[:: len(found) // 6])
-
-
-def decades(low: float, high: float) -> tuple[float, ...]:
-    """Powers of ten within a range, at most about four."""
-    exponents = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
-    return tuple(10.0**exponent for exponent in exponents[:: max(1, len(exponents) // 4)])
-
-
-def tick_words(value: float) -> str:
-    """A tick's number: `24`, `0.1`, `30k`, `3M`."""
-    if value >= 1e6:
-        return f"{value / 1e6:g}M"
-    return f"{value / 1e3:g}k" if value >= 1e4 else f"{value:g}"
-
-
-def star_words(value: float | None) -> str:
-    """A threshold as it is told: two decimals, none from a thousand on."""
-    if value is None:
-        return ""
-    return f"{value:.2f}" if value < 1000 else f"{value:.0f}"
-
-
-def loss_ticks(low: float, high: float) -> tuple[float, ...]:
-    """Powers of ten, or other round numbers where there are fewer than two of them."""
-    powers = decades(low, high)
-    return powers if len(powers) > 1 else round_numbers(low, high)
 
 
 def _comparable(regimes: Sequence[Regime]) -> bool:

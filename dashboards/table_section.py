@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dashboards.columns import axes_of, field_name, value_words
 from dashboards.findings import Findings
 from dashboards.markup import element, table
-from dashboards.panels import interval_text, star_words, whole_letter
 from dashboards.section import MAX_ROWS, Section, downloads, lead, more, section, tag
 from dashboards.story import summary_words
 from dashboards.style import NAMES
 from dashboards.tables import Row, threshold_rows
+from dashboards.threshold_words import interval_text, star_words, whole_letter
 from stsq_core.size import SAMPLES, WIDTH
 from sweeps.spec import Criterion
 from sweeps.thresholds import WidthThreshold

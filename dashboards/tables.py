@@ -14,7 +14,7 @@ import numpy as np
 from dashboards.columns import Axes, axes_of, family_names, field_name, value_words
 from dashboards.law_tables import expected_laws, held_out_rows, latex_numbers, law_rows, verdict_rows
 from dashboards.law_words import plain_formula
-from dashboards.panels import interval_text, star_words
+from dashboards.threshold_words import interval_text, star_words
 from stsq_core import theory
 from stsq_core.size import SAMPLES, WIDTH, Size
 from stsq_core.trial import SAMPLES_TO_TARGET

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboards.cells import CellView
-from dashboards.panels import Line, Mark, Panel, Series, round_numbers
+from dashboards.panels import Line, Mark, Panel, Series
 from dashboards.publishing.keys import CELL, STATUS
 from dashboards.style import FAINT, INK, MUTED, SHORT_NAMES, TARGET, mark_shape, series_shade
+from dashboards.ticks import round_numbers
 
 Spec = dict[str, Any]
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from dashboards.cells import cell_names
 from dashboards.findings import Findings
 from dashboards.law_words import estimate_words, fitted_formula
-from dashboards.panels import interval_text
 from dashboards.regimes import Regime
 from dashboards.style import NAMES
 from dashboards.tables import failures_table
+from dashboards.threshold_words import interval_text
 from sweeps.thresholds import WidthThreshold
 
 MAX_ROWS = 60

@@ -8,9 +8,9 @@ import numpy as np
 
 from dashboards.cells import LEAST_SHOWN, CellView
 from dashboards.interactive import Spec, base_axis, base_layout, log_axis, spec_of, stroke
-from dashboards.panels import loss_ticks, round_numbers
 from dashboards.plain_figure import PlainFigure
 from dashboards.style import INK, MUTED, TARGET, series_shade, translucent
+from dashboards.ticks import loss_ticks, round_numbers
 from stsq_core.size import SAMPLES, Size
 from sweeps.outcomes import FAILED
 from sweeps.samples_thresholds import samples_to_target

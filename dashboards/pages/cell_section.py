@@ -9,9 +9,9 @@ from dashboards.cells import CellView, cell_names
 from dashboards.findings import Findings
 from dashboards.markup import Html, element, prose, table
 from dashboards.pages.cell_figure import MAX_SEED_LINES, cell_plot
-from dashboards.panels import interval_text, star_words, whole_letter
 from dashboards.section import MAX_CELLS, Section, key, lead, more, name_html, plot_place, section, tag
 from dashboards.style import NAMES
+from dashboards.threshold_words import interval_text, star_words, whole_letter
 from stsq_core.size import SAMPLES, WIDTH
 from sweeps.thresholds import Points, WidthThreshold
 

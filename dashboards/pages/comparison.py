@@ -10,10 +10,10 @@ from dashboards.markup import Html, element, table
 from dashboards.pages.comparison_figure import comparison_plot, run_shade
 from dashboards.pages.document import Document
 from dashboards.pages.headway_section import total_bar
-from dashboards.panels import interval_text
 from dashboards.section import MAX_ROWS, Section, lead, more, plot_place, section, tag
 from dashboards.story import summary_words
 from dashboards.style import NAMES
+from dashboards.threshold_words import interval_text
 from sweeps.fields import flattened
 from sweeps.headway import Headway
 from sweeps.thresholds import WidthThreshold

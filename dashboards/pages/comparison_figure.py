@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from dashboards.interactive import Spec, base_layout, log_axis, spec_of
-from dashboards.panels import Axis, Mark, mark_of, round_numbers
+from dashboards.panels import Axis, Mark, mark_of
 from dashboards.style import LINES, Shade, mark_shape
+from dashboards.ticks import round_numbers
 from sweeps.thresholds import WidthThreshold
 
 APART = 1.035

@@ -7,10 +7,10 @@ from dashboards.cells import cell_names
 from dashboards.findings import Findings
 from dashboards.interactive import Spec, base_layout, log_axis, spec_of, stroke
 from dashboards.markup import Html, element, prose
-from dashboards.panels import star_words
 from dashboards.plain_figure import PlainFigure
 from dashboards.section import MAX_CELLS, Section, key, lead, more, name_html, plot_place, section
 from dashboards.style import NAMES, series_shade, translucent
+from dashboards.threshold_words import star_words
 from sweeps.narrowing import Known, State, narrowings
 from sweeps.thresholds import WidthThreshold
 

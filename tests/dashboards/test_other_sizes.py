@@ -8,10 +8,12 @@ import math
 import pytest
 
 from dashboards.law_words import fitted_formula, plain_formula
-from dashboards.panels import star_words, threshold_panels, tick_words
+from dashboards.panels import threshold_panels
 from dashboards.regimes import regimes_of
 from dashboards.style import mark_shape, series_shade
 from dashboards.tables import thresholds_csv, thresholds_json, thresholds_latex, trials_csv
+from dashboards.threshold_words import star_words
+from dashboards.ticks import tick_words
 from stsq_core import TrialConfig, TrialResult
 from sweeps.ledger import LedgerRecord, record_of_result
 from sweeps.spec import Criterion

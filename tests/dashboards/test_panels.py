@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboards.findings import Findings, read_findings
-from dashboards.panels import Line, Panel, decades, round_numbers, settings_differ, threshold_panels
+from dashboards.panels import Line, Panel, settings_differ, threshold_panels
 from dashboards.regimes import setting_words
+from dashboards.ticks import decades, round_numbers
 from stsq_core import TrialConfig, theory
 from sweeps.run_directory import RunDirectory
 
