@@ -5,7 +5,7 @@ Loading it runs its code and opens `TASKS` and `MODELS` to its kinds; nothing he
 plugin's text enters the `trial_id` of a trial of its kinds: an edited plugin gives other numbers.
 """
 
-from stsq_core.plugins.loading import load, load_installed, loaded_plugins, unload, used_plugins
+from stsq_core.plugins.loading import load, load_installed, loaded_plugins, unload, unload_all, used_plugins
 from stsq_core.plugins.text import Plugin, read_plugin
 
-__all__ = ["Plugin", "load", "load_installed", "loaded_plugins", "read_plugin", "unload", "used_plugins"]
+__all__ = ["Plugin", "load", "load_installed", "loaded_plugins", "read_plugin", "unload", "unload_all", "used_plugins"]

@@ -70,6 +70,12 @@ def unload(plugin: Plugin) -> None:
     sys.modules.pop(loaded.module.__name__, None)
 
 
+def unload_all() -> None:
+    """Make this process one that has loaded no plugin."""
+    for plugin in loaded_plugins():
+        unload(plugin)
+
+
 def loaded_plugins() -> tuple[Plugin, ...]:
     """The plugins of this process, in the order in which they were loaded."""
     return tuple(loaded.plugin for loaded in _LOADED.values())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from asked_once import Once
 from rich.console import Console
 
 from cluster.budgets import Budgets
@@ -18,36 +19,18 @@ from cluster.progress import Progress
 from cluster.runner import Work
 from cluster.stop import StopSignals
 from cluster.worker import Order
-from stsq_core import TrialConfig, UserError
+from stsq_core import UserError
 from stsq_core.trial import NUMERICS
 from sweeps.ledger import Ledger
 from sweeps.packs import Room
 from sweeps.queue import PackQueue
 from sweeps.run_directory import RunDirectory
 from sweeps.spec import Budget
-from sweeps.strategy import Strategy
 
 CORE, GPU = Seat("core"), Seat("gpu", gpu_share=1.0)
 SPARE = Seat("core", device="cpu", spare=True)
 LARGE = {"room": vars(Room(most=8))}
 SMALL = {"room": vars(Room(most=2))}
-
-
-class Once(Strategy):
-    """Asks for some trials, once."""
-
-    def __init__(self, configs: tuple[TrialConfig, ...]) -> None:
-        self._configs = configs
-
-    def ask(self) -> tuple[TrialConfig, ...]:
-        asked, self._configs = self._configs, ()
-        return asked
-
-    def tell(self, records: object) -> None: ...
-
-    @property
-    def finished(self) -> bool:
-        return not self._configs
 
 
 Recruit = Callable[..., Crew]

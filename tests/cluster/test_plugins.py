@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stsq_core.plugins import load, loaded_plugins, read_plugin, unload
+from stsq_core.plugins import load, loaded_plugins, read_plugin, unload_all
 from sweeps.run_plugins import ALLOWED
 
 DOCS = Path(__file__).parents[2] / "docs" / "plugins"
@@ -20,15 +20,9 @@ def _user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.delenv(ALLOWED, raising=False)
-    forget()
+    unload_all()
     yield
-    forget()
-
-
-def forget() -> None:
-    """Make this process one that has loaded no plugin."""
-    for plugin in loaded_plugins():
-        unload(plugin)
+    unload_all()
 
 
 @pytest.fixture
@@ -41,7 +35,7 @@ def sweep(tmp_path: Path) -> Path:
 
 def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the next command of the same user finds: nothing loaded, and what was allowed remembered."""
-    forget()
+    unload_all()
     monkeypatch.delenv(ALLOWED, raising=False)
 
 

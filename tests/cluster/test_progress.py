@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from asked_once import Once
 from rich.console import Console
 
 from cluster import progress as module
@@ -14,24 +15,6 @@ from sweeps.journal import JournalWriter
 from sweeps.ledger import Ledger
 from sweeps.packs import Room
 from sweeps.queue import PackOutcome, PackQueue
-from sweeps.strategy import Strategy
-
-
-class Once(Strategy):
-    """Asks for some trials, once."""
-
-    def __init__(self, configs: tuple[TrialConfig, ...]) -> None:
-        self._configs = configs
-
-    def ask(self) -> tuple[TrialConfig, ...]:
-        asked, self._configs = self._configs, ()
-        return asked
-
-    def tell(self, records: object) -> None: ...
-
-    @property
-    def finished(self) -> bool:
-        return not self._configs
 
 
 def config(seed: int) -> TrialConfig:

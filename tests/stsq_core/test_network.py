@@ -9,7 +9,7 @@ import torch
 from stsq_core import TrialConfig, train_pack
 from stsq_core.checkpoint import Checkpoint
 from stsq_core.network import NetworkProgram
-from stsq_core.plugins import load, loaded_plugins, read_plugin, unload
+from stsq_core.plugins import load, read_plugin, unload_all
 from stsq_core.products import product
 
 PLUGIN = Path(__file__).parents[2] / "docs" / "plugins" / "selected_max.py"
@@ -21,8 +21,7 @@ def _plugin() -> Iterator[None]:
     """The plugin of the docs: a task and a net of its own."""
     load(read_plugin(PLUGIN))
     yield
-    for plugin in loaded_plugins():
-        unload(plugin)
+    unload_all()
 
 
 class Interrupted(Exception):  # noqa: N818  (an order to stop, as KeyboardInterrupt)

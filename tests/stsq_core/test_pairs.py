@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stsq_core import TrialConfig
-from stsq_core.plugins import load, loaded_plugins, read_plugin, unload
+from stsq_core.plugins import load, read_plugin, unload_all
 
 PLUGIN = Path(__file__).parents[2] / "docs" / "plugins" / "selected_max.py"
 
@@ -15,8 +15,7 @@ PLUGIN = Path(__file__).parents[2] / "docs" / "plugins" / "selected_max.py"
 def _plugin() -> Iterator[None]:
     load(read_plugin(PLUGIN))
     yield
-    for plugin in loaded_plugins():
-        unload(plugin)
+    unload_all()
 
 
 OWN_TASK = {"task__kind": "selected_max"}

@@ -9,7 +9,7 @@ import pytest
 from stsq_core import TrialConfig, UserError
 from stsq_core.family import TrialFamily
 from stsq_core.kinds import MODELS, TASKS
-from stsq_core.plugins import Plugin, load, loaded_plugins, read_plugin, unload, used_plugins
+from stsq_core.plugins import Plugin, load, loaded_plugins, read_plugin, unload, unload_all, used_plugins
 from stsq_core.plugins.records import problem_of
 from stsq_core.plugins.trying import try_pair
 from stsq_core.trial import plugins_of
@@ -20,8 +20,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "plugins" / "selected_max.py").read
 @pytest.fixture(autouse=True)
 def _nothing_stays_loaded() -> Iterator[None]:
     yield
-    for plugin in loaded_plugins():
-        unload(plugin)
+    unload_all()
 
 
 def plugin(text: str = TEXT, name: str = "selected_max.py") -> Plugin:

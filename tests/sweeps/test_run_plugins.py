@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stsq_core import UserError
-from stsq_core.plugins import Plugin, load, load_installed, loaded_plugins, read_plugin, unload
+from stsq_core.plugins import Plugin, load, load_installed, loaded_plugins, read_plugin, unload, unload_all
 from sweeps.run_plugins import ALLOWED, INDEX, keep, load_kept, name_plugins
 
 TEXT = '''"""A plugin that says when it runs."""
@@ -38,12 +38,7 @@ def _user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv(ALLOWED, "")
     monkeypatch.setenv("A_PLUGIN_RAN", "no")
     yield
-    forget()
-
-
-def forget() -> None:
-    for plugin in loaded_plugins():
-        unload(plugin)
+    unload_all()
 
 
 @pytest.fixture
@@ -60,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
     plugin = Plugin("own.py", TEXT, "own.py")
     load(plugin)
     keep(folder, [plugin])
-    forget()
+    unload_all()
     return folder
 
 
@@ -78,7 +73,7 @@ def test_a_copy_runs_only_where_its_text_was_named(folder: Path, own: Path, monk
         load_kept(folder)
     assert not ran(monkeypatch)
     name_plugins([own])
-    forget()
+    unload_all()
     monkeypatch.setenv(ALLOWED, "")
     ran(monkeypatch)
     load_kept(folder)
@@ -91,14 +86,14 @@ def test_the_processes_that_a_command_starts_are_told(folder: Path, own: Path, m
     blocked.write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(blocked))
     name_plugins([own])
-    forget()
+    unload_all()
     load_kept(folder)
     assert loaded_plugins()
 
 
 def test_a_copy_that_was_changed_is_refused(folder: Path, own: Path) -> None:
     name_plugins([own])
-    forget()
+    unload_all()
     (folder / "own.py").write_text(TEXT + "print('changed')\n")
     with pytest.raises(UserError, match="is not the plugin that the run was made with"):
         load_kept(folder)
@@ -107,7 +102,7 @@ def test_a_copy_that_was_changed_is_refused(folder: Path, own: Path) -> None:
 
 def test_a_copy_whose_index_was_changed_with_it_is_not_allowed(folder: Path, own: Path) -> None:
     name_plugins([own])
-    forget()
+    unload_all()
     changed = Plugin("own.py", TEXT + "print('changed')\n", "own.py")
     (folder / "own.py").write_text(changed.text)
     (folder / INDEX).write_text(json.dumps([{"name": "own.py", "digest": changed.digest, "kinds": ["own"]}]))
@@ -138,7 +133,7 @@ def test_another_file_with_the_same_kind_takes_the_place_of_the_old_one(folder: 
     name_plugins([renamed])
     keep(folder, loaded_plugins())
     assert sorted(path.name for path in folder.glob("*.py")) == ["own.1.py", "renamed.py"]
-    forget()
+    unload_all()
     load_kept(folder)
     assert [plugin.name for plugin in loaded_plugins()] == ["renamed.py"]
 
