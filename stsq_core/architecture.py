@@ -4,8 +4,9 @@ Source: arXiv:2406.06893. Theorem 1 gives the transformer width `m = d + d_e`; t
 the width of its first layer.
 """
 
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -31,6 +32,14 @@ class Architecture(Record):
     size_field: ClassVar[str] = "width"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ()
     needs_y: ClassVar[bool] = False
+
+    @classmethod
+    def completed(cls, model: Mapping[str, Any], task: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The data of a model with what follows from that of the task, where it is left out: `d_e = T` of one-hot codes."""
+        match model:
+            case {"positions": {"kind": "one_hot", **rest}} if rest.get("d_e") is None:
+                return {**model, "positions": {"kind": "one_hot", **rest, "d_e": task["T"]}}
+        return model
 
     def width_on(self, task: TokenTask) -> int:
         """The width m that a threshold is about."""

@@ -5,8 +5,9 @@ values with biases and one output projection (`torch.nn.MultiheadAttention`), a 
 `BitAttention` is the single head with a `[CLS]` query of arXiv:2110.10090; its sizes there are not known to us, ours are.
 """
 
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -96,6 +97,14 @@ class Ffn(Architecture):
     width: PositiveInt
     depth: Annotated[int, Field(ge=2)] = 3
     tail_width: PositiveInt = 1000
+
+    @classmethod
+    def completed(cls, model: Mapping[str, Any], task: Mapping[str, Any]) -> Mapping[str, Any]:
+        """With T d q units in the first layer where none are given."""
+        match task:
+            case {"T": int(T), "q": int(q)} if model.get("width") is None:
+                return {**model, "width": T * q * task.get("d", 1)}
+        return model
 
     def network(self) -> "type[Network]":
         from stsq_core.networks.feedforward import FeedforwardNetwork

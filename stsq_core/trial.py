@@ -116,13 +116,12 @@ class TrialConfig(Record):
     @model_validator(mode="before")
     @classmethod
     def _sizes_follow_the_task(cls, data: Any) -> Any:
-        """Fill in what follows from the task where it is left out: `d_e = T` of a one-hot code, T d q units of an `ffn`."""
+        """Let the model fill in what follows from the task where it is left out."""
         match data:
-            case {"task": {"T": int(T), "q": int(q)}, "model": {"kind": "ffn", **rest}} if rest.get("width") is None:
-                return {**data, "model": {"kind": "ffn", **rest, "width": T * q * data["task"].get("d", 1)}}
-            case {"task": {"T": T}, "model": {"positions": {"kind": "one_hot", **rest}}} if rest.get("d_e") is None:
-                positions = {"kind": "one_hot", **rest, "d_e": T}
-                return {**data, "model": {**data["model"], "positions": positions}}
+            case {"task": {"T": _} as task, "model": {"kind": str(kind)} as model} if kind in MODELS:
+                record = MODELS[kind]
+                assert issubclass(record, Architecture)
+                return {**data, "model": record.completed(model, task)}
         return data
 
     @model_validator(mode="after")
