@@ -107,7 +107,7 @@ def _own_note(threshold: WidthThreshold, row: Row, common: Sequence[str]) -> str
     notes = [note for note in threshold.note.split("; ") if note and note not in common]
     if threshold.m_star is not None and row["bound"] is not None and threshold.m_star < row["bound"]:
         notes.append(
-            "the straight line in log m between the two widths around m* passes below the exact floor, which is concave there"
+            "the line between the two widths around m* passes below the exact floor, which no net does: try closer widths"
         )
     return "; ".join(notes)
 
@@ -115,7 +115,8 @@ def _own_note(threshold: WidthThreshold, row: Row, common: Sequence[str]) -> str
 def _reach_words(criterion: Criterion) -> str:
     if criterion.statistic == "mean":
         return f"the mean relative loss over seeds is at most {criterion.target_loss:g}"
-    return f"{criterion.success_rate:.0%} of seeds reach a relative loss of {criterion.target_loss:g}"
+    reach = f"{criterion.success_rate:.0%} of seeds reach a relative loss of {criterion.target_loss:g}"
+    return f"{reach}, by the number of seeds that do alone" if criterion.statistic == "solved" else reach
 
 
 def _rounded(value: object) -> str | None:

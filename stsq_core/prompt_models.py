@@ -126,13 +126,17 @@ class Ffn(Architecture):
 class BitAttention(Architecture):
     """One head: a learned query attends to T bits, each embedded as its value's vector plus its position's, in R^`width`.
 
-    A ReLU net with `mlp_width` hidden units reads what the head returns. Embeddings start as `N(0, embedding_scale^2)`.
+    A ReLU net with `mlp_width` hidden units reads what the head returns. Embeddings start as `N(0, embedding_scale^2)`. With
+    `readout_gap` the readout (values and net) starts so that a true bit raises the answer by so much over a false one; it
+    learns at `readout_rate` times Adam's rate.
     """
 
     kind: Literal["bit_attention"] = "bit_attention"
     width: PositiveInt
     mlp_width: PositiveInt = 32
     embedding_scale: PositiveFloat = 1.0
+    readout_gap: PositiveFloat | None = None
+    readout_rate: PositiveFloat = 1.0
 
     def network(self) -> "type[Network]":
         from stsq_core.networks.bit_attention import BitAttentionNetwork

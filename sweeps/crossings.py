@@ -11,19 +11,25 @@ import numpy as np
 
 WORST = 0.0
 """Log of the zero predictor's relative loss, 1: what a trial that did worse, or diverged, counts when a line is drawn to it."""
+MOST = 1e300
 
 
-def chosen_rates(log_losses: np.ndarray) -> np.ndarray:
+def chosen_rates(log_losses: np.ndarray, *, log_target: float | None = None) -> np.ndarray:
     """The learning rate of each width with the least median over seeds of the log loss.
 
     Args:
         log_losses: [..., rate, seed]; inf where a trial diverged, nan where there is none. Either counts as inf.
+        log_target: given where only solved or not counts: then of the rates that leave fewest seeds above it.
 
     Returns:
         Indices of rates, [...].
     """
     known = np.where(np.isnan(log_losses), np.inf, log_losses)
-    chosen: np.ndarray = np.argmin(np.median(known, axis=-1), axis=-1)
+    medians = np.median(known, axis=-1)
+    if log_target is not None:
+        unsolved = np.sum(known > log_target, axis=-1)
+        medians = np.where(unsolved == unsolved.min(axis=-1, keepdims=True), np.minimum(medians, MOST), np.inf)
+    chosen: np.ndarray = np.argmin(medians, axis=-1)
     return chosen
 
 

@@ -1,6 +1,7 @@
 """Which law the thresholds of a family of cells obey: all laws on the same cells, by AICc and by leaving out one cell.
 
-Every law is tried on every architecture, so that a difference between architectures is a result. A law within `CLOSE` of the
+Transformers and fully connected nets have all laws tried on them, so that a difference between them is a result; other
+architectures have the constant tried as well, and not the laws that begin above a threshold. A law within `CLOSE` of the
 least AICc cannot be told from the best, one beyond `FAR` is ruled out (after Burnham and Anderson 2002, section 2.6); but a law
 that is behind only because AICc charges for its further numbers, while it fits as well, is richer than needed and not wrong.
 Cells that a sweep holds out are left out of every fit, and predicted.
@@ -11,13 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from stsq_core.size import WIDTH
 from stsq_core.task import TokenTask
-from sweeps.law_cells import families_of, family_words, law_cells
+from sweeps.law_cells import ABOVE, LawCells, families_of, family_words, law_cells, tasks_of
 from sweeps.law_families import ATTENTION, TD_POWER, Law, applicable_laws
 from sweeps.law_settings import LawSettings
 from sweeps.laws import Estimate, ScalingLaw, fitted_law, spread_words
-from sweeps.letter_laws import applicable_letter_laws
+from sweeps.letter_laws import CONSTANT, applicable_letter_laws
 from sweeps.thresholds import WidthThreshold
 
 CLOSE, FAR = 4.0, 10.0
@@ -193,8 +196,9 @@ def _compare_family(members: Sequence[WidthThreshold], settings: LawSettings) ->
     cells = law_cells(threshold for threshold in members if not settings.holds_out(threshold.config_sample))
     if cells is None:
         return None
-    applicable = applicable_laws if cells.size == WIDTH else applicable_letter_laws
-    laws = [fitted_law(law, cells) for law in applicable(cells.tasks.take(cells.found))]
+    everywhere = tasks_of([threshold.config_sample for threshold in members], members[0].target_loss)
+    applicable = (law for law in _laws_for(cells, members[0].kind) if law.is_defined(everywhere))
+    laws = [fitted_law(law, cells) for law in applicable]
     fitted = [law for law in laws if law is not None]
     if not fitted:
         return None
@@ -203,6 +207,19 @@ def _compare_family(members: Sequence[WidthThreshold], settings: LawSettings) ->
     else:  # where AICc compares nothing, the law that best predicts a cell from the others
         ordered = sorted(fitted, key=lambda law: (math.inf if math.isnan(law.loo_error) else law.loo_error, law.aicc))
     return LawComparison(members[0].kind, family_words(members[0].config_sample, members[0].size), tuple(ordered), held_out)
+
+
+def _laws_for(cells: LawCells, kind: str) -> tuple[Law, ...]:
+    """The laws to fit: where no theory speaks of an architecture its width may not grow, and no law begins above it."""
+    tasks = cells.tasks.take(cells.found)
+    if cells.size != WIDTH:
+        return applicable_letter_laws(tasks)
+    laws = applicable_laws(tasks)
+    if kind in EXPECTED:
+        return laws
+    bounded = cells.side != ABOVE
+    most, told = np.exp(cells.y[bounded]), cells.tasks.take(bounded)
+    return CONSTANT, *(law for law in laws if np.all(law.offset(told) < most))
 
 
 def _prediction(law: ScalingLaw, threshold: WidthThreshold) -> Prediction:

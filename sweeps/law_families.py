@@ -69,6 +69,11 @@ class Law(ABC):
         widths = np.maximum(widths, LEAST_WIDTH)
         return np.log(widths), slopes / widths[..., None]
 
+    def is_defined(self, tasks: Tasks) -> bool:
+        """Whether the law says something of every one of these tasks: a power of ln L has no value at L = 1."""
+        with np.errstate(divide="ignore"):
+            return bool(np.isfinite(self.design(tasks)).all())
+
     def is_identifiable(self, tasks: Tasks) -> bool:
         """Whether cells at these tasks determine every parameter."""
         design = self.design(tasks)

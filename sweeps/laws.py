@@ -167,8 +167,8 @@ def fit_laws(thresholds: Iterable[WidthThreshold]) -> tuple[ScalingLaw, ...]:
 
 
 def fitted_law(law: Law, cells: LawCells | None) -> ScalingLaw | None:
-    """A law fitted to cells; None where they do not determine it."""
-    if cells is None or not law.is_identifiable(cells.tasks.take(cells.found)):
+    """A law fitted to cells; None where they do not determine it, or one of them, found or censored, has no value under it."""
+    if cells is None or not law.is_defined(cells.tasks) or not law.is_identifiable(cells.tasks.take(cells.found)):
         return None
     fit = fit_law(law, cells)
     draws = draws_of(fit)

@@ -1,4 +1,4 @@
-"""The laws that thresholds of other sizes than the width are held against: growth with one letter of the task.
+"""The laws that thresholds of other sizes than the width are held against: growth with one letter of the task, or none.
 
 No theory fixes their form, so the question is how fast a threshold n grows: not at all, with the logarithm of a letter L, with
 a power of it, or with a power of its logarithm. The power `gamma` of `n = c (ln L)^gamma` compares growth with that of the
@@ -34,11 +34,11 @@ def letter_law(kind: str, letter: str) -> Law:
 def applicable_letter_laws(tasks: Tasks) -> tuple[Law, ...]:
     """No growth, and every kind of growth with each letter that these tasks differ in and that determines the law.
 
-    The logarithm of 1 is 0 and has no power, so a letter that is 1 somewhere has no law in it.
+    A law that says nothing of one of them, as a power of ln 1 does not, is left out.
     """
-    varying = [letter for letter in LETTERS if not is_constant(getattr(tasks, letter)) and getattr(tasks, letter).min() > 1]
+    varying = [letter for letter in LETTERS if not is_constant(getattr(tasks, letter))]
     laws = [CONSTANT, *(letter_law(kind, letter) for letter in varying for kind in KINDS)]
-    return tuple(law for law in laws if law.is_identifiable(tasks))
+    return tuple(law for law in laws if law.is_defined(tasks) and law.is_identifiable(tasks))
 
 
 def _value(letter: str) -> Callable[[Tasks], np.ndarray]:

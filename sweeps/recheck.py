@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from stsq_core.trial import TrialConfig
+from sweeps.crossings import chosen_rates
 from sweeps.outcomes import FAILED, FINISHED, Outcomes
 from sweeps.recheck_trials import STEPS_FACTOR, recheck_trials
 from sweeps.spec import Criterion
@@ -50,7 +51,8 @@ class Rechecks:
         if not places or min(places) < 0:
             return None
         losses = self._losses(np.array(places)).reshape(-1, len(rates))
-        own = losses[:, np.argmin(np.median(np.where(np.isnan(losses), np.inf, losses), axis=0))]
+        target = criterion.target_loss if criterion.statistic == "solved" else None
+        own = losses[:, chosen_rates(losses.T, log_target=target)]
         own = own[~np.isnan(own)]
         if not len(own):
             return None

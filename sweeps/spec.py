@@ -28,12 +28,16 @@ Seeds = Annotated[int, Field(ge=0, le=100_000)] | Annotated[tuple[Seed, ...], Be
 _AXIS: TypeAdapter[Any] = TypeAdapter(Axis)
 
 
+Statistic = Literal["median", "mean", "solved"]
+
+
 class Criterion(Record):
     """When a trial is solved, and where its cell's threshold lies.
 
     A trial is solved when its final `relative_loss <= target_loss`. The width threshold is where a fraction `success_rate` of
     the seeds is solved; its interval has the given `level`. With `statistic: mean` it is where the mean loss over seeds, a
     diverged one counted as 1, falls to the target: another quantity, which a few seeds that learn nothing can move far.
+    `statistic: solved` looks at which trials are solved and not at their losses, as a loss that counts errors needs.
 
     `of` says what the threshold is about: the width m, another whole number of the trials (`model.rank`,
     `training.num_samples`), or `samples`, those that a trial draws until an evaluation first finds its loss at the target:
@@ -44,7 +48,7 @@ class Criterion(Record):
     target_loss: Annotated[float, Field(gt=0, lt=1)] = 0.1
     success_rate: Annotated[float, Field(gt=0, lt=1)] = 0.5
     level: Annotated[float, Field(gt=0, lt=1)] = 0.9
-    statistic: Literal["median", "mean"] = "median"
+    statistic: Statistic = "median"
 
     @model_validator(mode="after")
     def _a_mean_has_no_success_rate(self) -> Self:
@@ -225,6 +229,16 @@ class SweepSpec(Record):
                             ("trials", place, where, name),
                             f"{name} is the {size.noun}, and search says which are tried: remove one of the two",
                         )
+        return self
+
+    @model_validator(mode="after")
+    def _searches_look_at_losses(self) -> Self:
+        for place, group in enumerate(self.trials):
+            if group.search is not None and self.criterion.statistic == "solved":
+                raise FieldError(
+                    ("trials", place, "search"),
+                    "a search looks at losses; got statistic=solved: give a grid and seeds, or statistic=median",
+                )
         return self
 
     @property

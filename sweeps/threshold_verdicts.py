@@ -31,7 +31,7 @@ class Bounds(NamedTuple):
 def threshold_verdict(claim: ThresholdClaim, thresholds: Sequence[WidthThreshold]) -> Verdict:
     """What came of a claim about thresholds."""
     own = [threshold for threshold in thresholds if _is_selected(threshold, claim)]
-    letter = own[0].size.letter if own else "m"
+    letter = (own or thresholds)[0].size.letter if thresholds else "m"
     match claim:
         case ThresholdOrder():
             settings, quantity = _order(claim, own), f"{letter}* over the one before it, by {leaf(claim.by)}"

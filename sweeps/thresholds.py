@@ -16,7 +16,8 @@ are chosen anew in each of `NUM_REPLICATES` replicates; percentiles are widened 
 An end that lies beyond the widths tried is marked as censored and given no number.
 
 A cell whose widths were searched has a posterior in place of both (module `searched_thresholds`). With `statistic: mean` the
-threshold is where the mean loss crosses the target, another quantity (module `mean_crossing`).
+threshold is where the mean loss crosses the target, another quantity (module `mean_crossing`); with `statistic: solved` it is
+m*, but no loss between widths is made up (module `solved_fraction`).
 
 Of another whole number than the width (a rank, a number of training samples) all is the same with that number in its place.
 Samples to a target are another kind (module `samples_thresholds`).
@@ -44,6 +45,7 @@ from sweeps.samples_thresholds import samples_threshold
 from sweeps.search_spec import SearchSettings
 from sweeps.searched import SearchedCell
 from sweeps.searched_thresholds import searched_threshold
+from sweeps.solved_fraction import solved_crossing
 from sweeps.spec import Criterion, SweepSpec
 from sweeps.trials import cell_of
 from sweeps.width_threshold import Point, Points, WidthThreshold, few_seeds, status_of, width_of
@@ -137,7 +139,9 @@ class _Estimate:
 
 def _estimate(losses: _Losses, criterion: Criterion, cell_id: str) -> _Estimate:
     crossings, again = _cross(losses, np.arange(losses.num_seeds)[None, None, :], criterion)
-    chosen = {width: losses.rates[rate] for width, rate in zip(losses.widths, chosen_rates(losses.log_losses), strict=True)}
+    chosen = {
+        width: losses.rates[rate] for width, rate in zip(losses.widths, _rates(losses.log_losses, criterion), strict=True)
+    }
     return _Estimate(float(crossings[0]), bool(again[0]), _bootstrap(losses, criterion, cell_id), chosen)
 
 
@@ -213,7 +217,7 @@ def _bootstrap(losses: _Losses, criterion: Criterion, cell_id: str) -> np.ndarra
     for start in range(0, NUM_REPLICATES, chunk):
         size = (1 if losses.shared else num_widths, min(chunk, NUM_REPLICATES - start), num_seeds)
         draws = stream.integers(num_seeds, size=size)
-        replicates.append(_resampled(losses, draws[0], criterion) if fast else _cross(losses, draws, criterion)[0])
+        replicates.append(_resampled(losses, draws[0], criterion) if fast else _cross(losses, draws, criterion, stream)[0])
     return np.concatenate(replicates)
 
 
@@ -227,15 +231,25 @@ def _resampled(losses: _Losses, draws: np.ndarray, criterion: Criterion) -> np.n
     )
 
 
-def _cross(losses: _Losses, draws: np.ndarray, criterion: Criterion) -> tuple[np.ndarray, np.ndarray]:
-    """Log m* and the flag for each draw of seeds; `draws` is [width or 1, replicate, seed]."""
+def _cross(
+    losses: _Losses, draws: np.ndarray, criterion: Criterion, stream: np.random.Generator | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log m* and the flag for each draw of seeds; `draws` is [width or 1, replicate, seed], `stream` is for replicates."""
     drawn = np.take_along_axis(losses.log_losses[:, :, None, :], draws[:, None], axis=-1)  # [width, rate, replicate, seed]
     drawn = np.moveaxis(drawn, 2, 0)  # [replicate, width, rate, seed]
-    own = np.take_along_axis(drawn, chosen_rates(drawn)[:, :, None, None], axis=2)[:, :, 0, :]
+    own = np.take_along_axis(drawn, _rates(drawn, criterion)[:, :, None, None], axis=2)[:, :, 0, :]
     log_widths, log_target = np.log(losses.widths), math.log(criterion.target_loss)
     if criterion.statistic == "mean":
         return mean_crossing(log_widths, own, log_target=log_target)
+    if criterion.statistic == "solved":
+        rate = criterion.success_rate
+        return solved_crossing(log_widths, own, log_target=log_target, success_rate=rate, stream=stream)
     return least_crossing(log_widths, own, log_target=log_target, success_rate=criterion.success_rate)
+
+
+def _rates(log_losses: np.ndarray, criterion: Criterion) -> np.ndarray:
+    """The rate of each width, by its place."""
+    return chosen_rates(log_losses, log_target=math.log(criterion.target_loss) if criterion.statistic == "solved" else None)
 
 
 def _ends(estimate: _Estimate, losses: _Losses | None, criterion: Criterion) -> tuple[float | None, float | None]:
@@ -268,7 +282,9 @@ def _notes(outcomes: Outcomes, losses: _Losses | None, estimate: _Estimate, crit
         yield f"above {losses.widths[-1]}, the largest {criterion.size.noun} tried"
     if estimate.crossing == -math.inf:
         yield f"at or below {losses.widths[0]}, the least {criterion.size.noun} tried"
-    if estimate.again:
+    if estimate.again and criterion.statistic == "solved":
+        yield f"enough seeds are solved at a smaller {criterion.size.noun} and too few at the largest: the fraction is smoothed"
+    elif estimate.again:
         yield f"solved, then unsolved again at a larger {criterion.size.noun}: the least crossing is given"
     if num_diverged:
         yield f"{num_diverged} of {len(outcomes)} trials diverged"

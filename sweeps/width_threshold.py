@@ -14,7 +14,7 @@ from sweeps.ledger import Status
 from sweeps.outcomes import STATUSES, Outcomes, none_of_nan
 from sweeps.recheck import Recheck
 from sweeps.search_state import SearchState
-from sweeps.spec import Criterion
+from sweeps.spec import Criterion, Statistic
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class WidthThreshold:
     points: Points = field(repr=False)
     note: str
     replicates: np.ndarray = field(repr=False, compare=False)
-    statistic: Literal["median", "mean"] = "median"
+    statistic: Statistic = "median"
     search: SearchState | None = field(default=None, repr=False, compare=False)
     recheck: Recheck | None = None
     size: Size = WIDTH

@@ -111,7 +111,8 @@ def criterion_words(criterion: Criterion) -> str:
     """When a width is wide enough, in words."""
     if criterion.statistic == "mean":
         return f"mean relative loss over seeds at most {criterion.target_loss:g}"
-    return f"relative loss at most {criterion.target_loss:g} for {criterion.success_rate:.0%} of seeds"
+    solved = ", by their number alone" if criterion.statistic == "solved" else ""
+    return f"relative loss at most {criterion.target_loss:g} for {criterion.success_rate:.0%} of seeds{solved}"
 
 
 def _interval_words(findings: Findings) -> str:

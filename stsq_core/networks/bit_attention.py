@@ -4,11 +4,16 @@ Bit b_t is embedded as `e_{b_t} + p_t`; the head returns `sum_t a_t W_V (e_{b_t}
 `a = softmax_t(<W_Q c, W_K (e_{b_t} + p_t)> / sqrt(m))`, c the query's own embedding. Scores and values are linear in the
 embeddings: they are computed once for every position and value, not for every sample.
 
+Whether true bits raise or lower the answer decides whether attention is drawn to the hidden bits or away from them. At a random
+start the sign is a coin's, and a readout at the full rate soon takes that of chance correlations in the training set.
+`readout_gap` starts it with true bits raising the answer, `readout_rate` keeps it there while attention forms.
+
 Source: the single head of arXiv:2110.10090 with a `[CLS]` query; sizes and initial values are ours.
 """
 
 import math
 
+import numpy as np
 import torch
 
 from stsq_core.examples import Batch, Source
@@ -17,10 +22,18 @@ from stsq_core.networks.layers import initial_layer, relu_net
 from stsq_core.products import product
 from stsq_core.program import Tensors
 from stsq_core.prompt_models import BitAttention
+from stsq_core.tasks.boolean import BooleanExamples
+
+READOUT = ("W_V", "W1", "W2")
+MOST_FACTOR = 1e3
+"""The most that a start which hardly tells true from false is scaled by."""
 
 
 class BitAttentionNetwork(Network):
-    """Arrays `P` (T, m) of positions, `E` (2, m) of false and true, `c` (1, m), `W_Q, W_K, W_V` (m, m); the net's `W1, W2`."""
+    """Arrays `P` (T, m) of positions, `E` (2, m) of false and true, `c` (1, m), `W_Q, W_K, W_V` (m, m); the net's `W1, W2`.
+
+    Those of the readout, `W_V`, `W1` and `W2`, are kept as multiples of `readout_rate`.
+    """
 
     @property
     def model(self) -> BitAttention:
@@ -36,10 +49,13 @@ class BitAttentionNetwork(Network):
             told[name] = start.uniforms(f"start {name}", m, m) / math.sqrt(m)
         told["W1"] = initial_layer(start, "W1", units=model.mlp_width, inputs=m)
         told["W2"] = initial_layer(start, "W2", units=self.examples.output_size, inputs=model.mlp_width)
-        return told
+        if model.readout_gap is not None:
+            told["W2"] = self._raised_by_true_bits(told, model.readout_gap)
+        return told | {name: told[name] / model.readout_rate for name in READOUT}
 
     def outputs(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor:
         is_true = self._is_true(batch)
+        parameters = self._at_rate(parameters)
         p = self._attend(parameters, is_true)
         of_true = (p * is_true).sum(-1, keepdim=True)
         kinds = torch.cat([1 - of_true, of_true], -1)
@@ -47,6 +63,29 @@ class BitAttentionNetwork(Network):
         mixed = product(p, product(parameters["P"], W_V)) + product(kinds, product(parameters["E"], W_V))
         answers = relu_net(mixed, [parameters["W1"], parameters["W2"]])
         return answers.unsqueeze(2)
+
+    def attention_mass(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor | None:
+        """The share of attention on the hidden bits, (k, batch)."""
+        if not isinstance(self.examples, BooleanExamples):
+            return None
+        p = self._attend(parameters, self._is_true(batch))
+        return p.gather(2, self.examples.hidden(source).expand(-1, p.shape[1], -1)).sum(-1)
+
+    def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
+        """The arrays that are computed with."""
+        return super().weights(self._at_rate(parameters), trial)
+
+    def _at_rate(self, parameters: Tensors) -> Tensors:
+        return parameters | {name: parameters[name] * self.model.readout_rate for name in READOUT}
+
+    def _raised_by_true_bits(self, told: Tensors, gap: float) -> torch.Tensor:
+        """`W2` scaled and moved so that answers go from -gap/2 at a false bit to gap/2 at a true one, places left out,
+        unless that takes a factor of more than MOST_FACTOR."""
+        answers = relu_net(product(told["E"], told["W_V"].mT), [told["W1"], told["W2"]])
+        factor = (gap / (answers[:, 1] - answers[:, 0])).clamp(-MOST_FACTOR, MOST_FACTOR)
+        W2 = told["W2"] * factor.unsqueeze(-1)
+        W2[..., self.model.mlp_width] -= factor * (answers[:, 0] + answers[:, 1]) / 2
+        return W2
 
     def _is_true(self, batch: Batch) -> torch.Tensor:
         """1 where a bit is +1, and 0, (k, batch, T)."""

@@ -24,16 +24,19 @@ class BooleanExamples(Examples[SparseBoolean]):
         return 0.5
 
     def batch(self, source: Source, count: int) -> Batch:
-        T, q = self.task.T, self.task.q
+        T = self.task.T
         drawn = source.uniforms("bits", 1, count * T).view(-1, count, T)
         bits = torch.where(drawn < 2 * self.task.truth_probability - 1, 1.0, -1.0).to(source.dtype)
         if self.task.inputs == "structured":
             copied = source.uniforms("copied bits", 1, count * T).view(-1, count, T) < 2 * COPIED - 1
             place = torch.arange(T, device=bits.device)
             bits = bits.gather(2, place.where(~copied, 0).cummax(2).values)
-        hidden = source.of_trial().subsets("hidden bits", 1, T=T, q=q)
-        asked = bits.gather(2, hidden.expand(-1, count, -1))
+        asked = bits.gather(2, self.hidden(source).expand(-1, count, -1))
         return Batch(bits.unsqueeze(-1), None, self._label(asked).view(-1, count, 1, 1))
+
+    def hidden(self, source: Source) -> torch.Tensor:
+        """Where each trial's hidden bits are, (k, 1, q)."""
+        return source.of_trial().subsets("hidden bits", 1, T=self.task.T, q=self.task.q)
 
     def objective(self, outputs: torch.Tensor, batch: Batch) -> torch.Tensor:
         return placeless(torch.nn.functional.softplus, -outputs * batch.target).flatten(1)

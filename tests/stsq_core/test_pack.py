@@ -139,7 +139,7 @@ NETWORKS = {
     "ffn": ({"kind": "simple_qstr", "T": 5, "q": 2, "d": 3, "link": "hermite2"}, {"kind": "ffn", "tail_width": 11}),
     "bit_attention": (
         {"kind": "sparse_boolean", "T": 9, "q": 3, "function": "majority", "inputs": "structured"},
-        {"kind": "bit_attention", "width": 7, "mlp_width": 5},
+        {"kind": "bit_attention", "width": 7, "mlp_width": 5, "readout_gap": 2.0, "readout_rate": 0.1},
     ),
 }
 """Tasks and models that train by autograd."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from stsq_core.trial import TrialConfig
 from sweeps.law_comparison import LawComparison, compare_laws
 from sweeps.law_settings import LawSettings
 from sweeps.thresholds import WidthThreshold
@@ -22,6 +23,18 @@ def line(T: float) -> float:
     return 1.05 * T * 4 * (1 - 0.1 * (T - 1) / (T - 3))
 
 
+def recurrent(*, T: int, q: int, d: int) -> TrialConfig:
+    return TrialConfig.model_validate(
+        {
+            "task": {"kind": "stsq", "T": T, "q": q, "d": d},
+            "model": {"kind": "rnn", "width": 8},
+            "optimizer": {"kind": "adam", "lr": 0.01},
+            "training": {"steps": 100},
+            "seed": 0,
+        }
+    )
+
+
 @pytest.fixture
 def compared(threshold: Make, transformer: Callable[..., object], fcn: Callable[..., object]) -> Callable[..., LawComparison]:
     """The comparison for cells of one q and d at `formula(T)`, off by `scatter` a cell and 3% a seed."""
@@ -31,7 +44,7 @@ def compared(threshold: Make, transformer: Callable[..., object], fcn: Callable[
         held_out: tuple[int, ...] = (), **fields: object,
     ) -> LawComparison:  # fmt: skip
         draw = np.random.default_rng(stream)
-        config = {"transformer": transformer, "fcn": fcn}[kind]
+        config = {"transformer": transformer, "fcn": fcn, "rnn": recurrent}[kind]
         told = [
             threshold(
                 config(T=T, q=3, d=4, **fields), (formula(T) * np.exp(scatter * draw.normal() + 0.03 * draw.normal(size=5)))
@@ -63,6 +76,16 @@ def test_every_law_is_tried_on_both_architectures(compared: Callable[..., LawCom
     first, second = ({law.name for law in comparison.laws} for comparison in both)
     assert first == second >= {"attention", "attention_ratio", "td_power", "fcn_line", "excess_power", "attention_offset"}
     assert [comparison.expected.name for comparison in both if comparison.expected] == ["attention", "td_power"]
+
+
+def test_an_architecture_without_a_theory_may_not_grow_at_all(compared: Callable[..., LawComparison]) -> None:
+    lengths = (8, 16, 32, 64, 128, 256)
+    narrow, wide = (compared(lambda _, m=m: m, lengths, kind="rnn") for m in (3.0, 9.0))
+    assert narrow.best is not None
+    assert narrow.best.name == wide.best.name == "constant"  # type: ignore[union-attr]
+    # A law that begins at d = 4 cannot pass through thresholds of 3.
+    assert not {"attention", "attention_ratio", "excess_power"} & {law.name for law in narrow.laws}
+    assert {"attention", "excess_power", "fcn_line"} < {law.name for law in wide.laws}
 
 
 def test_the_power_separates_the_architectures(compared: Callable[..., LawComparison]) -> None:

@@ -57,3 +57,20 @@ def test_one_answer_is_read_from_the_ends_of_both_directions(program) -> None:
     states = module(ours.examples.prompt(batch, source)[0])[0]
     ends = torch.cat([states[:, -1, :9], states[:, 0, 9:]], -1)
     torch.testing.assert_close(ours.network.outputs(ours.initial(), batch, source)[0, :, 0], readout(ends))
+
+
+def test_a_gru_of_d_units_reading_forwards_selects_tokens_with_weights_set_by_hand(program) -> None:
+    """Whatever T and q: a unit adds a small multiple of its coordinate at tokens asked for and keeps its state elsewhere."""
+    d, q, small, sure = 2, 3, 1e-3, 40.0
+    ours = program({"kind": "stsq", "T": 11, "q": q, "d": d}, {"kind": "rnn", "width": d, "bidirectional": False}, batch=50)
+    parameters = {name: torch.zeros_like(value) for name, value in ours.initial().items()}
+    reset, update, new = parameters["W_x forward"][0].view(3, padded_units(d), -1)[:, :d]
+    bias = ours.task.prompt_size
+    reset[:, bias] = update[:, bias] = sure
+    update[:, d] = -sure
+    new[:, :d] = small * torch.eye(d)
+    parameters["W_h forward"][0].view(3, padded_units(d), -1)[2, :d, :d] = torch.eye(d)
+    parameters["W_out"][0, :, :d] = 2 / (small * q) * torch.eye(d)
+    batch = ours.training_batch(0)
+    answers = ours.network.outputs(parameters, batch, ours.source(0, fresh=False))
+    assert float(ours.examples.relative_losses(answers, batch).mean()) < 1e-8
