@@ -37,7 +37,8 @@ def threshold_verdict(claim: ThresholdClaim, thresholds: Sequence[WidthThreshold
             settings, quantity = _order(claim, own), f"{letter}* over the one before it, by {leaf(claim.by)}"
             rule = f"above 1: {' < '.join(map(str, claim.order))}"
         case ThresholdNear():
-            settings, quantity = [_near(claim, threshold) for threshold in own], f"{letter}* over the published {claim.value:g}"
+            settings = [_near(claim, threshold, where) for threshold, where in zip(own, _told_apart(own), strict=True)]
+            quantity = f"{letter}* over the published {claim.value:g}"
             rule = f"{letter}* within a factor of {claim.factor:g}"
         case ThresholdGrowth():
             settings, rule = _growth(claim, own), sides(claim.at_least, claim.at_most)
@@ -75,6 +76,18 @@ def _fields_of(threshold: WidthThreshold) -> dict[str, Any]:
     return flattened(threshold.config_sample.model_dump(mode="json"))
 
 
+def _told_apart(thresholds: Sequence[WidthThreshold]) -> list[Fields]:
+    """T, q and d of each threshold, and the fields of task and model by which they differ."""
+    fields = [_fields_of(threshold) for threshold in thresholds]
+    sizes = {name for threshold in thresholds for name in threshold.size.fields(threshold.config_sample)}
+    names = {name for own in fields for name in own if name.startswith(("task.", "model."))} - sizes
+    varying = sorted(name for name in names if len({repr(own.get(name)) for own in fields}) > 1)
+    return [
+        _letters(threshold) + tuple((name, own[name]) for name in varying if name in own and name[5:] not in ("T", "q", "d"))
+        for threshold, own in zip(thresholds, fields, strict=True)
+    ]
+
+
 def _letters(threshold: WidthThreshold) -> Fields:
     task = threshold.config_sample.task
     return tuple((f"task.{letter}", getattr(task, letter)) for letter in ("T", "q", "d"))
@@ -108,11 +121,10 @@ def _ratio(where: Fields, first: WidthThreshold, second: WidthThreshold) -> Sett
     return Setting(where, value, _shown(low), _shown(high), num, answer)
 
 
-def _near(claim: ThresholdNear, threshold: WidthThreshold) -> Setting:
+def _near(claim: ThresholdNear, threshold: WidthThreshold, where: Fields) -> Setting:
     """The threshold itself is held against the factor, as a published figure has no interval; its interval is told."""
     own = bounds_of(threshold)
     value, low, high = (end / claim.value for end in own)
-    where = _letters(threshold)
     if threshold.status == "above_range":
         out = low > claim.factor
         answer: Answer = "does not hold" if out else "not enough data"
