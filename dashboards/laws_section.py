@@ -40,7 +40,7 @@ def laws_section(
         "laws",
         "The laws they follow",
         lead(
-            "Every law is fitted to every architecture on the same cells, in the logarithm of the"
+            "The laws are fitted to each architecture on the same cells, in the logarithm of the"
             f" {findings.spec.criterion.size.noun}; a cell counts by its own interval, a censored one by the side on which it"
             f" lies. Intervals ({level}) are over seeds and cells. The better law has the lower AICc; the error left out is"
             " that of predicting each cell from the others."

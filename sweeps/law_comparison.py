@@ -76,11 +76,13 @@ class LawComparison:
     def expected(self) -> ScalingLaw | None:
         """The law that theory expects of the width: attention's of a transformer, the power of T d of an FCN.
 
-        Of other architectures and sizes it expects none, and the law of least AICc stands in its place.
+        Of other architectures and sizes it expects none. In its place stands, of the laws as good as the best, the one
+        that best predicts each cell from the others.
         """
         if self.laws[0].size == WIDTH and self.kind in EXPECTED:
             return self.law(EXPECTED[self.kind].name)
-        return self.laws[0]
+        alike = self.of_standing("best", "as good") or self.laws[:1]
+        return min(alike, key=lambda law: math.inf if math.isnan(law.loo_error) else law.loo_error)
 
     @property
     def is_expected(self) -> bool:
@@ -108,7 +110,10 @@ class LawComparison:
             return "too few cells"
         if delta <= CLOSE:
             return "best" if law is self.best else "as good"
-        if 2 * (self.laws[0].fit.log_likelihood - law.fit.log_likelihood) <= CLOSE:
+        worse = 2 * (self.laws[0].fit.log_likelihood - law.fit.log_likelihood)
+        if worse < -CLOSE:  # it fits far better, and has too many numbers for so few cells: nothing is told of either
+            return "as good"
+        if worse <= CLOSE:
             return "richer than needed"
         return "less likely" if delta <= FAR else "ruled out"
 

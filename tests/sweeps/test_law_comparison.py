@@ -118,6 +118,18 @@ def test_a_richer_law_that_fits_as_well_is_not_called_wrong(compared: Callable[.
     assert "as well, with more numbers" in comparison.verdict
 
 
+def test_a_law_that_fits_far_better_is_not_beaten_by_the_charge_for_its_numbers(compared: Callable[..., LawComparison]) -> None:
+    """Five cells: AICc charges so much for a second number that the constant is often first where thresholds grow."""
+    firsts = set()
+    for stream in range(8):
+        grown = compared(lambda T: 1.1 * T**0.2, (16, 32, 64, 128, 256), kind="rnn", scatter=0.08, stream=stream)
+        firsts.add(grown.laws[0].name)
+        assert "m = c is enough" not in grown.verdict
+        assert grown.expected is not None
+        assert grown.expected.name != "constant"
+    assert "constant" in firsts
+
+
 def test_the_least_aicc_comes_first_and_is_penalised_for_every_number(compared: Callable[..., LawComparison]) -> None:
     comparison = compared(log_law, (16, 32, 64, 128, 256, 512))
     deltas = [comparison.delta(law) for law in comparison.laws]
