@@ -32,7 +32,7 @@ MOST_FACTOR = 1e3
 class BitAttentionNetwork(Network):
     """Arrays `P` (T, m) of positions, `E` (2, m) of false and true, `c` (1, m), `W_Q, W_K, W_V` (m, m); the net's `W1, W2`.
 
-    Those of the readout, `W_V`, `W1` and `W2`, are kept as multiples of `readout_rate`.
+    Those of the readout, `W_V`, `W1` and `W2`, are kept divided by `readout_rate`.
     """
 
     @property
@@ -79,8 +79,10 @@ class BitAttentionNetwork(Network):
         return parameters | {name: parameters[name] * self.model.readout_rate for name in READOUT}
 
     def _raised_by_true_bits(self, told: Tensors, gap: float) -> torch.Tensor:
-        """`W2` scaled and moved so that answers go from -gap/2 at a false bit to gap/2 at a true one, places left out,
-        unless that takes a factor of more than MOST_FACTOR."""
+        """`W2` scaled and moved so that answers go from -gap/2 at a false bit to gap/2 at a true one, places left out.
+
+        A start that would take a factor of more than `MOST_FACTOR` gets a smaller gap.
+        """
         answers = relu_net(product(told["E"], told["W_V"].mT), [told["W1"], told["W2"]])
         factor = (gap / (answers[:, 1] - answers[:, 0])).clamp(-MOST_FACTOR, MOST_FACTOR)
         W2 = told["W2"] * factor.unsqueeze(-1)

@@ -7,7 +7,6 @@ import pytest
 
 from stsq_core.errors import UserError
 from sweeps.crossings import chosen_rates
-from sweeps.loading import load_sweep
 from sweeps.solved_fraction import isotonic, solved_crossing
 from sweeps.spec import Criterion
 from sweeps.thresholds import width_thresholds
@@ -97,26 +96,9 @@ def test_losses_that_jump_to_zero_do_not_move_it_to_the_last_unsolved_size(cell_
     assert solved.high > 30
 
 
-SEARCH = """\
-name: hunt
-hypothesis: The least width lies somewhere.
-criterion: {target_loss: 0.1, statistic: solved}
-trials:
-  - name: net
-    base:
-      task: {kind: stsq, T: 8, q: 2, d: 2}
-      model: {kind: fcn}
-      optimizer: {kind: adam, lr: 0.01}
-      training: {steps: 100}
-    search: {low: 4, high: 256}
-"""
-
-
-def test_a_search_needs_losses(tmp_path) -> None:
-    path = tmp_path / "hunt.yaml"
-    path.write_text(SEARCH)
+def test_a_search_needs_losses(hunt) -> None:
     with pytest.raises(UserError, match="a search looks at losses; got statistic=solved"):
-        load_sweep(path)
+        hunt("criterion.statistic=solved")
 
 
 def test_the_rate_that_solves_most_seeds_is_taken_where_medians_tie() -> None:
