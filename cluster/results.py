@@ -77,9 +77,10 @@ def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[Scaling
     level = f"{thresholds[0].level:.0%} " if thresholds else ""
     axes = axes_of(thresholds).fields
     letters, size = ("T", "q", "d"), thresholds[0].size if thresholds else WIDTH
-    measured = (f"{size.letter}*", whole_letter(size), f"{level}interval", "exact bound", "law", "seeds", "status")
     told = threshold_rows(thresholds, laws)
-    limit = ("limit",) if any(row["limit"] for row in told) else ()
+    bound, law, limit = ((name,) if any(row[name] for row in told) else () for name in ("bound", "law", "limit"))
+    expected = (*(f"exact {name}" for name in bound), *law)
+    measured = (f"{size.letter}*", whole_letter(size), f"{level}interval", *expected, "seeds", "status")
     rows = [
         (
             row["architecture"],
@@ -88,8 +89,7 @@ def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[Scaling
             _m_star(threshold),
             _number(row["M"], "d"),
             _interval(threshold),
-            _number(row["bound"], ".1f"),
-            _number(row["law"], ".1f"),
+            *(_number(row[name], ".1f") for name in (*bound, *law)),
             row["num_seeds"],
             row["status"].replace("_", " "),
             *(row[name] or "" for name in limit),
@@ -98,7 +98,7 @@ def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[Scaling
     ]
     spelled = thresholds[0].config_sample.task.letters if thresholds else {}
     names = ("architecture", *(spelled.get(letter, letter) for letter in letters), *map(field_name, axes), *measured, *limit)
-    return table(names, rows, right=(*(spelled.get(letter, letter) for letter in letters), *measured[:2], *measured[3:6]))
+    return table(names, rows, right=(*(spelled.get(letter, letter) for letter in letters), *measured[:2], *expected, "seeds"))
 
 
 def show_failures(console: Console, records: Outcomes) -> None:

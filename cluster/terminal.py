@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-PIPE_WIDTH = 150
+PIPE_WIDTH = 200
 
 
 def console(stream: TextIO) -> Console:

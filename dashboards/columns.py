@@ -55,14 +55,13 @@ class Axes:
         """
         (own, *others), kind = [_flat(config) for config in configs], configs[0].model.kind
         fields = [
-            name
-            for name in self.by_kind.get(kind, ())
-            if own.get(name) is not None and all(other.get(name) == own[name] for other in others)
+            name for name in self.by_kind.get(kind, ()) if name in own and all(other.get(name) == own[name] for other in others)
         ]
         usual = self.usual.get(kind)
+        told = [name for name in fields if own[name] is not None]
         if usual is not None:
-            fields = [name for name in fields if own[name] != usual[name]] or fields[:1]
-        return tuple(f"{field_name(name)}={value_words(own[name])}" for name in fields)
+            told = [name for name in fields if own[name] != usual[name]] or told[:1]
+        return tuple(f"{field_name(name)}={value_words(own[name]) or 'null'}" for name in told)
 
 
 def axes_of(thresholds: Iterable[OfCell]) -> Axes:

@@ -126,14 +126,17 @@ class Ffn(Architecture):
 class BitAttention(Architecture):
     """One head: a learned query attends to T bits, each embedded as its value's vector plus its position's, in R^`width`.
 
-    A ReLU net with `mlp_width` hidden units reads what the head returns. Embeddings start as `N(0, embedding_scale^2)`. With
+    Keys are embeddings, or those of positions alone; values are embeddings, or those of bits alone. A ReLU net with `mlp_width`
+    hidden units reads what the head returns; with 0 a linear readout does. Embeddings start as `N(0, embedding_scale^2)`. With
     `readout_gap` the readout (values and net) starts so that a true bit raises the answer by so much over a false one; it
     learns at `readout_rate` times Adam's rate.
     """
 
     kind: Literal["bit_attention"] = "bit_attention"
     width: PositiveInt
-    mlp_width: PositiveInt = 32
+    keys: Literal["embeddings", "positions"] = "embeddings"
+    values: Literal["embeddings", "bits"] = "embeddings"
+    mlp_width: Annotated[int, Field(ge=0)] = 32
     embedding_scale: PositiveFloat = 1.0
     readout_gap: PositiveFloat | None = None
     readout_rate: PositiveFloat = 1.0
@@ -145,10 +148,12 @@ class BitAttention(Architecture):
 
     def num_parameters(self, task: TokenTask) -> int:
         m = self.width
-        return m * (task.T + 3) + 3 * m * m + self.mlp_width * (m + 2) + 1
+        readout = self.mlp_width * (m + 2) + 1 if self.mlp_width else m + 1
+        return m * (task.T + 3) + 3 * m * m + readout
 
     def multiplications(self, task: TokenTask) -> float:
-        return float(task.T * self.width + self.mlp_width * self.width)
+        of_values = task.T if self.values == "bits" else task.T * self.width
+        return float(of_values + max(self.mlp_width, 1) * self.width)
 
     def activations(self, task: TokenTask) -> float:
-        return float(3 * task.T + 2 * self.width + 2 * self.mlp_width)
+        return float((3 if self.keys == "embeddings" else 1) * task.T + 2 * self.width + 2 * self.mlp_width)

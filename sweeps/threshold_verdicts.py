@@ -35,7 +35,7 @@ def threshold_verdict(claim: ThresholdClaim, thresholds: Sequence[WidthThreshold
     match claim:
         case ThresholdOrder():
             settings, quantity = _order(claim, own), f"{letter}* over the one before it, by {leaf(claim.by)}"
-            rule = f"above 1: {' < '.join(map(str, claim.order))}"
+            rule = f"above 1: {_ordered(claim.order)}"
         case ThresholdNear():
             settings = [_near(claim, threshold, where) for threshold, where in zip(own, _told_apart(own), strict=True)]
             quantity = f"{letter}* over the published {claim.value:g}"
@@ -88,6 +88,11 @@ def _told_apart(thresholds: Sequence[WidthThreshold]) -> list[Fields]:
     ]
 
 
+def _ordered(values: Sequence[Any]) -> str:
+    """Values as a sweep file has them, `<` between each two."""
+    return " < ".join("null" if value is None else str(value) for value in values)
+
+
 def _letters(threshold: WidthThreshold) -> Fields:
     task = threshold.config_sample.task
     return tuple((f"task.{letter}", getattr(task, letter)) for letter in ("T", "q", "d"))
@@ -105,7 +110,7 @@ def _order(claim: ThresholdOrder, thresholds: Sequence[WidthThreshold]) -> list[
         told = tuple(item for item in key if item[0] in varying)
         for first, second in pairwise(claim.order):
             pairs = [(one, two) for one in alike.get(first, []) for two in alike.get(second, [])]
-            where = (*told, (claim.by, f"{first} < {second}"))
+            where = (*told, (claim.by, _ordered((first, second))))
             settings += [_ratio(where, *pair) for pair in pairs] or [Setting(where, None, None, None, 0, "not enough data")]
     return settings
 

@@ -4,6 +4,12 @@ Bit b_t is embedded as `e_{b_t} + p_t`; the head returns `sum_t a_t W_V (e_{b_t}
 `a = softmax_t(<W_Q c, W_K (e_{b_t} + p_t)> / sqrt(m))`, c the query's own embedding. Scores and values are linear in the
 embeddings: they are computed once for every position and value, not for every sample.
 
+With values of bits alone the answer depends on a sample through the share of attention on its true bits, which is a weighted sum of
+bits, or, where keys carry bits, a monotone function of one: the head is a linear classifier whose weights are of one sign and
+have a sum that the slope of the readout bounds, which favours few of them. Whole embeddings as keys and values let a head
+tell samples apart by where their true bits lie. Keys of positions and values of tokens are the two blocks that gradient
+descent finds for sparse token selection (arXiv:2406.06893, theorem 1).
+
 Whether true bits raise or lower the answer decides whether attention is drawn to the hidden bits or away from them. At a random
 start the sign is a coin's, and a readout at the full rate soon takes that of chance correlations in the training set.
 `readout_gap` starts it with true bits raising the answer, `readout_rate` keeps it there while attention forms.
@@ -32,7 +38,7 @@ MOST_FACTOR = 1e3
 class BitAttentionNetwork(Network):
     """Arrays `P` (T, m) of positions, `E` (2, m) of false and true, `c` (1, m), `W_Q, W_K, W_V` (m, m); the net's `W1, W2`.
 
-    Those of the readout, `W_V`, `W1` and `W2`, are kept divided by `readout_rate`.
+    A linear readout has `W2` alone. Those of the readout, `W_V`, `W1` and `W2`, are kept divided by `readout_rate`.
     """
 
     @property
@@ -47,11 +53,12 @@ class BitAttentionNetwork(Network):
         told = {name: start.normals(f"start {name}", count, m) * model.embedding_scale for name, count in rows.items()}
         for name in ("W_Q", "W_K", "W_V"):
             told[name] = start.uniforms(f"start {name}", m, m) / math.sqrt(m)
-        told["W1"] = initial_layer(start, "W1", units=model.mlp_width, inputs=m)
-        told["W2"] = initial_layer(start, "W2", units=self.examples.output_size, inputs=model.mlp_width)
+        if model.mlp_width:
+            told["W1"] = initial_layer(start, "W1", units=model.mlp_width, inputs=m)
+        told["W2"] = initial_layer(start, "W2", units=self.examples.output_size, inputs=model.mlp_width or m)
         if model.readout_gap is not None:
             told["W2"] = self._raised_by_true_bits(told, model.readout_gap)
-        return told | {name: told[name] / model.readout_rate for name in READOUT}
+        return told | {name: told[name] / model.readout_rate for name in READOUT if name in told}
 
     def outputs(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor:
         is_true = self._is_true(batch)
@@ -60,15 +67,17 @@ class BitAttentionNetwork(Network):
         of_true = (p * is_true).sum(-1, keepdim=True)
         kinds = torch.cat([1 - of_true, of_true], -1)
         W_V = parameters["W_V"].mT
-        mixed = product(p, product(parameters["P"], W_V)) + product(kinds, product(parameters["E"], W_V))
-        answers = relu_net(mixed, [parameters["W1"], parameters["W2"]])
-        return answers.unsqueeze(2)
+        mixed = product(kinds, product(parameters["E"], W_V))
+        if self.model.values == "embeddings":
+            mixed = product(p, product(parameters["P"], W_V)) + mixed
+        return _read(parameters, mixed).unsqueeze(2)
 
     def attention_mass(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor | None:
         """The share of attention on the hidden bits, (k, batch)."""
         if not isinstance(self.examples, BooleanExamples):
             return None
-        p = self._attend(parameters, self._is_true(batch))
+        is_true = self._is_true(batch)
+        p = self._attend(parameters, is_true).expand_as(is_true)
         return p.gather(2, self.examples.hidden(source).expand(-1, p.shape[1], -1)).sum(-1)
 
     def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
@@ -76,17 +85,17 @@ class BitAttentionNetwork(Network):
         return super().weights(self._at_rate(parameters), trial)
 
     def _at_rate(self, parameters: Tensors) -> Tensors:
-        return parameters | {name: parameters[name] * self.model.readout_rate for name in READOUT}
+        return parameters | {name: parameters[name] * self.model.readout_rate for name in READOUT if name in parameters}
 
     def _raised_by_true_bits(self, told: Tensors, gap: float) -> torch.Tensor:
         """`W2` scaled and moved so that answers go from -gap/2 at a false bit to gap/2 at a true one, places left out.
 
         A start that would take a factor of more than `MOST_FACTOR` gets a smaller gap.
         """
-        answers = relu_net(product(told["E"], told["W_V"].mT), [told["W1"], told["W2"]])
+        answers = _read(told, product(told["E"], told["W_V"].mT))
         factor = (gap / (answers[:, 1] - answers[:, 0])).clamp(-MOST_FACTOR, MOST_FACTOR)
         W2 = told["W2"] * factor.unsqueeze(-1)
-        W2[..., self.model.mlp_width] -= factor * (answers[:, 0] + answers[:, 1]) / 2
+        W2[..., self.model.mlp_width or self.model.width] -= factor * (answers[:, 0] + answers[:, 1]) / 2
         return W2
 
     def _is_true(self, batch: Batch) -> torch.Tensor:
@@ -98,9 +107,15 @@ class BitAttentionNetwork(Network):
         return (batch.X[..., 0] + 1) / 2
 
     def _attend(self, parameters: Tensors, is_true: torch.Tensor) -> torch.Tensor:
-        """Attention weights, (k, batch, T)."""
+        """Attention weights, (k, batch, T); (k, 1, T) where keys know no bits."""
         query = product(product(parameters["c"], parameters["W_Q"].mT), parameters["W_K"])
-        of_place = product(parameters["P"], query.mT).mT
-        of_kind = product(parameters["E"], query.mT)
-        scores = of_place + of_kind[:, :1] + is_true * (of_kind[:, 1:] - of_kind[:, :1])
+        scores = product(parameters["P"], query.mT).mT
+        if self.model.keys == "embeddings":
+            of_kind = product(parameters["E"], query.mT)
+            scores = scores + of_kind[:, :1] + is_true * (of_kind[:, 1:] - of_kind[:, :1])
         return (scores / math.sqrt(self.model.width)).softmax(-1)
+
+
+def _read(parameters: Tensors, mixed: torch.Tensor) -> torch.Tensor:
+    """What the readout makes of the values that a head returns, (k, rows, 1)."""
+    return relu_net(mixed, [parameters[name] for name in ("W1", "W2") if name in parameters])

@@ -1,7 +1,7 @@
 """A column for every axis that tells cells apart, none for what an architecture alone decides, named as in a sweep file."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -66,6 +66,25 @@ def test_an_axis_of_one_architecture_says_nothing_of_the_other(
     findings = read_findings(make_run(trials=trials).path)
     assert axes(findings).values(fcn()) == {"model.positions.query": None}
     assert family_names(findings.laws, findings.thresholds)[-1] == "fcn"
+
+
+class Cell(NamedTuple):
+    config_sample: TrialConfig
+    kind: str = "bit_attention"
+    label: str = "a cell"
+
+
+def test_where_settings_are_not_crossed_what_is_unusual_names_a_family_and_so_does_what_is_left_out() -> None:
+    usual = {"kind": "bit_attention", "width": 8, "keys": "positions", "values": "bits", "readout_gap": 20.0}
+    others = ({}, {"keys": "embeddings"}, {"values": "embeddings"}, {"readout_gap": None})
+    task, adam = {"kind": "sparse_boolean", "T": 16, "q": 3, "function": "and"}, {"kind": "adam", "lr": 0.003}
+    configs = [
+        TrialConfig.model_validate({"task": task, "model": usual | other, "optimizer": adam, "training": {"steps": 10}})
+        for other in others
+    ]
+    found = axes_of(map(Cell, configs))
+    names = [found.family_settings(config) for config in configs]
+    assert names == [("keys=positions",), ("keys=embeddings",), ("values=embeddings",), ("readout_gap=null",)]
 
 
 def test_a_field_is_named_by_its_shortest_end_that_is_its_own() -> None:

@@ -141,6 +141,10 @@ NETWORKS = {
         {"kind": "sparse_boolean", "T": 9, "q": 3, "function": "majority", "inputs": "structured"},
         {"kind": "bit_attention", "width": 7, "mlp_width": 5, "readout_gap": 2.0, "readout_rate": 0.1},
     ),
+    "positional_keys": (
+        {"kind": "sparse_boolean", "T": 70, "q": 3, "function": "and"},
+        {"kind": "bit_attention", "width": 7, "mlp_width": 0, "keys": "positions", "values": "bits", "readout_gap": 20.0},
+    ),
 }
 """Tasks and models that train by autograd."""
 

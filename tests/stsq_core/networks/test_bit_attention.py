@@ -48,6 +48,33 @@ def test_a_head_that_looks_away_has_no_attention_on_them(by_hand) -> None:
     assert float(losses.mean()) > 0.5
 
 
+@pytest.mark.parametrize("keys", ["positions", "embeddings"])
+def test_values_of_bits_answer_by_a_weighted_sum_of_bits(program, keys) -> None:
+    """By hand: the share of attention on true bits is the share s of their positions, or `e^D s / (e^D s + 1 - s)` where keys
+    know bits, D what a true bit adds to a score; a linear readout with a gap starts as that share times the gap less half of it.
+    """
+    model = {"kind": "bit_attention", "width": 16, "keys": keys, "values": "bits", "mlp_width": 0, "readout_gap": 20.0}
+    ours = program(TASK, model, batch=50)
+    parameters, batch, source = ours.initial(), ours.training_batch(0), ours.source(0, fresh=False)
+    query = (parameters["c"] @ parameters["W_Q"].mT @ parameters["W_K"]).mT / 4
+    a = (parameters["P"] @ query).mT.softmax(-1)
+    is_true = (batch.X[..., 0] + 1) / 2
+    share = (is_true * a).sum(-1)
+    if keys == "embeddings":
+        false, true = (parameters["E"] @ query)[:, :, 0].unbind(1)
+        raised = (true - false).exp()[:, None] * share
+        share = raised / (raised + 1 - share)
+    answers = ours.network.outputs(parameters, batch, source)
+    torch.testing.assert_close(answers[:, :, 0, 0], 20 * share - 10, rtol=1e-4, atol=1e-4)
+
+
+def test_attention_of_keys_that_know_no_bits_is_the_same_for_all_samples(program) -> None:
+    ours = program(TASK, {"kind": "bit_attention", "width": 16, "keys": "positions"}, batch=50)
+    parameters, batch, source = ours.initial(), ours.training_batch(0), ours.source(0, fresh=False)
+    mass = ours.network.attention_mass(parameters, batch, source)
+    assert mass.shape == (1, 50) and mass.std() == 0 and 0 < float(mass[0, 0]) < 1
+
+
 def test_a_readout_with_a_gap_starts_with_true_bits_raising_the_answer(program) -> None:
     model = {"kind": "bit_attention", "width": 16, "embedding_scale": 0.2, "readout_gap": 2.0, "readout_rate": 0.1}
     ours = program(TASK, model)
