@@ -220,6 +220,7 @@ def test_laws_and_claims_read_thresholds_of_samples(record: Callable[..., Any]) 
     spec = check_sweep(parse(SWEEP, "counted.yaml")).model_dump(mode="json") | {"claims": named}
     told = verdicts(SweepSpec.model_validate(spec).claims, (), level=0.9, thresholds=thresholds)
     assert [verdict.answer for verdict in told] == [
-        "holds", "does not hold", "holds", "holds", "does not hold", "holds", "does not hold", "not enough data", "not enough data"
+        "holds", "does not hold", "holds", "holds", "does not hold", "holds", "does not hold",
+        "not enough data", "not enough data",
     ]  # fmt: skip
     assert told[-1].rule == "above 1: 20.0 < null"
