@@ -78,7 +78,9 @@ def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[Scaling
     axes = axes_of(thresholds).fields
     letters, size = ("T", "q", "d"), thresholds[0].size if thresholds else WIDTH
     told = threshold_rows(thresholds, laws)
-    bound, law, limit = ((name,) if any(row[name] for row in told) else () for name in ("bound", "law", "limit"))
+    bound, law, limit = (
+        (name,) if any(row[name] not in (None, "") for row in told) else () for name in ("bound", "law", "limit")
+    )
     expected = (*(f"exact {name}" for name in bound), *law)
     measured = (f"{size.letter}*", whole_letter(size), f"{level}interval", *expected, "seeds", "status")
     rows = [

@@ -129,7 +129,7 @@ class BitAttention(Architecture):
     Keys are embeddings, or those of positions alone; values are embeddings, or those of bits alone. A ReLU net with `mlp_width`
     hidden units reads what the head returns; with 0 a linear readout does. Embeddings start as `N(0, embedding_scale^2)`. With
     `readout_gap` the readout (values and net) starts so that a true bit raises the answer by so much over a false one; it
-    learns at `readout_rate` times Adam's rate.
+    learns at `readout_rate` times Adam's rate, the embeddings at the whole.
     """
 
     kind: Literal["bit_attention"] = "bit_attention"
@@ -156,4 +156,4 @@ class BitAttention(Architecture):
         return float(of_values + max(self.mlp_width, 1) * self.width)
 
     def activations(self, task: TokenTask) -> float:
-        return float((3 if self.keys == "embeddings" else 1) * task.T + 2 * self.width + 2 * self.mlp_width)
+        return float((3 if self.keys == "embeddings" else 2) * task.T + 2 * self.width + 2 * self.mlp_width)

@@ -67,7 +67,7 @@ def bounds_of(threshold: WidthThreshold) -> Bounds:
 def _is_selected(threshold: WidthThreshold, selection: Selection) -> bool:
     fields = _fields_of(threshold)
     return all(
-        fields.get(name) in wanted if isinstance(wanted, list | tuple) else fields.get(name) == wanted
+        name in fields and (fields[name] in wanted if isinstance(wanted, list | tuple) else fields[name] == wanted)
         for name, wanted in selection.where.items()
     )
 
@@ -102,8 +102,10 @@ def _order(claim: ThresholdOrder, thresholds: Sequence[WidthThreshold]) -> list[
     """A setting for each two neighbours of the order at each T, q and d: the ratio of the later to the earlier."""
     groups: dict[Fields, dict[object, list[WidthThreshold]]] = {}
     for threshold in thresholds:
+        fields = _fields_of(threshold)
         alike = groups.setdefault(tuple(item for item in _letters(threshold) if item[0] != claim.by), {})
-        alike.setdefault(_fields_of(threshold).get(claim.by), []).append(threshold)
+        if claim.by in fields:
+            alike.setdefault(fields[claim.by], []).append(threshold)
     varying = {name for key in groups for name, value in key if len({dict(other)[name] for other in groups}) > 1}
     settings = []
     for key, alike in groups.items():

@@ -5,14 +5,14 @@ Bit b_t is embedded as `e_{b_t} + p_t`; the head returns `sum_t a_t W_V (e_{b_t}
 embeddings: they are computed once for every position and value, not for every sample.
 
 With values of bits alone the answer depends on a sample through the share of attention on its true bits, which is a weighted
-sum of bits, or, where keys carry bits, a monotone function of one: with a linear readout the head is a linear classifier whose
-weights are of one sign and have a sum that the readout's slope bounds, which favours few of them. Whole embeddings as keys and
-values let a head tell samples apart by where their true bits lie. Keys of positions and values of tokens are the two blocks
-that gradient descent finds for sparse token selection (arXiv:2406.06893, theorem 1).
+sum of bits, or, where keys carry bits, a monotone function of one: with a linear readout the head decides as a linear classifier
+whose weights are of one sign. Keys of positions and values of tokens are the two blocks that gradient descent finds for sparse
+token selection (arXiv:2406.06893, theorem 1).
 
 Whether true bits raise or lower the answer decides whether attention is drawn to the hidden bits or away from them. At a random
 start the sign is a coin's, and a readout at the full rate soon takes that of chance correlations in the training set.
-`readout_gap` starts it with true bits raising the answer, `readout_rate` keeps it there while attention forms.
+`readout_gap` starts it with true bits raising the answer, `readout_rate` keeps it there while attention forms. `E` is part of
+keys and of values, and learns at the full rate.
 
 Source: the single head of arXiv:2110.10090 with a `[CLS]` query; sizes and initial values are ours.
 """
@@ -57,7 +57,8 @@ class BitAttentionNetwork(Network):
             told["W1"] = initial_layer(start, "W1", units=model.mlp_width, inputs=m)
         told["W2"] = initial_layer(start, "W2", units=self.examples.output_size, inputs=model.mlp_width or m)
         if model.readout_gap is not None:
-            told["W2"] = self._raised_by_true_bits(told, model.readout_gap)
+            start_of = self._raised_by_true_bits if model.mlp_width else self._least_raised_by_true_bits
+            told["W2"] = start_of(told, model.readout_gap)
         return told | {name: told[name] / model.readout_rate for name in READOUT if name in told}
 
     def outputs(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor:
@@ -95,7 +96,16 @@ class BitAttentionNetwork(Network):
         answers = _read(told, product(told["E"], told["W_V"].mT))
         factor = (gap / (answers[:, 1] - answers[:, 0])).clamp(-MOST_FACTOR, MOST_FACTOR)
         W2 = told["W2"] * factor.unsqueeze(-1)
-        W2[..., self.model.mlp_width or self.model.width] -= factor * (answers[:, 0] + answers[:, 1]) / 2
+        W2[..., self.model.mlp_width] -= factor * (answers[:, 0] + answers[:, 1]) / 2
+        return W2
+
+    def _least_raised_by_true_bits(self, told: Tensors, gap: float) -> torch.Tensor:
+        """The same of a linear readout: the weights of least norm that do it, along the difference of the two values."""
+        false, true = product(told["E"], told["W_V"].mT).unbind(1)
+        weights = gap * (true - false) / (true - false).square().sum(-1, keepdim=True)
+        W2 = torch.zeros_like(told["W2"])
+        W2[:, 0, : self.model.width] = weights
+        W2[:, 0, self.model.width] = -(weights * (true + false)).sum(-1) / 2
         return W2
 
     def _is_true(self, batch: Batch) -> torch.Tensor:

@@ -58,6 +58,7 @@ def test_cells_that_differ_in_query_and_steps_have_a_column_for_each(cells: Call
 def test_what_no_cell_differs_in_has_no_column(cells: Callable[..., list[LedgerRecord]]) -> None:
     lines = shown(cells())
     assert lines[0].split()[:6] == ["architecture", "T", "q", "d", "m*", "M"]
+    assert "exact bound" not in lines[0]
     assert any(line.startswith("transformer: Undecided") for line in lines)
     assert any(line.startswith("m = d + b q ln T  ") and "b = " in line for line in lines)
 
@@ -66,6 +67,7 @@ def test_laws_of_two_architectures_name_them(cells: Callable[..., list[LedgerRec
     nets = records_of(*(fcn(T=T, width=width, seed=seed) for T in (4, 8) for width in (8, 30) for seed in (0, 1)))
     lines = shown([*cells(), *nets])
     assert lines[0].split()[:6] == ["architecture", "T", "q", "d", "m*", "M"]
+    assert "exact bound" in lines[0]
     heads = [place for place, line in enumerate(lines) if ": Undecided" in line]
     assert [lines[place].partition(":")[0] for place in heads] == ["transformer", "fcn"]
     for own in (lines[heads[0] : heads[1]], lines[heads[1] :]):  # every law is tried on both

@@ -48,13 +48,14 @@ def test_a_head_that_looks_away_has_no_attention_on_them(by_hand) -> None:
     assert float(losses.mean()) > 0.5
 
 
+@pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("keys", ["positions", "embeddings"])
-def test_values_of_bits_answer_by_a_weighted_sum_of_bits(program, keys) -> None:
+def test_values_of_bits_answer_by_a_weighted_sum_of_bits(program, keys, seed) -> None:
     """By hand: the share of attention on true bits is the share s of their positions, or `e^D s / (e^D s + 1 - s)` where keys
     know bits, D what a true bit adds to a score; a linear readout with a gap starts as that share less 1/2, times the gap.
     """
     model = {"kind": "bit_attention", "width": 16, "keys": keys, "values": "bits", "mlp_width": 0, "readout_gap": 20.0}
-    ours = program(TASK, model, batch=50)
+    ours = program(TASK, model, batch=50, seed=seed)
     parameters, batch, source = ours.initial(), ours.training_batch(0), ours.source(0, fresh=False)
     query = (parameters["c"] @ parameters["W_Q"].mT @ parameters["W_K"]).mT / 4
     a = (parameters["P"] @ query).mT.softmax(-1)
@@ -66,6 +67,13 @@ def test_values_of_bits_answer_by_a_weighted_sum_of_bits(program, keys) -> None:
         share = raised / (raised + 1 - share)
     answers = ours.network.outputs(parameters, batch, source)
     torch.testing.assert_close(answers[:, :, 0, 0], 20 * share - 10, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("mlp_width", [0, 15])
+def test_parameters_are_counted_right(program, mlp_width) -> None:
+    """Sizes at which inputs and bias fill an aligned layer."""
+    ours = program(TASK, {"kind": "bit_attention", "width": 15, "mlp_width": mlp_width})
+    assert ours.network.model.num_parameters(ours.task) == sum(value.numel() for value in ours.initial().values())
 
 
 def test_attention_of_keys_that_know_no_bits_is_the_same_for_all_samples(program) -> None:
