@@ -5,9 +5,9 @@ Bit b_t is embedded as `e_{b_t} + p_t`; the head returns `sum_t a_t W_V (e_{b_t}
 embeddings: they are computed once for every position and value, not for every sample.
 
 With values of bits alone the answer depends on a sample through the share of attention on its true bits, which is a weighted
-sum of bits, or, where keys carry bits, a monotone function of one: with a linear readout the head decides as a linear classifier
-whose weights are of one sign. Keys of positions and values of tokens are the two blocks that gradient descent finds for sparse
-token selection (arXiv:2406.06893, theorem 1).
+sum of bits, or, where keys carry bits, a monotone function of one: with a linear readout the head decides as a linear
+classifier whose weights are of one sign. Keys of positions and values of tokens are the two blocks that gradient descent finds
+for sparse token selection (arXiv:2406.06893, theorem 1).
 
 Whether true bits raise or lower the answer decides whether attention is drawn to the hidden bits or away from them. At a random
 start the sign is a coin's, and a readout at the full rate soon takes that of chance correlations in the training set.
