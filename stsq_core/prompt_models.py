@@ -129,7 +129,7 @@ class BitAttention(Architecture):
     Keys are embeddings, or those of positions alone; values are embeddings, or those of bits alone. A ReLU net with `mlp_width`
     hidden units reads what the head returns; with 0 a linear readout does. Embeddings start as `N(0, embedding_scale^2)`. With
     `readout_gap` the readout (values and net) starts so that a true bit raises the answer by so much over a false one, less
-    where a ReLU net's start hardly tells them apart; it learns at `readout_rate` times Adam's rate, the embeddings at the whole.
+    where a ReLU net's start hardly tells them apart; it learns at `readout_rate` times Adam's rate, embeddings at the whole.
     """
 
     kind: Literal["bit_attention"] = "bit_attention"
