@@ -128,8 +128,8 @@ class BitAttention(Architecture):
 
     Keys are embeddings, or those of positions alone; values are embeddings, or those of bits alone. A ReLU net with `mlp_width`
     hidden units reads what the head returns; with 0 a linear readout does. Embeddings start as `N(0, embedding_scale^2)`. With
-    `readout_gap` the readout (values and net) starts so that a true bit raises the answer by so much over a false one, less
-    where a ReLU net's start hardly tells them apart; it learns at `readout_rate` times Adam's rate, embeddings at the whole.
+    `answer_gap` the readout (values and net) starts so that answers go from `-answer_gap / 2` where all bits are false to
+    `answer_gap / 2` where all are true; it learns at `readout_rate` times Adam's rate, embeddings at the whole.
     """
 
     kind: Literal["bit_attention"] = "bit_attention"
@@ -138,7 +138,7 @@ class BitAttention(Architecture):
     values: Literal["embeddings", "bits"] = "embeddings"
     mlp_width: Annotated[int, Field(ge=0)] = 32
     embedding_scale: PositiveFloat = 1.0
-    readout_gap: PositiveFloat | None = None
+    answer_gap: PositiveFloat | None = None
     readout_rate: PositiveFloat = 1.0
 
     def network(self) -> "type[Network]":

@@ -1,4 +1,4 @@
-"""One attention head with a learned query over embedded bits, and a ReLU net on what it returns.
+"""One attention head with a learned query over embedded bits, and a ReLU net or a linear readout of what it returns.
 
 Bit b_t is embedded as `e_{b_t} + p_t`; the head returns `sum_t a_t W_V (e_{b_t} + p_t)` with
 `a = softmax_t(<W_Q c, W_K (e_{b_t} + p_t)> / sqrt(m))`, c the query's own embedding. Scores and values are linear in the
@@ -11,7 +11,7 @@ for sparse token selection (arXiv:2406.06893, theorem 1).
 
 Whether true bits raise or lower the answer decides whether attention is drawn to the hidden bits or away from them. At a random
 start the sign is a coin's, and a readout at the full rate soon takes that of chance correlations in the training set.
-`readout_gap` starts it with true bits raising the answer, `readout_rate` keeps it there while attention forms. `E` is part of
+`answer_gap` starts it with true bits raising the answer, `readout_rate` keeps it there while attention forms. `E` is part of
 keys and of values, and learns at the full rate.
 
 Source: the single head of arXiv:2110.10090 with a `[CLS]` query; sizes and initial values are ours.
@@ -24,15 +24,13 @@ import torch
 
 from stsq_core.examples import Batch, Source
 from stsq_core.network import Network
-from stsq_core.networks.layers import initial_layer, relu_net
+from stsq_core.networks.layers import affine, initial_layer, relu_net, with_one
 from stsq_core.products import product
 from stsq_core.program import Tensors
 from stsq_core.prompt_models import BitAttention
 from stsq_core.tasks.boolean import BooleanExamples
 
 READOUT = ("W_V", "W1", "W2")
-MOST_FACTOR = 1e3
-"""The most that a start which hardly tells true from false is scaled by."""
 
 
 class BitAttentionNetwork(Network):
@@ -56,9 +54,8 @@ class BitAttentionNetwork(Network):
         if model.mlp_width:
             told["W1"] = initial_layer(start, "W1", units=model.mlp_width, inputs=m)
         told["W2"] = initial_layer(start, "W2", units=self.examples.output_size, inputs=model.mlp_width or m)
-        if model.readout_gap is not None:
-            start_of = self._raised_by_true_bits if model.mlp_width else self._least_raised_by_true_bits
-            told["W2"] = start_of(told, model.readout_gap)
+        if model.answer_gap is not None:
+            told["W2"] = self._raised_by_true_bits(told, model.answer_gap)
         return told | {name: told[name] / model.readout_rate for name in READOUT if name in told}
 
     def outputs(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor:
@@ -89,23 +86,21 @@ class BitAttentionNetwork(Network):
         return parameters | {name: parameters[name] * self.model.readout_rate for name in READOUT if name in parameters}
 
     def _raised_by_true_bits(self, told: Tensors, gap: float) -> torch.Tensor:
-        """`W2` scaled and moved so that answers go from -gap/2 at a false bit to gap/2 at a true one, places left out.
+        """`W2` of least norm that answers -gap/2 where all bits are false and gap/2 where all are true, places left out.
 
-        A start that would take a factor of more than `MOST_FACTOR` gets a smaller gap.
+        It lies along the difference of what the readout's last layer reads there, and is zero where there is none.
         """
-        answers = _read(told, product(told["E"], told["W_V"].mT))
-        factor = (gap / (answers[:, 1] - answers[:, 0])).clamp(-MOST_FACTOR, MOST_FACTOR)
-        W2 = told["W2"] * factor.unsqueeze(-1)
-        W2[..., self.model.mlp_width] -= factor * (answers[:, 0] + answers[:, 1]) / 2
-        return W2
-
-    def _least_raised_by_true_bits(self, told: Tensors, gap: float) -> torch.Tensor:
-        """The same of a linear readout: the weights of least norm that do it, along the difference of the two values."""
-        false, true = product(told["E"], told["W_V"].mT).unbind(1)
-        weights = gap * (true - false) / (true - false).square().sum(-1, keepdim=True)
+        read = product(told["E"], told["W_V"].mT)
+        if self.model.mlp_width:
+            read = affine(with_one(read), told["W1"]).relu()
+        false, true = read.unbind(1)
+        difference = true - false
+        norm = difference.square().sum(-1, keepdim=True)
+        weights = gap * difference / norm.clamp(min=torch.finfo(norm.dtype).tiny)
+        num_read = weights.shape[-1]
         W2 = torch.zeros_like(told["W2"])
-        W2[:, 0, : self.model.width] = weights
-        W2[:, 0, self.model.width] = -(weights * (true + false)).sum(-1) / 2
+        W2[:, 0, :num_read] = weights
+        W2[:, 0, num_read] = -(weights * (true + false)).sum(-1) / 2
         return W2
 
     def _is_true(self, batch: Batch) -> torch.Tensor:

@@ -75,8 +75,8 @@ class Cell(NamedTuple):
 
 
 def test_where_settings_are_not_crossed_what_is_unusual_names_a_family_and_so_does_what_is_left_out() -> None:
-    usual = {"kind": "bit_attention", "width": 8, "keys": "positions", "values": "bits", "readout_gap": 20.0}
-    others = ({}, {"keys": "embeddings"}, {"values": "embeddings"}, {"readout_gap": None})
+    usual = {"kind": "bit_attention", "width": 8, "keys": "positions", "values": "bits", "answer_gap": 20.0}
+    others = ({}, {"keys": "embeddings"}, {"values": "embeddings"}, {"answer_gap": None})
     task, adam = {"kind": "sparse_boolean", "T": 16, "q": 3, "function": "and"}, {"kind": "adam", "lr": 0.003}
     configs = [
         TrialConfig.model_validate({"task": task, "model": usual | other, "optimizer": adam, "training": {"steps": 10}})
@@ -84,7 +84,7 @@ def test_where_settings_are_not_crossed_what_is_unusual_names_a_family_and_so_do
     ]
     found = axes_of(map(Cell, configs))
     names = [found.family_settings(config) for config in configs]
-    assert names == [("keys=positions",), ("keys=embeddings",), ("values=embeddings",), ("readout_gap=null",)]
+    assert names == [("keys=positions",), ("keys=embeddings",), ("values=embeddings",), ("answer_gap=null",)]
 
 
 def test_a_field_is_named_by_its_shortest_end_that_is_its_own() -> None:

@@ -139,11 +139,11 @@ NETWORKS = {
     "ffn": ({"kind": "simple_qstr", "T": 5, "q": 2, "d": 3, "link": "hermite2"}, {"kind": "ffn", "tail_width": 11}),
     "bit_attention": (
         {"kind": "sparse_boolean", "T": 9, "q": 3, "function": "majority", "inputs": "structured"},
-        {"kind": "bit_attention", "width": 7, "mlp_width": 5, "readout_gap": 2.0, "readout_rate": 0.1},
+        {"kind": "bit_attention", "width": 7, "mlp_width": 5, "answer_gap": 2.0, "readout_rate": 0.1},
     ),
     "positional_keys": (
         {"kind": "sparse_boolean", "T": 70, "q": 3, "function": "and"},
-        {"kind": "bit_attention", "width": 7, "mlp_width": 0, "keys": "positions", "values": "bits", "readout_gap": 20.0},
+        {"kind": "bit_attention", "width": 7, "mlp_width": 0, "keys": "positions", "values": "bits", "answer_gap": 20.0},
     ),
 }
 """Tasks and models that train by autograd."""

@@ -214,8 +214,8 @@ def test_laws_and_claims_read_thresholds_of_samples(record: Callable[..., Any]) 
         {"kind": "threshold_near", "value": 200 * 3.2, "where": {"task.T": 4}},
         {"kind": "threshold_near", "value": 9e5, "where": {"task.T": 4}},
         {"kind": "threshold_near", "value": 9e5, "where": {"task.T": 5}},
-        {"kind": "threshold_near", "value": 9e5, "where": {"model.readout_gap": None}},  # which these models do not have
-        {"kind": "threshold_order", "by": "model.readout_gap", "order": [20.0, None]},
+        {"kind": "threshold_near", "value": 9e5, "where": {"model.answer_gap": None}},  # which these models do not have
+        {"kind": "threshold_order", "by": "model.answer_gap", "order": [20.0, None]},
     ]
     named = [claim | {"name": f"c{place}", "says": "It is so."} for place, claim in enumerate(claims)]
     spec = check_sweep(parse(SWEEP, "counted.yaml")).model_dump(mode="json") | {"claims": named}

@@ -54,7 +54,7 @@ def test_values_of_bits_answer_by_a_weighted_sum_of_bits(program, keys, seed) ->
     """By hand: the share of attention on true bits is the share s of their positions, or `e^D s / (e^D s + 1 - s)` where keys
     know bits, D what a true bit adds to a score; a linear readout with a gap starts as that share less 1/2, times the gap.
     """
-    model = {"kind": "bit_attention", "width": 16, "keys": keys, "values": "bits", "mlp_width": 0, "readout_gap": 20.0}
+    model = {"kind": "bit_attention", "width": 16, "keys": keys, "values": "bits", "mlp_width": 0, "answer_gap": 20.0}
     ours = program(TASK, model, batch=50, seed=seed)
     parameters, batch, source = ours.initial(), ours.training_batch(0), ours.source(0, fresh=False)
     query = (parameters["c"] @ parameters["W_Q"].mT @ parameters["W_K"]).mT / 4
@@ -84,16 +84,26 @@ def test_attention_of_keys_that_know_no_bits_is_the_same_for_all_samples(program
     assert 0 < float(mass.min()) == float(mass.max()) < 1
 
 
-def test_a_readout_with_a_gap_starts_with_true_bits_raising_the_answer(program) -> None:
-    model = {"kind": "bit_attention", "width": 16, "embedding_scale": 0.2, "readout_gap": 2.0, "readout_rate": 0.1}
-    ours = program(TASK, model)
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("mlp_width", [0, 32])
+def test_a_gap_starts_every_readout_with_true_bits_raising_the_answer(program, mlp_width, seed) -> None:
+    model = {"kind": "bit_attention", "width": 16, "mlp_width": mlp_width, "embedding_scale": 0.2, "answer_gap": 20.0}
+    ours = program(TASK, model | {"readout_rate": 0.1}, seed=seed)
     parameters = ours.initial()
     parameters["P"] = torch.zeros_like(parameters["P"])
     batch = ours.training_batch(0)
     for sign in (-1.0, 1.0):
         bits = Batch(torch.full_like(batch.X, sign), None, batch.target)
         answers = ours.network.outputs(parameters, bits, ours.source(0, fresh=False))
-        torch.testing.assert_close(answers, torch.full_like(answers, sign))
+        torch.testing.assert_close(answers, torch.full_like(answers, 10 * sign))
+
+
+def test_a_net_that_does_not_tell_true_from_false_starts_without_a_gap(program) -> None:
+    """A single hidden unit is off for both in some starts."""
+    model = {"kind": "bit_attention", "width": 4, "mlp_width": 1, "embedding_scale": 0.01, "answer_gap": 20.0}
+    starts = [program(TASK, model, seed=seed).initial()["W2"] for seed in range(20)]
+    assert all(bool(W2.isfinite().all()) for W2 in starts)
+    assert 0 < sum(bool((W2 == 0).all()) for W2 in starts) < 20
 
 
 def test_a_slower_readout_computes_the_same_and_moves_less(program) -> None:

@@ -15,7 +15,7 @@ PAIRS = [
     (QSTR, {"kind": "ffn", "tail_width": 8}),
     (SELECTION, {"kind": "ffn", "width": 6, "depth": 2}),
     (BITS, {"kind": "bit_attention", "width": 6}),
-    (BITS, {"kind": "bit_attention", "width": 6, "readout_gap": 1.0, "readout_rate": 0.3}),
+    (BITS, {"kind": "bit_attention", "width": 6, "answer_gap": 1.0, "readout_rate": 0.3}),
     (BITS, {"kind": "bit_attention", "width": 6, "keys": "positions", "mlp_width": 0}),
     (BITS, {"kind": "bit_attention", "width": 6, "values": "bits", "mlp_width": 5}),
     (BITS, {"kind": "ffn", "width": 6, "depth": 2}),
