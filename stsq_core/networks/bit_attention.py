@@ -9,9 +9,9 @@ sum of bits, or, where keys carry bits, a monotone function of one: with a linea
 classifier whose weights are of one sign. Keys of positions and values of tokens are the two blocks that gradient descent finds
 for sparse token selection (arXiv:2406.06893, theorem 1).
 
-Whether true bits raise or lower the answer decides whether attention is drawn to the hidden bits or away from them. `answer_gap`
-starts the readout with true bits raising it, and `readout_rate` lets attention form first. `E` is part of keys and of values, and
-learns at the full rate.
+Whether true bits raise or lower the answer decides whether attention is drawn to the hidden bits or away from them.
+`answer_gap` starts the readout with true bits raising it, and `readout_rate` lets attention form first. `E` is part of keys and
+of values, and learns at the full rate.
 
 Source: the single head of arXiv:2110.10090 with a `[CLS]` query; sizes and initial values are ours.
 """
