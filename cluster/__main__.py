@@ -2,12 +2,12 @@
 
 import sys
 
-from cluster.environment import refusal
+from cluster.run import refusal
 
 if __name__ == "__main__":
     if reason := refusal():
         sys.stderr.write(f"stsq: {reason}\n")
         sys.exit(2)
-    from cluster.cli import main
+    from cluster.commands import main
 
     main()

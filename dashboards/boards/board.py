@@ -10,17 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from dashboards.boards.charts import Chart, loss_chart, status_chart, threshold_chart
-from dashboards.cells import cell_views
-from dashboards.findings import Findings, read_findings
-from dashboards.panels import threshold_panels
-from dashboards.publishing import keys
-from dashboards.publishing.destination import NOTHING_ASKED, choose_destination
-from dashboards.publishing.published import directory_id
-from stsq_core.size import Size
-from sweeps.fields import flattened, free_fields
-from sweeps.plan import Cell
-from sweeps.run_directory import open_run
-from sweeps.searched import searched_cells
+from dashboards.plots import cell_views, threshold_panels
+from dashboards.publishing import NOTHING_ASKED, choose_destination, directory_id, keys
+from dashboards.words import Findings, read_findings
+from stsq_core.configs import Size
+from sweeps.cells import Cell, searched_cells
+from sweeps.spec import flattened, free_fields
+from sweeps.store import open_run
 
 SUMMARY = (keys.STATUS, keys.REASON, keys.RELATIVE_LOSS)
 ROWS = (keys.STEP, keys.RELATIVE_LOSS)

@@ -12,11 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboards.cells import CellView
-from dashboards.panels import Line, Mark, Panel, Series
-from dashboards.publishing.keys import CELL, STATUS
-from dashboards.style import FAINT, INK, MUTED, SHORT_NAMES, TARGET, mark_shape, series_shade
-from dashboards.ticks import round_numbers
+from dashboards.plots import CellView, Line, Mark, Panel, Series
+from dashboards.publishing import CELL, STATUS
+from dashboards.words import FAINT, INK, MUTED, SHORT_NAMES, TARGET, mark_shape, round_numbers, series_shade
 
 Spec = dict[str, Any]
 

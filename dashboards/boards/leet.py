@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from stsq_core import UserError
-from sweeps.run_directory import open_run
+from stsq_core.configs import UserError
+from sweeps.store import open_run
 
 Start = Callable[[Sequence[str], Mapping[str, str]], int]
 

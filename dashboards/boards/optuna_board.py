@@ -12,12 +12,11 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from dashboards.extras import load_extra
-from dashboards.findings import read_findings
-from stsq_core import UserError
-from sweeps.ledger_studies import studies_of
-from sweeps.run_directory import RunDirectory, open_run
-from sweeps.study_view import Overlay, StudyView, open_studies
+from dashboards.boards.extras import load_extra
+from dashboards.words import read_findings
+from stsq_core.configs import UserError
+from sweeps.search import Overlay, StudyView, open_studies, studies_of
+from sweeps.store import RunDirectory, open_run
 from sweeps.thresholds import width_thresholds
 
 LOOPBACK = "127.0.0.1"
@@ -86,7 +85,7 @@ class OptunaBoard:
 
     def _look(self) -> tuple[Any, Mapping[str, Overlay]]:
         """The storage to show, and what is laid over its studies."""
-        from dashboards.boards.study_notes import overlays_of  # which needs the extra
+        from dashboards.boards.study_notes import overlays_of
 
         self._seen = _stamp(self._run)
         findings = read_findings(self._run.path)

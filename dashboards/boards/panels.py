@@ -8,8 +8,8 @@ import wandb_workspaces.reports.v2 as wr
 
 from dashboards.boards.board import Board
 from dashboards.boards.charts import Chart
-from dashboards.publishing.keys import CELL, RELATIVE_LOSS, SEED, STEP, size_key
-from stsq_core.size import SAMPLES, WIDTH, Size
+from dashboards.publishing import CELL, RELATIVE_LOSS, SEED, STEP, size_key
+from stsq_core.configs import SAMPLES, WIDTH, Size
 
 MAX_RUNS = 100
 """The most runs that one line plot draws."""

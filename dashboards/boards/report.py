@@ -19,7 +19,7 @@ from dashboards.boards.panels import (
     sweep_panels,
 )
 from dashboards.boards.words import failures_words, laws_words, thresholds_table, verdicts_words
-from dashboards.publishing.keys import CELL_ID, RUN_DIRECTORY
+from dashboards.publishing import CELL_ID, RUN_DIRECTORY
 
 MAX_CELLS = 12
 """Cells with panels of their own."""

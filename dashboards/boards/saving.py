@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from dashboards.boards.board import Board, read_board
-from dashboards.extras import load_extra
-from dashboards.publishing.mode import decide_mode
-from dashboards.publishing.service import server_url
-from stsq_core import UserError
-from sweeps.files import disk_errors, write_atomically
+from dashboards.boards.extras import load_extra
+from dashboards.publishing import decide_mode, server_url
+from stsq_core.configs import UserError
+from sweeps.store import disk_errors, write_atomically
 
 NO_ENTITY = "YOUR-ENTITY"
 """Stands for the account in documents that are written without one."""

@@ -6,13 +6,11 @@ from typing import Any
 import plotly.graph_objects as go
 from optuna_dashboard import save_note, save_plotly_graph_object
 
-from dashboards.cells import CellView, cell_views
-from dashboards.findings import Findings
-from dashboards.interactive import curves_plots, losses_plots, threshold_plot
-from dashboards.panels import threshold_panels
-from dashboards.threshold_words import interval_text, whole_letter
-from sweeps.plan import Cell
-from sweeps.study_view import Overlay, attributes_set_by
+from dashboards.page import curves_plots, losses_plots, threshold_plot
+from dashboards.plots import CellView, cell_views, threshold_panels
+from dashboards.words import Findings, interval_text, whole_letter
+from sweeps.cells import Cell
+from sweeps.search import Overlay, attributes_set_by
 from sweeps.thresholds import WidthThreshold
 
 

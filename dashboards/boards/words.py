@@ -2,13 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from dashboards.cells import cell_names
-from dashboards.findings import Findings
-from dashboards.law_words import estimate_words, fitted_formula
-from dashboards.regimes import Regime
-from dashboards.style import NAMES
-from dashboards.tables import failures_table
-from dashboards.threshold_words import interval_text
+from dashboards.paper import failures_table
+from dashboards.plots import cell_names
+from dashboards.words import NAMES, Findings, Regime, estimate_words, fitted_formula, interval_text
 from sweeps.thresholds import WidthThreshold
 
 MAX_ROWS = 60

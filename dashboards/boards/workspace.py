@@ -18,7 +18,7 @@ from dashboards.boards.panels import (
     sweep_panels,
 )
 from dashboards.boards.words import laws_words, thresholds_table
-from dashboards.publishing.keys import RUN_DIRECTORY, STEP
+from dashboards.publishing import RUN_DIRECTORY, STEP
 
 
 def make_workspace(board: Board) -> Any:

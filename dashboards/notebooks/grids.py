@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboards.interactive import Spec
-from dashboards.style import CARD, INK
+from dashboards.page import Spec
+from dashboards.words import CARD, INK
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
-from dashboards.cells import CellView, cell_views
-from dashboards.extras import load_extra
-from dashboards.findings import Findings, read_findings
-from dashboards.interactive import Spec, curves_plots, losses_plots, threshold_plot
-from dashboards.law_tables import law_rows
-from dashboards.markup import element
+from dashboards.boards import load_extra
 from dashboards.notebooks.grids import Titled, grid
 from dashboards.notebooks.rows import measurement_rows, trial_rows
-from dashboards.panels import threshold_panels
-from dashboards.story import status_words
-from dashboards.style import SHORT_NAMES
-from dashboards.tables import threshold_rows
-from sweeps.plan import Cell
+from dashboards.page import Spec, curves_plots, losses_plots, status_words, threshold_plot
+from dashboards.paper import law_rows, threshold_rows
+from dashboards.plots import CellView, cell_views, threshold_panels
+from dashboards.words import SHORT_NAMES, Findings, element, read_findings
+from sweeps.cells import Cell
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dashboards.findings import Findings
-from sweeps.fields import flattened, free_fields
-from sweeps.journal import read_curves, read_metrics, trials_of_journal
-from sweeps.ledger import LedgerRecord
-from sweeps.plan import Cell
-from sweeps.run_directory import RunDirectory
+from dashboards.words import Findings
+from sweeps.cells import Cell
+from sweeps.spec import flattened, free_fields
+from sweeps.store import LedgerRecord, RunDirectory, read_curves, read_metrics, trials_of_journal
 
 Row = dict[str, Any]
 TOLD = {"model.kind", "task.T", "task.q", "task.d"}

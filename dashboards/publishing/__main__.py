@@ -19,7 +19,7 @@ from dashboards.publishing.mode import REQUESTS
 from dashboards.publishing.process import watch_driver
 from dashboards.publishing.publisher import publish
 from dashboards.publishing.shards import WHOLE, read_shard
-from stsq_core import UserError
+from stsq_core.configs import UserError
 
 LOG = logging.getLogger(__name__)
 

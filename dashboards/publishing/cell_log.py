@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dashboards.publishing.projection import Row
-from sweeps.files import disk_errors
+from sweeps.store import disk_errors
 
 LAST_OF_GROUP = "num_ended"
 

@@ -9,20 +9,16 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from dashboards.cells import median_curve
+from dashboards.plots import median_curve
 from dashboards.publishing.cell_log import CellLog
 from dashboards.publishing.cell_state import CellState, curve_rows
 from dashboards.publishing.client import INTERRUPTED, write_offline_runs
 from dashboards.publishing.keys import cell_config
 from dashboards.publishing.projection import Outcome, RunProjection, Table, short
 from dashboards.publishing.shards import Shard
-from sweeps.journal import read_curves
-from sweeps.ledger import Ledger
-from sweeps.outcomes import Outcomes
-from sweeps.plan import Cell
-from sweeps.results import read_results
-from sweeps.run_directory import RunDirectory
+from sweeps.cells import Cell
 from sweeps.spec import SweepSpec
+from sweeps.store import Ledger, Outcomes, RunDirectory, read_curves, read_results
 from sweeps.thresholds import WidthThreshold, width_thresholds
 
 AXES = {

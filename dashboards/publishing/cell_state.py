@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.ledger import LedgerRecord
-from sweeps.outcomes import LEAST_LOSS
-from sweeps.plan import Cell
+from sweeps.cells import Cell
+from sweeps.store import LEAST_LOSS, LedgerRecord
 
 MAX_PROGRESS_ROWS = 500
 """Rows that tell a cell's progress, at most; a width's training curve is told once more beside them."""

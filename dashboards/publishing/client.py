@@ -12,8 +12,8 @@ import wandb
 from dashboards.publishing.files import Target, delete_local, local_files
 from dashboards.publishing.projection import Outcome, Row, RunProjection, Table
 from dashboards.publishing.service import restart_service, server_url
-from stsq_core import UserError
-from sweeps.files import disk_errors
+from stsq_core.configs import UserError
+from sweeps.store import disk_errors
 
 INIT_TIMEOUT_S = 10.0
 FINISH_TIMEOUT_S = 20.0

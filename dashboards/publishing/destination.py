@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from sweeps.files import disk_errors, write_atomically
 from sweeps.spec import WandbSettings
+from sweeps.store import disk_errors, write_atomically
 
 PROJECT = "stsq"
 

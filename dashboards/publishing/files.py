@@ -20,7 +20,7 @@ from wandb.proto import wandb_internal_pb2
 
 from dashboards.publishing.log import pack
 from dashboards.publishing.projection import Outcome, RunProjection
-from sweeps.files import disk_errors, write_atomically
+from sweeps.store import disk_errors, write_atomically
 
 MIN_CONSUMER = "0.70.0"
 """The oldest reader that can take the file; wandb 0.31 says the same of its own."""

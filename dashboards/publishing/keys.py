@@ -6,11 +6,9 @@ with a dot of its own can be neither grouped by nor plotted.
 
 from typing import Any
 
-from stsq_core import TrialConfig
-from stsq_core import size as sizes
-from stsq_core.size import SAMPLES, Size
-from sweeps.fields import free_fields, without_field
-from sweeps.plan import Cell, cell_of
+from stsq_core.configs import SAMPLES, Size, TrialConfig, size as sizes
+from sweeps.cells import Cell, cell_of
+from sweeps.spec import free_fields, without_field
 
 RELATIVE_LOSS = "relative_loss"
 """In the history that of the training batch, in the summary that of the final evaluation."""

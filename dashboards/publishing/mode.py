@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from stsq_core import UserError
+from stsq_core.configs import UserError
 
 Request = Literal["auto", "offline", "online", "disabled"]
 Mode = Literal["offline", "online", "disabled"]

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 
 from dashboards.publishing.destination import NOTHING_ASKED, Asked
-from sweeps.files import disk_errors
+from sweeps.store import disk_errors
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 
 from dashboards.publishing.keys import run_config
-from stsq_core import TrialConfig
-from stsq_core.size import SAMPLES, WIDTH, Size
-from sweeps.journal import Curve
-from sweeps.ledger import LedgerRecord
+from stsq_core.configs import SAMPLES, WIDTH, Size, TrialConfig
+from sweeps.store import Curve, LedgerRecord
 
 NO_CURVE: Curve = (np.zeros(0, dtype=int), np.zeros(0))
 NO_METRICS: Mapping[str, Curve] = {}

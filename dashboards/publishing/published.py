@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dashboards.publishing.shards import WHOLE, Shard
-from sweeps.files import disk_errors
+from sweeps.store import disk_errors
 
 
 @dataclass(frozen=True)

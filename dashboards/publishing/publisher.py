@@ -26,11 +26,10 @@ from dashboards.publishing.replay import PublishReport, Replay, Runs
 from dashboards.publishing.service import server_url
 from dashboards.publishing.shards import WHOLE, Shard, sole_publisher
 from dashboards.publishing.trial_runs import TrialRuns
-from stsq_core import UserError
-from sweeps.files import write_atomically
-from sweeps.plan import expand
-from sweeps.run_directory import RunDirectory, open_run
+from stsq_core.configs import UserError
+from sweeps.cells import expand
 from sweeps.spec import SweepSpec
+from sweeps.store import RunDirectory, open_run, write_atomically
 
 LOG = logging.getLogger(__name__)
 

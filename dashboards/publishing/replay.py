@@ -16,7 +16,7 @@ from dashboards.publishing.mode import Decision, Mode
 from dashboards.publishing.projection import RunProjection
 from dashboards.publishing.published import Publication, Published
 from dashboards.publishing.shards import Shard
-from stsq_core import UserError
+from stsq_core.configs import UserError
 
 LOG = logging.getLogger(__name__)
 

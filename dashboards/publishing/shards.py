@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from stsq_core import UserError
-from sweeps.files import disk_errors
+from stsq_core.configs import UserError
+from sweeps.store import disk_errors
 
 PLACES = 1 << 16
 MAX_SHARDS = 1024

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from dashboards.publishing.projection import Row, trial_row
-from stsq_core import Measurement
-from sweeps.journal import follow, trials_of_journal
+from stsq_core.configs import Measurement
+from sweeps.store import follow, trials_of_journal
 
 
 class JournalTails:

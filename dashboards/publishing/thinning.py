@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from dashboards.publishing.projection import Row
-from stsq_core import TrialConfig
+from stsq_core.configs import TrialConfig
 
 MAX_ROWS = 1000
 

@@ -23,13 +23,10 @@ from dashboards.publishing.projection import (
 from dashboards.publishing.shards import Shard
 from dashboards.publishing.tails import JournalTails
 from dashboards.publishing.thinning import Thinning
-from stsq_core import TrialConfig
-from sweeps.journal import read_curves, read_metrics
-from sweeps.ledger import Ledger, LedgerRecord
-from sweeps.plan import Cell, cell_of, describe
-from sweeps.run_directory import RunDirectory
-from sweeps.searched import searched_cells
+from stsq_core.configs import TrialConfig
+from sweeps.cells import Cell, cell_of, describe, searched_cells
 from sweeps.spec import SweepSpec
+from sweeps.store import Ledger, LedgerRecord, RunDirectory, read_curves, read_metrics
 from sweeps.thresholds import width_thresholds
 
 

@@ -16,8 +16,8 @@ from typing import IO
 import uvicorn
 
 from dashboards.serving.server import application
-from stsq_core import UserError
-from sweeps.run_directory import open_run
+from stsq_core.configs import UserError
+from sweeps.store import open_run
 
 LOOPBACK = "127.0.0.1"
 RESTART_PAUSE_S = 5.0

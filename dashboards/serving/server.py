@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dashboards.pages.document import asset
+from dashboards.page import asset
 
 TYPES = {
     "html": "text/html; charset=utf-8",
@@ -137,6 +137,6 @@ def _own(name: str) -> Response:
 
 
 def _plotly() -> str:
-    from dashboards.interactive import plotly_script  # loads plotly, once the first page asks for it
+    from dashboards.page import plotly_script
 
     return plotly_script()

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dashboards.pages.document import Document, live_html
-from sweeps.files import write_atomically
+from dashboards.page import Document, live_html
+from sweeps.store import write_atomically
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,25 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from dashboards.findings import Findings, read_findings
-from dashboards.headway_words import ended_words, left_words
-from dashboards.markup import Html, element
-from dashboards.pages.comparison import Compared, comparison_of
-from dashboards.pages.contents import Contents, contents_of
-from dashboards.pages.document import Document
-from dashboards.pages.files import write_figures, write_tables
-from dashboards.pages.heading import footer, heading
-from dashboards.pages.headway_section import headway_section
-from dashboards.section import section
+from dashboards.page import (
+    Compared,
+    Contents,
+    Document,
+    comparison_of,
+    contents_of,
+    footer,
+    heading,
+    headway_section,
+    section,
+    write_figures,
+    write_tables,
+)
 from dashboards.serving.shelf import Pulse, View
-from stsq_core import UserError
-from sweeps.headway import Headway, read_headway
-from sweeps.narrowing import Known
-from sweeps.plan import Cell
-from sweeps.run_directory import RunDirectory
+from dashboards.words import Findings, Html, element, ended_words, left_words, read_findings
+from stsq_core.configs import UserError
+from sweeps.cells import Cell
+from sweeps.findings import Headway, KnownThresholds, read_headway
+from sweeps.store import RunDirectory
 
 
 class RunView:
@@ -28,7 +31,7 @@ class RunView:
         self.given = given
         self._run = RunDirectory(Path(given))
         self._view = view
-        self._known: Known = {}
+        self._known: KnownThresholds = {}
         self._cells: Sequence[Cell] = ()
         self._findings: Findings | None = None
         self._contents: Contents | None = None

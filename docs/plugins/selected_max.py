@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 
-from stsq_core.architecture import Architecture
-from stsq_core.examples import Batch, Examples, Source
-from stsq_core.network import Network
-from stsq_core.products import product
-from stsq_core.program import Tensors
-from stsq_core.task import TokenTask
+from stsq_core.configs.architecture import Architecture
+from stsq_core.configs.task import TokenTask
+from stsq_core.numerics.products import product
+from stsq_core.programs.network import Network
+from stsq_core.programs.program import Tensors
+from stsq_core.tasks.examples import Batch, Examples, Source
 from stsq_core.tasks.selection import selected
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numba import float32, int32, types, uint32, uint64
 from numba.extending import overload
 
-from stsq_core.stacking import LANES
+from stsq_core.configs import LANES
 
 GROUP = 8
 """Numbers of a stream come in groups of four words of this many consecutive Philox counters."""

@@ -12,20 +12,13 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from stsq_core.architecture import Transformer
-from stsq_core.attention import Attention
-from stsq_core.codes import codes_for
-from stsq_core.examples import Batch, Source
+from stsq_core.configs import Attention, Learned, Transformer, TrialConfig
 from stsq_core.kernels import Kernels
-from stsq_core.network import Network
 from stsq_core.networks.columns import Columns, dense
 from stsq_core.networks.scores import mass, weigh
-from stsq_core.positions import Learned
-from stsq_core.practical import Samples
-from stsq_core.products import dot, product
-from stsq_core.program import Tensors
-from stsq_core.streams import Purpose, Streams
-from stsq_core.trial import TrialConfig
+from stsq_core.numerics import Purpose, Streams, dot, product
+from stsq_core.programs import Network, Samples, Tensors, codes_for
+from stsq_core.tasks import Batch, Source
 
 
 class AttentionNetwork(Network):

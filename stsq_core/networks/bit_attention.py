@@ -21,13 +21,11 @@ import math
 import numpy as np
 import torch
 
-from stsq_core.examples import Batch, Source
-from stsq_core.network import Network
+from stsq_core.configs import BitAttention
 from stsq_core.networks.layers import affine, initial_layer, relu_net, with_one
-from stsq_core.products import product
-from stsq_core.program import Tensors
-from stsq_core.prompt_models import BitAttention
-from stsq_core.tasks.boolean import BooleanExamples
+from stsq_core.numerics import product
+from stsq_core.programs import Network, Tensors
+from stsq_core.tasks import Batch, BooleanExamples, Source
 
 READOUT = ("W_V", "W1", "W2")
 

@@ -1,22 +1,16 @@
 """The columns Z = [X; E] of a batch and the queries in them, for any attention network on any task that shows y.
 
 Every output is a sample of its own: where a task asks for R outputs a sample, its tokens stand R times. Codes and draws are
-those of `stsq_core.practical`, whose `Samples` these are.
+those of `stsq_core.programs.minibatch_transformer`, whose `Samples` these are.
 """
 
 import torch
 
-from stsq_core.codebook import BookSource, CodeBook, DenseBook
-from stsq_core.codes import Codes
-from stsq_core.errors import UserError
-from stsq_core.examples import Batch, Source
+from stsq_core.configs import Learned, Positions, UserError, padded_tokens
 from stsq_core.kernels import Kernels
-from stsq_core.positions import Learned, Positions
-from stsq_core.practical import Samples, SharedCodes
-from stsq_core.program import Tensors
-from stsq_core.sample_codes import SampleBook
-from stsq_core.stacking import padded_tokens
-from stsq_core.streams import Streams
+from stsq_core.numerics import Streams
+from stsq_core.programs import BookSource, CodeBook, Codes, DenseBook, SampleBook, Samples, SharedCodes, Tensors
+from stsq_core.tasks import Batch, Source
 
 
 class Columns:
@@ -40,7 +34,7 @@ class Columns:
 
     def samples(self, parameters: Tensors, batch: Batch, source: Source) -> Samples:
         """The columns of a batch, k trials of batch R rows."""
-        assert batch.y is not None  # stsq_core.pairs refuses the others
+        assert batch.y is not None  # stsq_core.configs.compatibility refuses the others
         k, count, R, q = batch.y.shape
         y, X = batch.y.reshape(k, count * R, q), batch.X.mT
         if R > 1:

@@ -1,7 +1,7 @@
 """The fully connected net on any task: vec(X) and, for each output, a multi-hot vector of its positions, to all outputs.
 
-Layers, starts and draws are those of `stsq_core.fcn`, which trains the same net on sparse token selection with gradients
-derived by hand. On a task that shows no positions the net reads the tokens alone.
+Layers, starts and draws are those of `stsq_core.programs.fcn`, which trains the same net on sparse token selection with
+gradients derived by hand. On a task that shows no positions the net reads the tokens alone.
 """
 
 import math
@@ -9,17 +9,12 @@ import math
 import numpy as np
 import torch
 
-from stsq_core.activations import activate
-from stsq_core.architecture import Fcn
-from stsq_core.examples import Batch, Source
-from stsq_core.fcn import uniform_layers
+from stsq_core.configs import Fcn, TrialConfig
 from stsq_core.kernels import Kernels
-from stsq_core.network import Network
 from stsq_core.networks.layers import with_one
-from stsq_core.products import product
-from stsq_core.program import Tensors
-from stsq_core.streams import Purpose, Streams
-from stsq_core.trial import TrialConfig
+from stsq_core.numerics import Purpose, Streams, activate, product
+from stsq_core.programs import Network, Tensors, uniform_layers
+from stsq_core.tasks import Batch, Source
 
 
 class FcnNetwork(Network):

@@ -4,11 +4,10 @@ from itertools import pairwise
 
 import torch
 
-from stsq_core.examples import Batch, Source
-from stsq_core.network import Network
+from stsq_core.configs import Ffn
 from stsq_core.networks.layers import initial_layer, relu_net
-from stsq_core.program import Tensors
-from stsq_core.prompt_models import Ffn
+from stsq_core.programs import Network, Tensors
+from stsq_core.tasks import Batch, Source
 
 
 class FeedforwardNetwork(Network):

@@ -8,8 +8,8 @@ import math
 
 import torch
 
-from stsq_core.examples import Source
-from stsq_core.products import aligned, product
+from stsq_core.numerics import aligned, product
+from stsq_core.tasks import Source
 
 
 def initial_layer(

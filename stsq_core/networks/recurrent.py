@@ -8,12 +8,11 @@ import math
 import numpy as np
 import torch
 
-from stsq_core.examples import Batch, Source
-from stsq_core.network import Network
+from stsq_core.configs import Rnn
 from stsq_core.networks.layers import affine, initial_layer, with_one
 from stsq_core.networks.scans import padded_units, scan
-from stsq_core.program import Tensors
-from stsq_core.prompt_models import Rnn
+from stsq_core.programs import Network, Tensors
+from stsq_core.tasks import Batch, Source
 
 DIRECTIONS = ("forward", "backward")
 

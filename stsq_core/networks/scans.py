@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
-from stsq_core.products import product
+from stsq_core.numerics import product
 
 VECTORS = 32
-"""Units are filled up to a multiple of this: elementwise loops then leave nothing over (see `stsq_core.activations`)."""
+"""Units are filled up to a multiple of this: elementwise loops then leave nothing over (see `stsq_core.numerics.activations`).
+"""
 
 
 def padded_units(units: int) -> int:

@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from stsq_core.activations import placeless
-from stsq_core.attention import Scores
+from stsq_core.configs import Scores
+from stsq_core.numerics import placeless
 
 
 def weigh(scores: torch.Tensor, kind: Scores, *, q: int, bias: torch.Tensor | None = None) -> torch.Tensor:

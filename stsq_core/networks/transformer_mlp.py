@@ -12,12 +12,11 @@ import math
 import numpy as np
 import torch
 
-from stsq_core.examples import Batch, Source
-from stsq_core.network import Network
+from stsq_core.configs import TransformerMlp
 from stsq_core.networks.layers import affine, columns, initial_layer, relu_net, with_one
-from stsq_core.products import aligned, product
-from stsq_core.program import Tensors
-from stsq_core.prompt_models import TransformerMlp
+from stsq_core.numerics import aligned, product
+from stsq_core.programs import Network, Tensors
+from stsq_core.tasks import Batch, Source
 
 PROJECTIONS = ("W_Q", "W_K", "W_V")
 

@@ -5,7 +5,6 @@ Loading it runs its code and opens `TASKS` and `MODELS` to its kinds; nothing he
 plugin's text enters the `trial_id` of a trial of its kinds: an edited plugin gives other numbers.
 """
 
-from stsq_core.plugins.loading import load, load_installed, loaded_plugins, unload, unload_all, used_plugins
-from stsq_core.plugins.text import Plugin, read_plugin
+import lazy_loader
 
-__all__ = ["Plugin", "load", "load_installed", "loaded_plugins", "read_plugin", "unload", "unload_all", "used_plugins"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

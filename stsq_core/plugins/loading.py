@@ -9,12 +9,9 @@ from importlib import metadata
 from types import ModuleType
 from typing import Any
 
-from stsq_core.errors import UserError
-from stsq_core.kinds import MODELS, TASKS
-from stsq_core.open_union import kind_of
-from stsq_core.plugins.records import Records, records_of_plugin
+from stsq_core.configs import MODELS, TASKS, TrialConfig, UserError, kind_of, plugins_of
+from stsq_core.plugins.checks import Records, records_of_plugin
 from stsq_core.plugins.text import Plugin, described, installed_plugin
-from stsq_core.trial import TrialConfig, plugins_of
 
 GROUP = "stsq.plugins"
 """The entry points that are plugins: each names a module."""

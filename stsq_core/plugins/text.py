@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from stsq_core.errors import UserError
+from stsq_core.configs import UserError
 
 MAX_BYTES = 1024 * 1024
 

@@ -11,14 +11,12 @@ from typing import Any
 
 import torch
 
-from stsq_core.errors import UserError
-from stsq_core.examples import Batch, Examples
-from stsq_core.network import Network, NetworkProgram
-from stsq_core.pack import one_thread
+from stsq_core.configs import TrialConfig, UserError
 from stsq_core.plugins.loading import used_plugins
 from stsq_core.plugins.text import Plugin, described
-from stsq_core.program import Tensors
-from stsq_core.trial import TrialConfig
+from stsq_core.programs import Network, NetworkProgram, Tensors
+from stsq_core.tasks import Batch, Examples
+from stsq_core.training import one_thread
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 ANOTHER_SEED = 1
@@ -63,7 +61,7 @@ def try_pair(config: TrialConfig) -> None:
                     owner,
                     name,
                     f"the {what} of a trial are others in a pack of two than alone, so that its numbers would depend on its "
-                    "company: draw from the given source only, and multiply stacks with stsq_core.products.product",
+                    "company: draw from the given source only, and multiply stacks with stsq_core.numerics.products.product",
                 )
 
 
@@ -83,10 +81,10 @@ class _Trial:
     def check_examples(self) -> None:
         """What `examples()` and `network()` return, and the numbers that the examples tell of themselves."""
         if not isinstance(self.examples, Examples):
-            problem = f"it must return an stsq_core.examples.Examples; got {type(self.examples).__name__}"
+            problem = f"it must return an stsq_core.tasks.examples.Examples; got {type(self.examples).__name__}"
             raise self.wrong(type(self.config.task), "examples", problem)
         if not (isinstance(self.network_type, type) and issubclass(self.network_type, Network)):
-            problem = f"it must return a subclass of stsq_core.network.Network; got {self.network_type!r}"
+            problem = f"it must return a subclass of stsq_core.programs.network.Network; got {self.network_type!r}"
             raise self.wrong(type(self.config.model), "network", problem)
         for name in ("num_outputs", "output_size"):
             with self._told(self.examples_type, name):

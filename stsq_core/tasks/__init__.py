@@ -1,1 +1,5 @@
-"""The arithmetic of the tasks: one `Examples` (stsq_core.examples) a module; their configs stand in `stsq_core.task`."""
+"""The arithmetic of the tasks: samples, targets and losses, one `Examples` a module."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -2,9 +2,9 @@
 
 import torch
 
-from stsq_core.activations import placeless
-from stsq_core.boolean import COPIED, SparseBoolean
-from stsq_core.examples import Batch, Examples, Source
+from stsq_core.configs import COPIED, SparseBoolean
+from stsq_core.numerics import placeless
+from stsq_core.tasks.examples import Batch, Examples, Source
 
 
 class BooleanExamples(Examples[SparseBoolean]):

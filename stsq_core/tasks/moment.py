@@ -2,9 +2,9 @@
 
 import torch
 
-from stsq_core.examples import Batch, Examples, Source
-from stsq_core.floors import moment_variance
-from stsq_core.selected_tokens import Moment
+from stsq_core.configs import Moment
+from stsq_core.oracles import moment_variance
+from stsq_core.tasks.examples import Batch, Examples, Source
 from stsq_core.tasks.selection import selected
 
 

@@ -4,9 +4,9 @@ import math
 
 import torch
 
-from stsq_core.examples import Batch, Examples, Source
-from stsq_core.products import dot, product
-from stsq_core.retrieval import Retrieval
+from stsq_core.configs import Retrieval
+from stsq_core.numerics import dot, product
+from stsq_core.tasks.examples import Batch, Examples, Source
 
 
 class RetrievalExamples(Examples[Retrieval]):

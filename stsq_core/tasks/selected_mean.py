@@ -4,9 +4,9 @@ import math
 
 import torch
 
-from stsq_core import floors
-from stsq_core.examples import Batch, Examples, Source
-from stsq_core.selected_tokens import SelectedMean
+from stsq_core.configs import SelectedMean
+from stsq_core.oracles import floors
+from stsq_core.tasks.examples import Batch, Examples, Source
 from stsq_core.tasks.selection import selected
 from stsq_core.tasks.token_draws import tokens
 

@@ -1,9 +1,9 @@
-"""Samples of sparse token selection, drawn as in `stsq_core.fcn`: a net sees the same ones in both programs."""
+"""Samples of sparse token selection, drawn as in `stsq_core.programs.fcn`: a net sees the same ones in both programs."""
 
 import torch
 
-from stsq_core.examples import Batch, Examples, Source
-from stsq_core.task import Stsq
+from stsq_core.configs import Stsq
+from stsq_core.tasks.examples import Batch, Examples, Source
 
 
 class StsqExamples(Examples[Stsq]):

@@ -8,9 +8,9 @@ import math
 
 import torch
 
-from stsq_core.activations import placeless
-from stsq_core.examples import Source
-from stsq_core.token_laws import CorrelatedTokens, GaussianTokens, LaplaceTokens, StudentTokens, TokenLaw
+from stsq_core.configs import CorrelatedTokens, GaussianTokens, LaplaceTokens, StudentTokens, TokenLaw
+from stsq_core.numerics import placeless
+from stsq_core.tasks.examples import Source
 
 
 def tokens(source: Source, law: TokenLaw, count: int, *, T: int, d: int) -> torch.Tensor:

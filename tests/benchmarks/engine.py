@@ -24,9 +24,9 @@ from peers.eager import Size, eager_loop
 from peers.jax_vmap import stack_microseconds
 
 from stsq_core import TrialConfig
-from stsq_core.cost import step_cost
-from stsq_core.pack import discard
-from stsq_core.stack import Stack
+from stsq_core.training.cost import step_cost
+from stsq_core.training.pack import discard
+from stsq_core.training.stack import Stack
 
 PACK = 32
 SIZES = (Size(T=32, q=3, d=5, d_e=32, batch=64), Size(T=50, q=3, d=5, d_e=64, batch=256))

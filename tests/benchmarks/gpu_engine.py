@@ -4,9 +4,9 @@
 
 Every line is measured in this process on the same card, together with the card's own rates of copies and of float32 products.
 Times are microseconds of a model-step in the middle of training: the median over the intervals between reports. The floor of a
-model-step is the longer of two times: its least operations (`stsq_core.cost`) at the measured rate of float32 products, and the
-bytes of parameters and moments that it must read and write at the measured rate of copies; all else can stay on the chip.
-Fractions of rates are gated at the packs that a sweep would train there (the larger ones), times at every size.
+model-step is the longer of two times: its least operations (`stsq_core.training.cost`) at the measured rate of float32
+products, and the bytes of parameters and moments that it must read and write at the measured rate of copies; all else can stay
+on the chip. Fractions of rates are gated at the packs that a sweep would train there (the larger ones), times at every size.
 Exits with 1 when a gate is missed, and with 0 and a word where there is no GPU.
 """
 
@@ -23,8 +23,8 @@ from engine import Table
 from peers.eager import Size, eager_loop
 
 from stsq_core import TrialConfig
-from stsq_core.cost import num_parameters, step_cost
-from stsq_core.stack import Stack
+from stsq_core.training.cost import num_parameters, step_cost
+from stsq_core.training.stack import Stack
 
 SIZE = Size(T=200, q=3, d=5, d_e=64, batch=256)
 PACKS = (128, 512)

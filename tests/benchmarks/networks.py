@@ -11,10 +11,10 @@ import time
 import torch
 
 from stsq_core import TrialConfig
-from stsq_core.descent import Descent
-from stsq_core.network import NetworkProgram
-from stsq_core.program import Program
-from stsq_core.stack import build_program
+from stsq_core.programs.network import NetworkProgram
+from stsq_core.programs.program import Program
+from stsq_core.training.descent import Descent
+from stsq_core.training.stack import build_program
 
 TASK = {"kind": "stsq", "T": 32, "q": 3, "d": 4}
 CODES = {"kind": "random_sign", "d_e": 24}

@@ -30,7 +30,7 @@ def steps_alone(sweep: Path, share: int, ready: object, begin: object) -> None:
     """Train every second pack of a sweep: draws, gradients and updates."""
     import torch
 
-    from stsq_core.stack import Stack
+    from stsq_core.training.stack import Stack
     from sweeps import expand, load_sweep, make_packs
 
     torch.set_num_threads(1)

@@ -22,9 +22,9 @@ import yaml
 
 from stsq_core import TrialResult
 from sweeps import load_sweep
-from sweeps.ledger import record_of_result
-from sweeps.plan import expand
-from sweeps.run_directory import create_or_open
+from sweeps.cells.plan import expand
+from sweeps.store.ledger import record_of_result
+from sweeps.store.run_directory import create_or_open
 
 GATES = {"plan": (10.0, 1.0), "report": (60.0, 4.0)}
 """Seconds and GiB."""

@@ -38,23 +38,23 @@ from ray.tune.search import Searcher
 from rich.console import Console
 from scale import sweep_of
 
-from cluster import tune_packs
-from cluster.budgets import Budgets
-from cluster.crew import Crew
-from cluster.metrics import NoMetrics
-from cluster.options import RunOptions
-from cluster.placement import Seat
-from cluster.progress import Progress
-from cluster.ray_cluster import ray_cluster
-from cluster.runner import Work
-from cluster.stop import StopSignals
-from stsq_core.trial import NUMERICS, TrialConfig
+from cluster.run.budgets import Budgets
+from cluster.run.options import RunOptions
+from cluster.run.progress import Progress
+from cluster.run.runner import Work
+from cluster.run.stop import StopSignals
+from cluster.tune import tune_packs
+from cluster.tune.metrics import NoMetrics
+from cluster.tune.placement import Seat
+from cluster.tune.ray_cluster import ray_cluster
+from cluster.tune.worker_pool import Crew
+from stsq_core.configs.trial import NUMERICS, TrialConfig
 from sweeps import expand, load_sweep
-from sweeps.ledger import Ledger
-from sweeps.packs import Room, trial_operations
-from sweeps.queue import PackQueue
-from sweeps.run_directory import create_or_open
-from sweeps.strategy import Grid
+from sweeps.cells.packs import Room, trial_operations
+from sweeps.schedule.queue import PackQueue
+from sweeps.schedule.strategy import Grid
+from sweeps.store.ledger import Ledger
+from sweeps.store.run_directory import create_or_open
 
 BUSY_GATE, MEMORY_GATE_GIB = 0.95, 2.0
 START_S = 10.0

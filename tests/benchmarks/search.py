@@ -2,8 +2,8 @@
 
     python tests/benchmarks/search.py [--cells 900] [--peer-cells 300] [--json PATH]
 
-Ours is `sweeps.sampler.ThresholdSampler` through Optuna's ask and tell, in batches of 8 and with a cap of 96, until the 90%
-interval is within 10% or one unit. The others spend 24 and 72 points and are scored (a) by their own answer and (b) by our
+Ours is `sweeps.search.sampler.ThresholdSampler` through Optuna's ask and tell, in batches of 8 and with a cap of 96, until the
+90% interval is within 10% or one unit. The others spend 24 and 72 points and are scored (a) by their own answer and (b) by our
 posterior of their points. TPE and GP minimize |log(loss / target)| over log m, and answer with their best width; random and
 even widths answer with the least crossing of the line through the median losses; bisection takes the median of 3 seeds (24
 points) or 9 (72) a step, and answers with the middle of its last bracket. Exits with 1 where a gate is missed.
@@ -24,10 +24,10 @@ import numpy as np
 import optuna
 from optuna.trial import TrialState
 
-from sweeps.crossings import least_crossing
-from sweeps.posterior import ThresholdPosterior
-from sweeps.sampler import STATUS, WIDTH, ThresholdSampler
-from sweeps.simulation import SimulatedCell, smooth_cell, stress_cell
+from sweeps.search.sampler import STATUS, WIDTH, ThresholdSampler
+from sweeps.search.simulation import SimulatedCell, smooth_cell, stress_cell
+from sweeps.thresholds.crossings import least_crossing
+from sweeps.thresholds.posterior import ThresholdPosterior
 
 TARGET, LEVEL = 0.1, 0.9
 LOW, HIGH = 2, 8192

@@ -22,12 +22,12 @@ import yaml
 
 from stsq_core import TrialConfig, TrialResult
 from sweeps import load_sweep
-from sweeps.ledger import Ledger, LedgerRecord, record_of_result
-from sweeps.run_directory import create_or_open
-from sweeps.search import Search
-from sweeps.searched import searched_cells
-from sweeps.simulated_curves import Logistic
-from sweeps.simulation import SimulatedCell
+from sweeps.cells.searched import searched_cells
+from sweeps.search.search import Search
+from sweeps.search.simulated_curves import Logistic
+from sweeps.search.simulation import SimulatedCell
+from sweeps.store.ledger import Ledger, LedgerRecord, record_of_result
+from sweeps.store.run_directory import create_or_open
 
 BATCH, POINTS = 8, 64
 ASK_GATE_S, REPORT_GATE_S = 0.1, 10.0

@@ -16,7 +16,7 @@ import ray
 from ray import tune
 from ray.tune.search import Searcher
 
-from cluster.ray_cluster import ray_cluster
+from cluster.tune.ray_cluster import ray_cluster
 
 
 class Nothing(tune.Trainable):

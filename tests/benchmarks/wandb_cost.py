@@ -35,12 +35,12 @@ from end_to_end import sweep_of
 from overhead import SIZES
 from peers.plain_tune import WIDTHS
 
-from cluster.worker import Order, outcome_from_json, train_order
+from cluster.run.worker import Order, outcome_from_json, train_order
 from dashboards import PublisherProcess
 from stsq_core import TrialConfig
 from sweeps import expand, load_sweep, make_packs
-from sweeps.ledger import Ledger, record_of_result
-from sweeps.run_directory import RunDirectory, create_or_open
+from sweeps.store.ledger import Ledger, record_of_result
+from sweeps.store.run_directory import RunDirectory, create_or_open
 
 GATE = 0.03
 PUBLISHER_GATE_S = 15.0

@@ -1,7 +1,7 @@
 """The plainest strategy, for tests of whoever drives one."""
 
 from stsq_core import TrialConfig
-from sweeps.strategy import Strategy
+from sweeps.schedule.strategy import Strategy
 
 
 class Once(Strategy):

@@ -118,7 +118,7 @@ class Ended:
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
     """Runs the command in this process, in a folder of its own and without drawing the page, which takes seconds."""
-    from cluster import cli, session
+    from cluster.commands import cli, session
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(session, "write_page", lambda run, findings, **consoles: None)
@@ -158,7 +158,7 @@ def until() -> Callable[..., object]:
 
 def numbers_of(run: Path) -> dict[str, tuple[object, ...]]:
     """The numbers of a ledger by trial; a trial that stands there twice is an error."""
-    from sweeps.ledger import Ledger
+    from sweeps.store.ledger import Ledger
 
     lines = (run / "ledger.jsonl").read_text().splitlines()
     records = Ledger(run / "ledger.jsonl").read()

@@ -13,11 +13,11 @@ from browsing import Browser, chromium
 from synthetic_runs import Outcome, sweep, transformers
 
 from dashboards import write_report
-from dashboards.findings import Findings, read_findings
+from dashboards.words.findings import Findings, read_findings
 from stsq_core import TrialConfig, TrialResult
 from sweeps import SweepSpec
-from sweeps.run_directory import RunDirectory, create_or_open
-from sweeps.sessions import session
+from sweeps.store.run_directory import RunDirectory, create_or_open
+from sweeps.store.sessions import session
 
 LENGTHS = {"attention": [16, 32, 64, 128], "fcn": [4, 8, 12, 16]}
 

@@ -7,14 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stsq_core import Measurement, TrialConfig, TrialResult, theory
-from sweeps.journal import JournalWriter
-from sweeps.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result
-from sweeps.packs import Pack, make_packs
-from sweeps.plan import expand
-from sweeps.run_directory import Lock, RunDirectory, create_or_open
-from sweeps.sessions import session
-from sweeps.spec import SweepSpec
+from stsq_core import Measurement, TrialConfig, TrialResult
+from stsq_core.oracles import theory
+from sweeps.cells.packs import Pack, make_packs
+from sweeps.cells.plan import expand
+from sweeps.spec.spec import SweepSpec
+from sweeps.store.journal import JournalWriter
+from sweeps.store.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result
+from sweeps.store.run_directory import Lock, RunDirectory, create_or_open
+from sweeps.store.sessions import session
 
 MANY_CELLS = 32
 MANY_SEEDS = 39

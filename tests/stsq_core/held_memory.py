@@ -1,4 +1,4 @@
-"""What tensors hold at a time, and the shapes at which the counts of `stsq_core.cost` are held against it."""
+"""What tensors hold at a time, and the shapes at which the counts of `stsq_core.training.cost` are held against it."""
 
 import weakref
 from typing import Any

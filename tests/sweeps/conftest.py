@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from stsq_core import TrialConfig, TrialResult
-from sweeps.ledger import LedgerRecord, record_of_failure, record_of_result
-from sweeps.outcomes import Outcomes
-from sweeps.run_directory import RunDirectory
-from sweeps.spec import SweepSpec
-from sweeps.trials import cell_of
-from sweeps.width_threshold import Points, WidthThreshold
+from sweeps.cells.trials import cell_of
+from sweeps.spec.spec import SweepSpec
+from sweeps.store.ledger import LedgerRecord, record_of_failure, record_of_result
+from sweeps.store.outcomes import Outcomes
+from sweeps.store.run_directory import RunDirectory
+from sweeps.thresholds.width_threshold import Points, WidthThreshold
 
 if TYPE_CHECKING:
     import optuna
 
-    from sweeps.search import Search
+    from sweeps.search.search import Search
 
 SWEEP = """\
 name: little
@@ -62,14 +62,14 @@ def sweep_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def spec(sweep_file: Path) -> SweepSpec:
-    from sweeps.loading import load_sweep
+    from sweeps.cells.loading import load_sweep
 
     return load_sweep(sweep_file)
 
 
 @pytest.fixture
 def run(tmp_path: Path, spec: SweepSpec) -> RunDirectory:
-    from sweeps.run_directory import create_or_open
+    from sweeps.store.run_directory import create_or_open
 
     return create_or_open(tmp_path / "run", spec)
 
@@ -179,7 +179,7 @@ class Hunt:
     """
 
     def __init__(self, path: Path, spec: SweepSpec, record: Callable[..., LedgerRecord]) -> None:
-        from sweeps.run_directory import create_or_open
+        from sweeps.store.run_directory import create_or_open
 
         self.spec = spec
         self.run = create_or_open(path, spec)
@@ -187,9 +187,9 @@ class Hunt:
         self._record = record
 
     def strategy(self, *, retry_failed: bool = False) -> "Search":
-        from sweeps.outcomes import FAILED
-        from sweeps.results import read_results
-        from sweeps.search import Search
+        from sweeps.search.search import Search
+        from sweeps.store.outcomes import FAILED
+        from sweeps.store.results import read_results
 
         results = read_results(self.run, self.spec)
         again = results.records.take(results.records.status == FAILED) if retry_failed else None
@@ -202,8 +202,8 @@ class Hunt:
 
     def go(self, loss: Loss, *, trials: int | None = None, search: "Search | None" = None) -> "Search":
         """Train what a search asks for, one trial after another, until it has finished or so many trials have ended."""
-        from sweeps.ledger import Ledger
-        from sweeps.results import read_results
+        from sweeps.store.ledger import Ledger
+        from sweeps.store.results import read_results
 
         ledger, search = Ledger(self.run.ledger), search or self.strategy()
         while asked := search.ask():
@@ -224,14 +224,14 @@ class Hunt:
     def studies(self, url: str | None = None) -> "list[optuna.Study]":
         import optuna
 
-        from sweeps.study_storage import open_storage
+        from sweeps.search.study_storage import open_storage
 
         storage = open_storage(url or self.spec.search.storage, self.run.studies)
         return [optuna.load_study(study_name=name, storage=storage) for name in optuna.get_all_study_names(storage)]
 
     def thresholds(self) -> "tuple[WidthThreshold, ...]":
-        from sweeps.results import read_results
-        from sweeps.thresholds import thresholds_of
+        from sweeps.store.results import read_results
+        from sweeps.thresholds.thresholds import thresholds_of
 
         return thresholds_of(self.spec, read_results(self.run, self.spec))
 
@@ -239,9 +239,9 @@ class Hunt:
 @pytest.fixture
 def hunt(tmp_path: Path, record: Callable[..., LedgerRecord]) -> Callable[..., Hunt]:
     """Makes a hunt: of the usual cell with settings, in a directory of its name."""
-    from sweeps.document import parse
-    from sweeps.loading import check_sweep
-    from sweeps.settings import apply_settings
+    from sweeps.cells.loading import check_sweep
+    from sweeps.spec.overrides import apply_settings
+    from sweeps.spec.yaml_source import parse
 
     def make(*settings: str, name: str = "hunt", text: str = HUNT) -> Hunt:
         spec = check_sweep(apply_settings(parse(text, "hunt.yaml"), settings))
@@ -253,8 +253,8 @@ def hunt(tmp_path: Path, record: Callable[..., LedgerRecord]) -> Callable[..., H
 @pytest.fixture
 def simulated() -> Loss:
     """A trainer whose threshold is 40: a steep curve with noise, nothing diverges."""
-    from sweeps.simulated_curves import Logistic
-    from sweeps.simulation import SimulatedCell
+    from sweeps.search.simulated_curves import Logistic
+    from sweeps.search.simulation import SimulatedCell
 
     curve = Logistic.through(math.log(40), slope=5.0, log_target=math.log(0.1))
     cell = SimulatedCell(curve, noise=0.2, shift=0.03, lapse_rate=0.0, divergence_rate=0.0, stream=0)

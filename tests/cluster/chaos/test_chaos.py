@@ -19,8 +19,8 @@ from killer import Killer
 from ray_nodes import RayNodes
 
 from dashboards.publishing.reader import read_run
-from sweeps.journal import read_curves
-from sweeps.run_directory import RunDirectory
+from sweeps.store.journal import read_curves
+from sweeps.store.run_directory import RunDirectory
 
 pytestmark = pytest.mark.chaos
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dashboards.publishing.service import restart_service
-from sweeps.run_directory import RunDirectory
+from sweeps.store.run_directory import RunDirectory
 
 ENTITY = "me"
 

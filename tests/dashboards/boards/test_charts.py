@@ -8,10 +8,10 @@ import pytest
 import vl_convert
 
 from dashboards.boards.charts import Chart, loss_chart, status_chart, threshold_chart
-from dashboards.cells import cell_views
-from dashboards.findings import Findings, read_findings
-from dashboards.panels import threshold_panels
-from sweeps.run_directory import RunDirectory
+from dashboards.plots.cells import cell_views
+from dashboards.plots.panels import threshold_panels
+from dashboards.words.findings import Findings, read_findings
+from sweeps.store.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
 

@@ -16,7 +16,7 @@ import pytest
 from dashboards.boards.leet import leet_command, open_leet
 from dashboards.publishing.publisher import publish
 from stsq_core import UserError
-from sweeps.run_directory import RunDirectory
+from sweeps.store.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
 PATIENCE_S = 90.0

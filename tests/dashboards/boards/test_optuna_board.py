@@ -13,7 +13,7 @@ import pytest
 from dashboards.boards.optuna_board import OptunaBoard, study_cells
 from stsq_core import UserError
 from sweeps import expand
-from sweeps.run_directory import RunDirectory
+from sweeps.store.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
 
@@ -158,7 +158,7 @@ def test_what_a_user_wrote_stays_in_its_cell_of_the_note(make_run: MakeRun, full
 def test_a_missing_dashboard_is_told_with_the_command_that_installs_it(
     whole_run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dashboards.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("dashboards.boards.extras.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"optuna-dashboard, which is not installed: pip install 'stsq\[boards\]'"):
         OptunaBoard(whole_run.path)
 

@@ -13,8 +13,8 @@ from dashboards.boards.saving import save_boards, write_documents
 from dashboards.publishing.publisher import publish
 from dashboards.publishing.reader import OfflineRun, read_run
 from stsq_core import UserError
-from sweeps.fields import flattened
-from sweeps.run_directory import RunDirectory
+from sweeps.spec.fields import flattened
+from sweeps.store.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
 KEPT = Path(__file__).parents[1]
@@ -214,7 +214,7 @@ def test_an_account_without_an_entity_is_told_to_name_one(named_run: RunDirector
 def test_a_missing_library_is_told_with_the_command_that_installs_it(
     named_run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dashboards.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("dashboards.boards.extras.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"wandb-workspaces, which is not installed: pip install 'stsq\[boards\]'"):
         write_documents(named_run.path, tmp_path / "documents")
 

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from sweeps.run_directory import RunDirectory
+from sweeps.store.run_directory import RunDirectory
 
 ROOT = Path(__file__).parents[3]
 NOTEBOOK = ROOT / "docs" / "notebooks" / "look_at_a_run.ipynb"

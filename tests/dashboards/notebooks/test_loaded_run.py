@@ -12,7 +12,7 @@ import dashboards
 from dashboards.notebooks.loaded_run import LoadedRun
 from stsq_core import UserError
 from sweeps import Ledger, expand, read_curves, read_metrics
-from sweeps.run_directory import RunDirectory
+from sweeps.store.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
 
@@ -125,7 +125,7 @@ def test_looking_writes_nothing(make_run: MakeRun) -> None:
 def test_what_is_no_run_and_a_missing_pandas_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="does not exist"):
         dashboards.load(tmp_path / "nowhere")
-    monkeypatch.setattr("dashboards.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("dashboards.boards.extras.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pandas, which is not installed: pip install 'stsq\[notebooks\]'"):
         dashboards.load(tmp_path)
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from dashboards.publishing.service import restart_service
-from sweeps.journal import read_curves, read_metrics
-from sweeps.ledger import Ledger
-from sweeps.run_directory import RunDirectory
+from sweeps.store.journal import read_curves, read_metrics
+from sweeps.store.ledger import Ledger
+from sweeps.store.run_directory import RunDirectory
 
 KEY = "0" * 40
 

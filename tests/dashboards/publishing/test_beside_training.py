@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from dashboards.publishing.reader import OfflineRun, read_run
-from sweeps.journal import read_curves
-from sweeps.ledger import Ledger, LedgerRecord
-from sweeps.run_directory import RunDirectory
+from sweeps.store.journal import read_curves
+from sweeps.store.ledger import Ledger, LedgerRecord
+from sweeps.store.run_directory import RunDirectory
 
 ROOT = Path(__file__).parents[3]
 AUDITED = """
@@ -26,7 +26,7 @@ calls = []
 NETWORK = ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr",
            "socket.getnameinfo", "socket.sendto", "socket.sendmsg", "urllib.Request", "http.client.connect", "ssl.")
 sys.addaudithook(lambda event, args: calls.append(f"{event} {args}") if event.startswith(NETWORK) else None)
-from cluster.cli import main
+from cluster.commands.cli import main
 try:
     main(sys.argv[2:])
 finally:
@@ -42,7 +42,7 @@ def train(configs, **how):
         raise RuntimeError("a cosmic ray")
     return train_pack(configs, **how)
 stsq_core.train_pack = train
-from cluster.cli import main
+from cluster.commands.cli import main
 main(sys.argv[1:])
 """
 FCN = {

@@ -16,10 +16,10 @@ import pytest
 from dashboards.publishing.cell_log import CellLog
 from dashboards.publishing.publisher import publish, sync
 from dashboards.publishing.reader import read_run
-from sweeps.ledger import Ledger
-from sweeps.run_directory import RunDirectory
-from sweeps.thresholds import width_thresholds
-from sweeps.trials import cell_of
+from sweeps.cells.trials import cell_of
+from sweeps.store.ledger import Ledger
+from sweeps.store.run_directory import RunDirectory
+from sweeps.thresholds.thresholds import width_thresholds
 
 MakeRun = Callable[..., RunDirectory]
 CELLS = {"max_trial_runs": 10, "tags": ["synthetic"]}

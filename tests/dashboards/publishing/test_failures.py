@@ -14,9 +14,9 @@ import pytest
 from dashboards.publishing.publisher import publish, sync
 from stsq_core import Measurement, UserError
 from sweeps import expand, make_packs
-from sweeps.journal import JournalWriter, read_curves
-from sweeps.ledger import Ledger
-from sweeps.run_directory import RunDirectory, create_or_open
+from sweeps.store.journal import JournalWriter, read_curves
+from sweeps.store.ledger import Ledger
+from sweeps.store.run_directory import RunDirectory, create_or_open
 
 MakeRun = Callable[..., RunDirectory]
 FAILURES = [401, 403, 404, 429, 500, "hang"]

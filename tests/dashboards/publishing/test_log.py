@@ -1,8 +1,7 @@
 """The framing of `.wandb` files: what is packed is unpacked, wherever the blocks end, and a cut or damage is told apart."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dashboards.publishing.log import BLOCK_BYTES, CHUNK_HEADER, FILE_HEADER, pack, unpack
 

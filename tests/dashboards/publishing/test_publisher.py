@@ -17,10 +17,10 @@ from dashboards.publishing.published import directory_id
 from dashboards.publishing.publisher import publish, sync
 from dashboards.publishing.reader import OfflineRun, read_run
 from stsq_core import UserError
-from sweeps.journal import read_curves, read_metrics
-from sweeps.ledger import Ledger, LedgerRecord
-from sweeps.run_directory import RunDirectory
-from sweeps.trials import cell_of
+from sweeps.cells.trials import cell_of
+from sweeps.store.journal import read_curves, read_metrics
+from sweeps.store.ledger import Ledger, LedgerRecord
+from sweeps.store.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
 

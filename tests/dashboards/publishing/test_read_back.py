@@ -15,9 +15,9 @@ from dashboards.publishing.publisher import publish
 from dashboards.publishing.reader import read_run
 from stsq_core import Measurement
 from sweeps import expand, make_packs
-from sweeps.journal import JournalWriter, read_curves
-from sweeps.ledger import Ledger
-from sweeps.run_directory import RunDirectory
+from sweeps.store.journal import JournalWriter, read_curves
+from sweeps.store.ledger import Ledger
+from sweeps.store.run_directory import RunDirectory
 
 
 @pytest.fixture

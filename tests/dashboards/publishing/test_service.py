@@ -16,9 +16,9 @@ from dashboards.publishing.process import offline_reason
 from dashboards.publishing.publisher import publish
 from dashboards.publishing.reader import read_run
 from dashboards.publishing.service import KEPT_DESCRIPTORS, OPEN_DESCRIPTORS, SPARE_DESCRIPTORS, Service
-from sweeps.journal import read_curves
-from sweeps.ledger import Ledger
-from sweeps.run_directory import RunDirectory
+from sweeps.store.journal import read_curves
+from sweeps.store.ledger import Ledger
+from sweeps.store.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
 

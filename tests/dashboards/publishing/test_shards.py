@@ -13,8 +13,8 @@ from dashboards.publishing.publisher import publish
 from dashboards.publishing.reader import read_run
 from dashboards.publishing.shards import PLACES, WHOLE, Shard, read_shard, sole_publisher
 from stsq_core import UserError
-from sweeps.ledger import Ledger
-from sweeps.run_directory import RunDirectory
+from sweeps.store.ledger import Ledger
+from sweeps.store.run_directory import RunDirectory
 
 HOLD = (
     "import sys; from pathlib import Path; from dashboards.publishing.shards import read_shard, sole_publisher\n"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dashboards.publishing.publisher import publish, sync
-from sweeps.ledger import Ledger
-from sweeps.run_directory import RunDirectory
+from sweeps.store.ledger import Ledger
+from sweeps.store.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
 

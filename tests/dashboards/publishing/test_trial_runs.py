@@ -5,9 +5,9 @@ from typing import Any
 
 from dashboards.publishing.publisher import publish
 from dashboards.publishing.reader import OfflineRun, read_run
-from sweeps.ledger import Ledger
-from sweeps.run_directory import RunDirectory
-from sweeps.thresholds import width_thresholds
+from sweeps.store.ledger import Ledger
+from sweeps.store.run_directory import RunDirectory
+from sweeps.thresholds.thresholds import width_thresholds
 
 MakeRun = Callable[..., RunDirectory]
 

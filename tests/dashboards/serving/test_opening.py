@@ -15,7 +15,7 @@ from synthetic_runs import make_run, sweep, transformers
 
 from dashboards.serving.opening import serving
 from stsq_core import UserError
-from sweeps.run_directory import RunDirectory
+from sweeps.store.run_directory import RunDirectory
 
 PATIENCE_S = 400.0
 

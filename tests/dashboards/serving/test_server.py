@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from dashboards.markup import element
-from dashboards.pages.document import Document
-from dashboards.section import section
+from dashboards.page.html_document import Document
+from dashboards.page.sections import section
 from dashboards.serving.opening import listening_socket
 from dashboards.serving.server import application
 from dashboards.serving.shelf import Pulse, View
+from dashboards.words.markup import element
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from stsq_core import TrialConfig
-from stsq_core.network import NetworkProgram
+from stsq_core.programs.network import NetworkProgram
 
 Make = Callable[..., NetworkProgram]
 

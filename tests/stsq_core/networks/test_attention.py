@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from stsq_core import TrialConfig, floors, train_pack
-from stsq_core.examples import Batch
-from stsq_core.network import NetworkProgram
+from stsq_core import TrialConfig, train_pack
 from stsq_core.networks.scores import mass, weigh
-from stsq_core.practical import PracticalTransformer
+from stsq_core.oracles import floors
+from stsq_core.programs.minibatch_transformer import PracticalTransformer
+from stsq_core.programs.network import NetworkProgram
+from stsq_core.tasks.examples import Batch
 
 CPU = torch.device("cpu")
 F64 = torch.float64

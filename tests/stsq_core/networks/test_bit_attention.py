@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from stsq_core.examples import Batch
+from stsq_core.tasks.examples import Batch
 
 TASK = {"kind": "sparse_boolean", "T": 12, "q": 3, "function": "and"}
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from stsq_core import TrialConfig
-from stsq_core.descent import Descent
-from stsq_core.fcn import FcnProgram
-from stsq_core.network import NetworkProgram
+from stsq_core.programs.fcn import FcnProgram
+from stsq_core.programs.network import NetworkProgram
+from stsq_core.training.descent import Descent
 
 CPU = torch.device("cpu")
 

@@ -5,7 +5,7 @@ from itertools import cycle
 import pytest
 
 from stsq_core import TrialConfig, train_pack
-from stsq_core.checkpoint import Checkpoint
+from stsq_core.numerics.checkpoint import Checkpoint
 
 SIGNS = {"kind": "random_sign", "d_e": 9}
 STARTED = {"kind": "attention", "positions": SIGNS, "init": "gaussian", "init_scale": 0.2}

@@ -6,10 +6,10 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from stsq_core.boolean import COPIED, SparseBoolean
-from stsq_core.examples import Source
+from stsq_core.configs.boolean import COPIED, SparseBoolean
 from stsq_core.kernels import kernels_for
-from stsq_core.streams import Streams
+from stsq_core.numerics.streams import Streams
+from stsq_core.tasks.examples import Source
 
 KERNELS = kernels_for(torch.device("cpu"))
 VALUES = {

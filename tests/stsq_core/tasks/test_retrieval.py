@@ -6,10 +6,10 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from stsq_core.examples import Source
+from stsq_core.configs.retrieval import Qstr, SimpleQstr
 from stsq_core.kernels import kernels_for
-from stsq_core.retrieval import Qstr, SimpleQstr
-from stsq_core.streams import Streams
+from stsq_core.numerics.streams import Streams
+from stsq_core.tasks.examples import Source
 from stsq_core.tasks.retrieval import RetrievalExamples, hidden_directions
 
 KERNELS = kernels_for(torch.device("cpu"))

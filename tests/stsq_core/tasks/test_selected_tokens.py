@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from stsq_core import TrialConfig, train_pack
-from stsq_core.examples import Source
+from stsq_core.configs.selected_tokens import Moment, SelectedMean
+from stsq_core.configs.task import Stsq
 from stsq_core.kernels import kernels_for
-from stsq_core.selected_tokens import Moment, SelectedMean
-from stsq_core.streams import Streams
-from stsq_core.task import Stsq
+from stsq_core.numerics.streams import Streams
+from stsq_core.tasks.examples import Source
 
 KERNELS = kernels_for(torch.device("cpu"))
 TASKS = [

@@ -1,0 +1,106 @@
+"""The laws of a run as the `stsq` command prints them: all laws of each family of cells, the verdict, what was predicted."""
+
+import math
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from cluster.run import say, say_table, table
+from dashboards.words import (
+    agreement_words,
+    family_names,
+    fitted_formula,
+    interval_words,
+    measured_words,
+    standing_words,
+    width_words,
+)
+from stsq_core.configs import Stsq, UserError
+from sweeps.laws import LawComparison, ScalingLaw
+from sweeps.thresholds import WidthThreshold
+
+
+def show_laws(console: Console, comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThreshold]) -> None:
+    """Every law of every family of cells, best first, with the verdict, and the held-out cells beside their predictions."""
+    names = family_names([comparison.laws[0] for comparison in comparisons], thresholds)
+    for comparison, name in zip(comparisons, names, strict=True):
+        say(console, f"{name or comparison.kind}: {comparison.verdict}")
+        level = f"{comparison.laws[0].level:.0%}"
+        heads = ("  law", f"numbers with {level} intervals", "AICc", "error left out", "")
+        rows = [_row(comparison, law) for law in comparison.laws]
+        say_table(console, table(heads, rows, right=("AICc", "error left out")))
+        _show_held_out(console, comparison)
+        notes = dict.fromkeys(note for law in comparison.laws for note in law.note.split("; ") if note)
+        for note in notes:
+            say(console, f"  {note}")
+
+
+def read_task(text: str) -> Stsq:
+    """The task that `T=512,q=3,d=4` names.
+
+    Raises:
+        UserError: another shape, or no such task.
+    """
+    told = dict(part.strip().partition("=")[::2] for part in text.split(","))
+    if set(told) != {"T", "q", "d"} or text.count(",") != 2 or not all(value.isdecimal() for value in told.values()):
+        raise UserError(f"--at {text}: a task is T=..,q=..,d=.. with whole numbers, each once; for example T=512,q=3,d=4")
+    T, q, d = (int(told[letter]) for letter in ("T", "q", "d"))
+    if not 1 <= q <= T or d < 1:
+        raise UserError(f"--at {text}: a task needs 1 <= q <= T and d >= 1; got T={T}, q={q}, d={d}")
+    return Stsq(T=T, q=q, d=d)
+
+
+def show_predictions(
+    console: Console, comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThreshold], tasks: Sequence[Stsq]
+) -> None:
+    """What every law of every family of cells predicts of a new cell, best first, with intervals.
+
+    Raises:
+        UserError: no law was fitted.
+    """
+    if not comparisons:
+        raise UserError("no law was fitted to this run, so nothing can be predicted: it has no threshold that was found")
+    names = family_names([comparison.laws[0] for comparison in comparisons], thresholds)
+    for task in tasks:
+        for comparison, name in zip(comparisons, names, strict=True):
+            say(console, f"{name or comparison.kind}, T={task.T} q={task.q} d={task.d}: {comparison.verdict}")
+            level = f"{comparison.laws[0].level:.0%}"
+            predicted = [law.predict_cell(T=task.T, d=task.d, q=task.q) for law in comparison.laws]
+            rows = [
+                (f"  {law.formula}", width_words(own), standing_words(comparison, law))
+                for law, own in zip(comparison.laws, predicted, strict=True)
+            ]
+            say_table(console, table(("  law", f"m* of a new cell, {level} interval", ""), rows))
+            for letter, only in _unmeasured(comparison, task):
+                say(console, f"  all cells have {letter} = {only}: how widths grow with {letter} is assumed here, not measured")
+
+
+def _unmeasured(comparison: LawComparison, task: Stsq) -> list[tuple[str, int]]:
+    """The letters in which a task differs from all cells alike, with the cells' one value."""
+    cells = [threshold.config_sample.task for threshold in comparison.laws[0].fit.cells.thresholds]
+    values = {letter: {getattr(cell, letter) for cell in cells} for letter in ("T", "q", "d")}
+    return [(letter, min(own)) for letter, own in values.items() if len(own) == 1 and own != {getattr(task, letter)}]
+
+
+def _row(comparison: LawComparison, law: ScalingLaw) -> tuple[str, ...]:
+    delta = comparison.delta(law)
+    return (
+        f"  {law.formula}",
+        ", ".join(f"{letter} = {interval_words(estimate)}" for letter, estimate in law.parameters.items()),
+        "" if math.isnan(delta) else "least" if delta == 0 else f"+{delta:.1f}",
+        "" if math.isnan(law.loo_error) else f"{law.loo_error:.1%}",
+        standing_words(comparison, law),
+    )
+
+
+def _show_held_out(console: Console, comparison: LawComparison) -> None:
+    """Held-out cells under the best law; where cells are too few to compare, under one that has an interval."""
+    expected = comparison.expected
+    law = comparison.best or (expected if expected and expected.draws else comparison.laws[0])
+    for own in comparison.predictions(law):
+        error = "" if own.error is None else f", {own.error:+.1%}"
+        say(
+            console,
+            f"  held out, T={own.task.T} q={own.task.q} d={own.task.d}: predicted {width_words(own.predicted)} by"
+            f" {fitted_formula(law).text}, measured {measured_words(own)}{error}: {agreement_words(own)}",
+        )

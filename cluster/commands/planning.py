@@ -1,0 +1,222 @@
+"""`stsq list` and `stsq plan`: what there is to run and what it would cost, with nothing started.
+
+Time is operations over a rate. The rate is measured where the run directory has a ledger, else it is the one assumed here.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from cluster.run import load_remembered, num_cores, run_path, say, say_table, table
+from stsq_core.configs import SAMPLES, WIDTH, GradientDescent, OneHot, Transformer, TrialConfig, TrialFamily
+from stsq_core.oracles import step_size_bound
+from stsq_core.training import ASSUMED_RATE, GPU_RATE
+from sweeps.cells import GPU_PACKS, Plan, catalog_names, load_sweep, make_plan, searched_cells, trial_operations
+from sweeps.search import SearchPlan, plan_searches
+from sweeps.store import FINISHED, LedgerRecord, Outcomes, RunDirectory, read_results
+
+GPU_LAUNCHES_S = 80e-6
+"""Launching the kernels of one step of a pack of any size there."""
+
+FIRST_ROUND_PACKS = 8
+"""Widths far apart stand on different rungs of the padding ladder and so in different packs."""
+
+SHOWN_CELLS = 200
+
+OVERHEAD_S = 15.0
+"""Starting Ray and its workers, and drawing the page."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Operations a second of one slot, and where the number comes from."""
+
+    operations_per_s: float
+    source: str
+
+
+def show_catalog(console: Console) -> None:
+    """Print the catalogue's sweeps: name, size and title."""
+    rows = []
+    for name in catalog_names():
+        spec = load_sweep(name)
+        plan, searched = make_plan(spec), searched_cells(spec)
+        trials = f"{plan.num_trials}" if not searched else "searched"
+        rows.append((name, len(plan.cells) + len(searched), trials, spec.heading))
+    say_table(console, table(("sweep", "cells", "trials", "title"), rows, right=("cells", "trials")))
+
+
+def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | None, workers: int | None) -> None:
+    """Print what a run would do: cells, packs and their cost.
+
+    Raises:
+        UserError: the sweep is refused.
+    """
+    load_remembered(sweep, out)
+    spec = load_sweep(sweep, settings)
+    run = RunDirectory(run_path(spec.name, out))
+    results = read_results(run, spec)
+    records = results.records
+    slots = workers or num_cores()
+    done = frozenset(records.trial_ids)
+    plan = make_plan(spec, slots=slots, done=done)
+    say(console, f"{spec.name}: {spec.heading}")
+    say(console, f"hypothesis: {spec.hypothesis.strip()}")
+    searches = plan_searches(spec, results)
+    if plan.cells:
+        say_table(console, cell_table(plan, done))
+    if searches:
+        say_table(console, search_table(searches))
+    if len(plan.cells) > SHOWN_CELLS:
+        say(console, f"and {len(plan.cells) - SHOWN_CELLS} more cells")
+    for line in cost_lines(plan, measured_rate(records), slots=slots, searches=searches):
+        say(console, line)
+    for line in warning_lines(plan):
+        say(console, line)
+    say(console, f"run directory: {run.path}")
+
+
+def cell_table(plan: Plan, done: Collection[str]) -> Table:
+    """A row a cell, of the first ones."""
+    rows = [
+        (
+            cell.label,
+            _listed(cell.widths),
+            _listed(cell.rates),
+            cell.num_seeds,
+            len(cell.trials),
+            sum(trial_id in done for trial_id in cell.trials.trial_ids) if done else 0,
+        )
+        for cell in plan.cells[:SHOWN_CELLS]
+    ]
+    names = ("cell", _sizes_words(cell.trials.families[0] for cell in plan.cells), "rates", "seeds", "trials", "done")
+    return table(names, rows, right=names[3:])
+
+
+def _sizes_words(families: Iterable[TrialFamily]) -> str:
+    """The heading of the column of what is tried: `widths m`."""
+    size = next((family.size for family in families), WIDTH)
+    return "budget n" if size == SAMPLES else f"{size.nouns} {size.letter}"
+
+
+def search_table(searches: Sequence[SearchPlan]) -> Table:
+    """A row a searched cell, of the first ones."""
+    rows = [
+        (
+            one.cell.label,
+            f"{one.cell.low} to {one.cell.high}",
+            _listed(one.cell.rates),
+            one.num_done,
+            one.num_expected,
+            one.num_most,
+        )
+        for one in searches[:SHOWN_CELLS]
+    ]
+    names = ("cell to search", _sizes_words(one.cell.family for one in searches), "rates", "points", "more expected", "at most")
+    return table(names, rows, right=names[3:])
+
+
+def cost_lines(plan: Plan, rate: Rate, *, slots: int, searches: Sequence[SearchPlan] = ()) -> list[str]:
+    """The cost of what is left, in words."""
+    left = plan.num_trials - plan.num_done
+    lines = []
+    if plan.cells or not searches:
+        num_packs = len(plan.packs)
+        lines.append(
+            f"{len(plan.cells)} cells, {plan.num_trials} trials, {plan.num_done} done, {left} to train in {num_packs} packs"
+        )
+    expected = sum(one.num_expected for one in searches)
+    if searches:
+        most = sum(one.num_most for one in searches)
+        lines.append(
+            f"{len(searches)} cells to search: about {expected} points more, at most {most} (a point is a trial a rate)"
+        )
+    if not left and not expected:
+        return lines
+    operations = sum(one.expected_operations for one in searches)
+    model_steps = plan.num_steps + sum(one.model_steps for one in searches)
+    seconds = plan.seconds(rate.operations_per_s, slots=slots) + operations / slots / rate.operations_per_s + OVERHEAD_S
+    core_hours = plan.device_hours(rate.operations_per_s) + operations / rate.operations_per_s / 3600
+    lines.append(f"{model_steps:,} model-steps, {plan.operations + operations:.3g} operations{_memory_words(plan)}")
+    lines.append(f"about {_duration(seconds)} with {slots} workers on CPU, {core_hours:.2g} core-hours ({rate.source})")
+    if searches:
+        more = sum(one.most_operations - one.expected_operations for one in searches) / slots / rate.operations_per_s
+        lines.append(f"at most {_duration(seconds + more)}, should every search need all of its points at the largest width")
+    hours = gpu_seconds(plan, searches) / 3600
+    told = f"{60 * hours:.2g} GPU-minutes" if hours < 1 else f"{hours:.2g} GPU-hours"
+    lines.append(f"about {told} on GPUs (at {GPU_RATE:.2g} operations/s, as an H200 was measured)")
+    return lines
+
+
+def _memory_words(plan: Plan) -> str:
+    return f", at most {plan.memory_bytes / 2**20:.0f} MiB a pack" if plan.packs else ""
+
+
+def _rounds_steps(searches: Sequence[SearchPlan]) -> float:
+    """Pack-steps of searches on a GPU, where nearly every point of a first round has a pack of its own and later rounds have
+    one.
+    """
+    steps = 0.0
+    for one in searches:
+        first = min(FIRST_ROUND_PACKS, one.num_expected) if not one.num_done else 0
+        steps += (first + (one.num_expected - first) / FIRST_ROUND_PACKS) * one.cell.family.sample.training.steps
+    return steps
+
+
+def gpu_seconds(plan: Plan, searches: Sequence[SearchPlan] = ()) -> float:
+    """What it would take on one GPU, where trials of one shape train in packs of `GPU_PACKS` at least."""
+    launches = sum(pack.num_steps * min(1.0, len(pack.trials) / GPU_PACKS[0]) for pack in plan.packs) + _rounds_steps(searches)
+    operations = plan.operations + sum(one.expected_operations for one in searches)
+    return operations / GPU_RATE + launches * GPU_LAUNCHES_S
+
+
+def warning_lines(plan: Plan) -> list[str]:
+    """What a reader should know before the sweep runs: a line where gradient descent is faster than Theorem 1 allows."""
+    ratios = {
+        (max(cell.rates), cell.trials[0].task.d): max(cell.rates) / step_size_bound(cell.trials[0].task.d)
+        for cell in plan.cells
+        if _is_of_theorem_1(cell.trials[0])
+    }
+    if max(ratios.values(), default=0.0) <= 1:
+        return []
+    lr, d = max(ratios, key=lambda pair: ratios[pair])
+    return [
+        f"warning: gradient descent with one-hot codes at lr={lr:g}, d={d}: Theorem 1 promises convergence for "
+        f"lr <= 1/(20 d^2) = {step_size_bound(d):.3g} (arXiv:2406.06893); larger rates may converge or diverge"
+    ]
+
+
+def _is_of_theorem_1(config: TrialConfig) -> bool:
+    """Gradient descent from zero with one-hot codes."""
+    match config.model, config.optimizer:
+        case Transformer(positions=OneHot(), extensions=()), GradientDescent():
+            return True
+    return False
+
+
+def measured_rate(records: Iterable[LedgerRecord]) -> Rate:
+    """The rate that a ledger's CPU trials show, else the assumed one."""
+    outcomes = Outcomes.of(records)
+    trained = outcomes.take((outcomes.status == FINISHED) & (outcomes.device == "cpu") & (outcomes.seconds > 0))
+    seconds = float(trained.seconds.sum())
+    if seconds < 1.0:
+        return Rate(ASSUMED_RATE, f"assuming {ASSUMED_RATE:.1g} operations/s a core")
+    rate = trial_operations(trained.trials) / seconds
+    return Rate(rate, f"at {rate:.2g} operations/s a core, as measured by the {len(trained)} trials in the ledger")
+
+
+def _listed(values: tuple[float, ...]) -> str:
+    return (
+        ", ".join(f"{value:g}" for value in values)
+        if len(values) <= 8
+        else f"{len(values)} from {values[0]:g} to {values[-1]:g}"
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

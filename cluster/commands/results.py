@@ -1,0 +1,149 @@
+"""The results of a run as the `stsq` command prints them: thresholds with intervals and laws, and what failed."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from cluster.commands.law_results import show_laws
+from cluster.run import say, say_table, table
+from dashboards.paper import expected_laws, failures_table, threshold_rows
+from dashboards.words import (
+    Findings,
+    axes_of,
+    field_name,
+    number_words,
+    setting_interval,
+    setting_words,
+    star_words,
+    value_words,
+    whole_letter,
+)
+from stsq_core.configs import WIDTH
+from sweeps.findings import Verdict
+from sweeps.laws import LawComparison, ScalingLaw
+from sweeps.store import Outcomes
+from sweeps.thresholds import WidthThreshold
+
+SHOWN_FAILURES = 20
+SHOWN_SETTINGS = 16
+
+
+def show_findings(console: Console, findings: Findings) -> None:
+    """What a run found: verdicts on the claims of its sweep, thresholds where it is shown by them, and what failed."""
+    show_verdicts(console, findings.verdicts, level=findings.spec.criterion.level)
+    if findings.spec.drawings:
+        show_failures(console, findings.records)
+    else:
+        show_run(console, findings.records, findings.thresholds, findings.comparisons)
+
+
+def show_run(
+    console: Console, records: Outcomes, thresholds: Sequence[WidthThreshold], comparisons: Sequence[LawComparison]
+) -> None:
+    """The thresholds of a run with their laws, and what failed."""
+    say_table(console, threshold_table(thresholds, expected_laws(comparisons)))
+    show_laws(console, comparisons, thresholds)
+    for line in notes(thresholds):
+        say(console, line)
+    show_failures(console, records)
+
+
+def show_verdicts(console: Console, verdicts: Sequence[Verdict], *, level: float) -> None:
+    """What came of each claim: its answer, its rule, and the numbers of the first settings."""
+    for verdict in verdicts:
+        say(console, f"{verdict.answer.upper()}: {verdict.says}")
+        say(console, f"  {verdict.quantity}, {verdict.rule}")
+        rows = [
+            (setting_words(s.fields) or "all trials", number_words(s.value), setting_interval(s), s.num_seeds, s.answer)
+            for s in verdict.settings[:SHOWN_SETTINGS]
+        ]
+        if rows:
+            names = ("  setting", "value", f"{level:.0%} interval", "seeds", "answer")
+            say_table(console, table(names, [("  " + row[0], *row[1:]) for row in rows], right=("value", "seeds")))
+        if len(verdict.settings) > SHOWN_SETTINGS:
+            say(console, f"  and {len(verdict.settings) - SHOWN_SETTINGS} more settings")
+
+
+def notes(thresholds: Sequence[WidthThreshold]) -> list[str]:
+    """What a reader must know of each cell; once where it holds of several."""
+    cells: dict[str, list[str]] = {}
+    for threshold in thresholds:
+        for note in filter(None, threshold.note.split("; ")):
+            cells.setdefault(note, []).append(threshold.label)
+    several = "all cells" if len(thresholds) > 1 else ""
+    return [
+        f"{several if several and len(told) == len(thresholds) else ', '.join(told)}: {note}" for note, told in cells.items()
+    ]
+
+
+def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingLaw]) -> Table:
+    """The thresholds, a row a cell, with every axis that tells cells apart; a censored one stays an inequality."""
+    level = f"{thresholds[0].level:.0%} " if thresholds else ""
+    axes = axes_of(thresholds).fields
+    letters, size = ("T", "q", "d"), thresholds[0].size if thresholds else WIDTH
+    told = threshold_rows(thresholds, laws)
+    bound, law, limit = (
+        (name,) if any(row[name] not in (None, "") for row in told) else () for name in ("bound", "law", "limit")
+    )
+    expected = (*(f"exact {name}" for name in bound), *law)
+    measured = (f"{size.letter}*", whole_letter(size), f"{level}interval", *expected, "seeds", "status")
+    rows = [
+        (
+            row["architecture"],
+            *(row[letter] for letter in letters),
+            *(value_words(row[field]) for field in axes),
+            _m_star(threshold),
+            _number(row["M"], "d"),
+            _interval(threshold),
+            *(_number(row[name], ".1f") for name in (*bound, *law)),
+            row["num_seeds"],
+            row["status"].replace("_", " "),
+            *(row[name] or "" for name in limit),
+        )
+        for threshold, row in zip(thresholds, told, strict=True)
+    ]
+    spelled = thresholds[0].config_sample.task.letters if thresholds else {}
+    names = ("architecture", *(spelled.get(letter, letter) for letter in letters), *map(field_name, axes), *measured, *limit)
+    return table(names, rows, right=(*(spelled.get(letter, letter) for letter in letters), *measured[:2], *expected, "seeds"))
+
+
+def show_failures(console: Console, records: Outcomes) -> None:
+    """What gave no loss, and why; nothing when all trials did."""
+    rows = failures_table(records)
+    if not rows:
+        return
+    num_failed, num_diverged = records.num_ended("failed"), records.num_ended("diverged")
+    say(console, f"{num_failed} trials failed and {num_diverged} diverged, of {len(records)}:")
+    names = ("status", "trials", "cell", "widths", "rates", "reason", "one of them")
+    shown = [
+        (row["status"], row["num_trials"], row["cell"], row["widths"], row["rates"], row["reason"], row["trial_id"])
+        for row in rows[:SHOWN_FAILURES]
+    ]
+    say_table(console, table(names, shown, right=("trials",)))
+    if len(rows) > SHOWN_FAILURES:
+        say(console, f"and {len(rows) - SHOWN_FAILURES} more kinds of failure")
+
+
+def _m_star(threshold: WidthThreshold) -> str:
+    match threshold.status:
+        case "found":
+            return star_words(threshold.m_star)
+        case "above_range":
+            return f"> {max(threshold.widths)}"
+        case "below_range":
+            return f"<= {min(threshold.widths)}"
+        case _:
+            return "none"
+
+
+def _number(value: float | None, style: str) -> str:
+    return "" if value is None else format(value, style)
+
+
+def _interval(threshold: WidthThreshold) -> str:
+    if threshold.low is None and threshold.high is None and not (threshold.low_censored or threshold.high_censored):
+        return "none"
+    low = f"< {min(threshold.widths)}" if threshold.low is None else star_words(threshold.low)
+    high = f"> {max(threshold.widths)}" if threshold.high is None else star_words(threshold.high)
+    return f"{low} to {high}"

@@ -1,0 +1,5 @@
+"""Running a sweep, whatever trains its packs: options, worker, budgets, progress, exit code."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

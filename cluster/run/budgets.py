@@ -1,0 +1,73 @@
+"""What a run may still spend: the time budget and the failure budget of a sweep, which all of its sessions share."""
+
+import time
+from collections.abc import Callable
+
+from sweeps.schedule import PackQueue
+from sweeps.spec import Budget
+
+
+class Budgets:
+    """The budgets of a run: `allow` says whether another pack may start, `failures_spent` whether the sweep is to stop at once.
+
+    Args:
+        spent_minutes: wall minutes of all former sessions; time runs on from there by a clock that nobody sets.
+    """
+
+    def __init__(
+        self, budget: Budget, queue: PackQueue, *, spent_minutes: float, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._budget = budget
+        self._queue = queue
+        self._spent_minutes = spent_minutes
+        self._now = now
+        self._began = now()
+
+    def allow(self) -> bool:
+        """Whether another pack may start."""
+        return not self.time_spent and not self.failures_spent
+
+    @property
+    def minutes(self) -> float:
+        """Wall minutes of all sessions of the run."""
+        return self._spent_minutes + (self._now() - self._began) / 60
+
+    @property
+    def time_spent(self) -> bool:
+        """Whether the time budget is used up."""
+        return self._budget.minutes is not None and self.minutes >= self._budget.minutes
+
+    @property
+    def num_failed(self) -> int:
+        """Failed trials of all sessions that are not being tried again."""
+        return self._queue.failed_before + self._queue.failed
+
+    @property
+    def failures_spent(self) -> bool:
+        """Whether as many trials have failed as the failure budget allows."""
+        most = self._most_failures()
+        return most is not None and self.num_failed >= most
+
+    def words(self) -> str:
+        """Which budget is spent, what is left undone and how to go on."""
+        queue, more = self._queue, 2 * max(self._budget.minutes or 0, self.minutes)
+        left = queue.total - queue.skipped - queue.done
+        searching = f" ({queue.progress})" if queue.progress else ""
+        undone = f"{left} trials are untrained{searching}"
+        if self.failures_spent:
+            return (
+                f"the sweep is stopped: {self.num_failed} trials have failed, and its failure budget is "
+                f"{self._budget.failures:g} ({undone}): see why with `stsq show`, then run again with --retry-failed, or with "
+                f"more (--set budget.failures={2 * self.num_failed})"
+            )
+        return (
+            f"the time budget of {self._budget.minutes:g} minutes is spent and {undone}: raise it "
+            f"(--set budget.minutes={more:.2g}) and run again"
+        )
+
+    def _most_failures(self) -> float | None:
+        match self._budget.failures:
+            case float(share):
+                return max(1.0, share * self._queue.total)
+            case most:
+                return most

@@ -1,0 +1,32 @@
+"""The exit code of a run: what a shell, a scheduler or a Ray job is told about it."""
+
+from collections.abc import Sequence
+
+from sweeps.store import Results
+from sweeps.thresholds import WidthThreshold
+
+ALL_ENDED = 0
+"""Every trial ended as a result; diverged trials and censored thresholds are results."""
+
+SOME_FAILED = 1
+"""A trial failed, or was not trained (a search was not finished) because the time budget or the failure budget was spent."""
+
+BAD_INPUT = 2
+"""Bad input, or an environment that cannot run it."""
+
+NO_THRESHOLD = 3
+"""Every trial ended as a result, but none gave a number in any cell."""
+
+STOPPED = 130
+"""Stopped by a signal."""
+
+
+def exit_code(results: Results, thresholds: Sequence[WidthThreshold]) -> int:
+    """The exit code of a sweep with these results and thresholds."""
+    num_failed = results.records.num_ended("failed") + results.rechecks.num_ended("failed")
+    num_finished = sum(threshold.search is not None and threshold.search.finished for threshold in thresholds)
+    if len(results.records) < len(results.declared) or num_failed or num_finished < len(results.searched):
+        return SOME_FAILED
+    if thresholds and all(threshold.status == "failed" for threshold in thresholds):
+        return NO_THRESHOLD
+    return ALL_ENDED

@@ -1,0 +1,90 @@
+"""What a run is told beyond its sweep: none of it changes a number."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from cluster.tune import Wish
+from dashboards.publishing import NOTHING_ASKED, Asked
+from stsq_core.configs import UserError
+from stsq_core.numerics import Device
+from sweeps.cells import sweep_name
+from sweeps.store import RunDirectory, load_kept
+
+WandbMode = Literal["auto", "offline", "online", "disabled"]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run a sweep.
+
+    `out` is the run directory (see `run_path`). `workers` is the number of packs that train at once, by default one a core, or
+    one a GPU, as nodes come and go; never more than `max_workers`. A worker takes `gpus_per_worker` of a GPU, and `cpu_workers`
+    cores beside GPUs train short packs. `wait_for_gpus` is how many minutes a GPU may take to come. `wandb` is W&B's mode and
+    `wandb_asked` its project, entity and tags, where the command names them. `address` joins a Ray cluster instead of starting
+    one for the run. A pack in training saves its state every `checkpoint_every_s` seconds, which is the most that a killed
+    worker loses; a worker that shows no sign of progress for `hung_after_s` is ended and its pack tried again (None: a time
+    that is derived from what was measured, 0: never). `accept_versions` lets different releases of torch meet in one run.
+    """
+
+    out: Path | None = None
+    inline: bool = False
+    workers: int | None = None
+    max_workers: int | None = None
+    gpus_per_worker: float = 1.0
+    cpu_workers: int = 0
+    wait_for_gpus: float | None = None
+    retry_failed: bool = False
+    recheck: bool = False
+    keep_weights: bool = False
+    wandb: WandbMode | None = None
+    wandb_asked: Asked = NOTHING_ASKED
+    device: Device = "auto"
+    address: str | None = None
+    checkpoint_every_s: float = 20.0
+    accept_versions: bool = False
+    hung_after_s: float | None = None
+
+    @property
+    def wish(self) -> Wish:
+        """What is wanted of the cluster's places for workers."""
+        return Wish(self.device, self.workers, self.max_workers, self.gpus_per_worker, self.cpu_workers)
+
+    def bounded(self, max_workers: int | None) -> "RunOptions":
+        """The options of a sweep that has a bound of its own on its workers; the lower counts."""
+        bounds = [bound for bound in (self.max_workers, max_workers) if bound is not None]
+        return replace(self, max_workers=min(bounds, default=None))
+
+
+def load_remembered(sweep: str, out: Path | None) -> None:
+    """Load the plugins with which a sweep was last run, if it was, so that they need not be named again.
+
+    Raises:
+        UserError: a sweep that cannot be read, or a plugin that the user has not allowed.
+    """
+    name = sweep_name(sweep)
+    if name is not None:
+        load_kept(RunDirectory(run_path(name, out)).plugins)
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def run_path(name: str, out: Path | None) -> Path:
+    """The run directory of a sweep: `out`, else `runs/NAME`; inside the package copy of a Ray job, `~/stsq-runs/NAME`.
+
+    Raises:
+        UserError: a relative `out` inside a package copy, which Ray deletes after the job.
+    """
+    if "working_dir_files" not in Path.cwd().parts:
+        return (out or Path("runs") / name).absolute()
+    if out is not None and not out.is_absolute():
+        raise UserError(
+            f"--out {out} lies in the job's copy of the working directory, which Ray deletes: give an absolute path"
+        )
+    return out or Path.home() / "stsq-runs" / name

@@ -1,0 +1,106 @@
+"""What every way of running packs is given, and how each of them takes an outcome back."""
+
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from cluster.run.budgets import Budgets
+from cluster.run.options import RunOptions
+from cluster.run.progress import Progress
+from cluster.run.stop import StopSignals
+from cluster.run.worker import Order, outcome_from_json, outcome_path
+from stsq_core.numerics import Device
+from sweeps.cells import Pack, Room
+from sweeps.schedule import PackOutcome, PackQueue
+from sweeps.store import RunDirectory, outlast
+
+
+@dataclass(frozen=True)
+class Work:
+    """A queue of packs, the run directory that takes their results, and who is to be told.
+
+    `budgets` say whether another pack may start; `retries` is how often a pack whose worker was lost is tried again.
+    """
+
+    queue: PackQueue
+    run: RunDirectory
+    options: RunOptions
+    progress: Progress
+    stop: StopSignals
+    retries: int
+    budgets: Budgets
+
+    def next_order(self, room: Room | None = None, *, device: Device | None = None, cheapest: bool = False) -> Order | None:
+        """The next pack, cut to a worker's room, as an order to it; None when nothing may start now."""
+        self.stop.check()
+        pack = self.queue.next(room, cheapest=cheapest) if self.budgets.allow() else None
+        if pack is None:
+            return None
+        self.progress.started(pack)
+        options = self.options
+        return Order(pack, self.run.path, device or options.device, options.keep_weights, options.checkpoint_every_s)
+
+    def give_back(self, pack: Pack) -> None:
+        """Put a pack back whose worker is gone."""
+        self.queue.give_back(pack)
+        self.progress.stopped(pack)
+
+    def take(self, told: str, pack: Pack) -> None:
+        """Put what a worker told of a pack into the ledger."""
+        self.record(outcome_from_json(told, pack))
+
+    def record(self, outcome: PackOutcome) -> None:
+        """Put an outcome into the ledger, as a whole, and drop the file that kept it till now."""
+        with self.stop.deferred():
+            self.reach_storage()
+            self.queue.record(outcome)
+            with suppress(OSError):  # one that stays is found in the ledger already, next time
+                outcome_path(self.run, outcome.pack.pack_id).unlink(missing_ok=True)
+            self.progress.ended(outcome)
+
+    def reach_storage(self) -> None:
+        """Wait while the run directory cannot be reached: what is written or tried meanwhile would be lost.
+
+        Raises:
+            UserError: it did not come back.
+        """
+        outlast(self.run.spec, self.run.spec.stat, told=self.progress.note)
+
+
+class Runner(ABC):
+    """A way of running packs: a context that is entered once, says how many packs it trains at once, and trains."""
+
+    @property
+    @abstractmethod
+    def slots(self) -> int:
+        """Packs that train at once; known once the context is entered."""
+
+    @property
+    @abstractmethod
+    def room(self) -> Room:
+        """What a pack has on one worker; known once the context is entered."""
+
+    @property
+    def told(self) -> str:
+        """What is up, in a line for the log; empty where nothing had to be started."""
+        return ""
+
+    @abstractmethod
+    def train(self, work: Work) -> None:
+        """Train every pack of the queue that may start.
+
+        Raises:
+            UserError: the run directory cannot be written.
+        """
+
+    @abstractmethod
+    def __enter__(self) -> Self: ...
+
+    @abstractmethod
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Begin to end all that was started."""
+
+    def wait_for_end(self) -> None:  # noqa: B027  (most have nothing to wait for)
+        """Wait until all that was started has ended."""

@@ -1,0 +1,242 @@
+"""Trains one pack wherever it is sent: measurements to its journal, state to its checkpoint, weights and outcome to files.
+
+The only place where a trial's exceptions are caught; they become the pack's failure. The outcome is left in a file before it
+is told, so that a driver that dies before it heard finds it when it runs again (`adopt_outcomes`). Orders and outcomes are JSON
+text, which Ray, a file and an inline call carry alike.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from stsq_core.configs import NUMERICS, TrialConfig, TrialResult, UserError, plugins_of
+from stsq_core.numerics import Device
+from stsq_core.plugins import Plugin, load, used_plugins
+from sweeps.cells import Pack, pack_of
+from sweeps.schedule import Failure, PackOutcome
+from sweeps.store import (
+    FileCheckpoint,
+    JournalWriter,
+    Ledger,
+    Preempted,
+    RunDirectory,
+    keep,
+    outlast,
+    record_of_result,
+    save_weights,
+    staying,
+)
+
+CLAIM_PATIENCE_S = 60.0
+"""How long a worker waits for one that trained the same pack for a driver that is gone."""
+
+MEMORY_WORDS = ("out of memory", "can't allocate memory", "not enough memory", "cannot allocate memory")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a worker is to train, and where its traces go."""
+
+    pack: Pack
+    run: Path
+    device: Device
+    keep_weights: bool
+    checkpoint_every_s: float
+
+    def as_json(self) -> str:
+        told = {
+            "configs": [config.model_dump(mode="json") for config in self.pack.configs],
+            "plugins": [plugin.plain() for plugin in used_plugins(self.pack.configs)],
+            "run": str(self.run),
+            "device": self.device,
+            "keep_weights": self.keep_weights,
+            "checkpoint_every_s": self.checkpoint_every_s,
+        }
+        return json.dumps(told)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Order":
+        told = json.loads(text)
+        for plugin in told.pop("plugins"):
+            load(Plugin(**plugin))
+        configs = [TrialConfig.model_validate(config) for config in told.pop("configs")]
+        return cls(pack=pack_of(configs), run=Path(told.pop("run")), **told)
+
+
+def train_order(text: str, leaving: Callable[[], bool] = staying) -> str:
+    """Train the pack of an order (JSON) and tell its outcome (JSON); an outcome that is there already is told again.
+
+    Raises:
+        Preempted: `leaving` said that the worker is to leave; the pack's state is saved.
+    """
+    try:
+        order = Order.from_json(text)
+        with _claimed(order):
+            return _told_before(order) or _train_and_tell(order, leaving)
+    except UserError as error:
+        return json.dumps({"refused": str(error)})
+
+
+def outcome_from_json(text: str, pack: Pack | None = None) -> PackOutcome:
+    """The outcome that a worker told of a pack; made from its configs again where the pack is not at hand.
+
+    Raises:
+        UserError: the worker could not write to the run directory, so that nothing it trained could be kept.
+    """
+    told = json.loads(text)
+    if "refused" in told:
+        raise UserError(f"{told['refused']}; what is in the ledger is kept, and the same command goes on from there")
+    if pack is None:
+        pack = pack_of(TrialConfig.model_validate(config) for config in told["configs"])
+    results = tuple(TrialResult(config, **result) for config, result in zip(pack.configs, told["results"], strict=False))
+    failure = Failure(**told["failure"]) if told["failure"] else None
+    return PackOutcome(pack, results, failure, device=told["device"])
+
+
+def outcome_path(run: RunDirectory, pack_id: str) -> Path:
+    """Where the outcome of a pack lies from its end until it is in the ledger."""
+    return run.checkpoints / f"{pack_id}.outcome.json"
+
+
+def adopt_outcomes(run: RunDirectory, ledger: Ledger) -> int:
+    """Put into the ledger what ended when no driver was there to hear; returns the number of trials.
+
+    A failure is not adopted (its pack is tried again), nor a torn file, nor one of another version of the arithmetic.
+    """
+    paths = sorted(run.checkpoints.glob("*.outcome.json"))
+    held = ledger.trial_ids() if paths else frozenset()
+    num_adopted = 0
+    for path in paths:
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            text = path.read_text(encoding="utf-8")
+            outcome = outcome_from_json(text)
+            told = json.loads(text)
+            plugins = {name: digest for config in outcome.pack.configs for name, digest in plugins_of(config).items()}
+            if told["numerics"] == NUMERICS and told.get("plugins", {}) == plugins:
+                fresh = [result for result in outcome.results if result.config.trial_id not in held]
+                where = {"pack_id": outcome.pack.pack_id, "device": outcome.device}
+                ledger.append(record_of_result(result, **where) for result in fresh)
+                num_adopted += len(fresh)
+        path.unlink(missing_ok=True)
+    return num_adopted
+
+
+def _train_and_tell(order: Order, leaving: Callable[[], bool]) -> str:
+    run = RunDirectory(order.run)
+    told = json.dumps(_train(order, run, leaving))
+    keep(outcome_path(run, order.pack.pack_id), told.encode())
+    return told
+
+
+def _train(order: Order, run: RunDirectory, leaving: Callable[[], bool]) -> dict[str, Any]:
+    from stsq_core.numerics import resolve_device
+    from stsq_core.training import train_pack
+
+    pack, device = order.pack, resolve_device(order.device)
+    told: dict[str, Any] = {
+        "configs": [config.model_dump(mode="json") for config in pack.configs],
+        "numerics": NUMERICS,
+        "plugins": {name: digest for config in pack.configs for name, digest in plugins_of(config).items()},
+        "device": device,
+        "results": [],
+        "failure": None,
+    }
+    with JournalWriter(run.curves / f"{pack.pack_id}.jsonl", pack) as journal:
+        began = time.perf_counter()
+        state = run.checkpoints / f"{pack.pack_id}.state"
+        checkpoint = FileCheckpoint(state, journal, every_s=order.checkpoint_every_s, leaving=leaving)
+        try:
+            results = train_pack(
+                pack.configs, report=journal, device=device, checkpoint=checkpoint, keep_weights=order.keep_weights
+            )
+            for result in results:
+                if result.weights is not None:
+                    save_weights(run, result)
+        except (UserError, Preempted):
+            raise  # the run directory cannot be written, or the pack goes on elsewhere
+        except Exception as error:
+            told["failure"] = _failure(error) | {"seconds": time.perf_counter() - began}
+        else:
+            told["results"] = [_plain(result) for result in results]
+        checkpoint.discard()
+    return told
+
+
+def _plain(result: TrialResult) -> dict[str, Any]:
+    return {
+        "status": result.status,
+        "relative_loss": result.relative_loss,
+        "relative_loss_stderr": result.relative_loss_stderr,
+        "steps": result.steps,
+        "seconds": result.seconds,
+        "metrics": dict(result.metrics),
+    }
+
+
+def _failure(error: Exception) -> dict[str, Any]:
+    """The failure as a ledger tells it; a shortage of memory is one that a smaller pack may not have."""
+    text = str(error)
+    if isinstance(error, MemoryError) or any(words in text.lower() for words in MEMORY_WORDS):
+        return {"kind": "out_of_memory", "reason": "out of memory"}
+    line = text.strip().splitlines()[0] if text.strip() else "no message"
+    return {"kind": "error", "reason": f"{type(error).__name__}: {line}"}
+
+
+def _told_before(order: Order) -> str | None:
+    path = outcome_path(RunDirectory(order.run), order.pack.pack_id)
+    text = outlast(path, lambda: path.read_text(encoding="utf-8") if path.exists() else None)
+    if text is None:
+        return None
+    told = json.loads(text)
+    return text if told["numerics"] == NUMERICS and told["failure"] is None else None
+
+
+@contextmanager
+def _claimed(order: Order) -> Iterator[None]:
+    """Keep others off the pack's files: a worker whose driver was killed may train on for a moment.
+
+    Raises:
+        TimeoutError: another worker holds the pack and does not end.
+    """
+    path = RunDirectory(order.run).checkpoints / f"{order.pack.pack_id}.claim"
+    deadline = time.monotonic() + CLAIM_PATIENCE_S
+    while (file := outlast(path, lambda: _locked(path))) is None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"another worker has held {path} for {CLAIM_PATIENCE_S:.0f} s")
+        time.sleep(0.1)
+    with file:
+        outlast(path, lambda: _sign(file))
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def _sign(file: TextIO) -> None:
+    file.truncate(0)
+    print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
+
+
+def _locked(path: Path) -> TextIO | None:
+    """The file at `path`, open and locked; None where another holds it, or removed it while we waited for its lock."""
+    file = path.open("a")
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+            return file
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except OSError:
+        file.close()
+        raise
+    file.close()
+    return None

@@ -1,0 +1,5 @@
+"""Packs on Ray Tune: cluster, placement, worker pool, retries, watchdogs, metrics."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

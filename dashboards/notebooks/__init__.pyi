@@ -1,0 +1,1 @@
+from .loaded_run import load as load

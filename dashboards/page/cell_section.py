@@ -1,0 +1,167 @@
+"""The page's look at one cell at a time: its picture, its numbers, its trials and the command that trains each again."""
+
+import shlex
+from collections.abc import Sequence
+
+import numpy as np
+
+from dashboards.page.cell_figure import MAX_SEED_LINES, cell_plot
+from dashboards.page.sections import MAX_CELLS, Section, key, lead, more, name_html, plot_place, section, tag
+from dashboards.plots import CellView, cell_names
+from dashboards.words import NAMES, Findings, Html, element, interval_text, prose, star_words, table, whole_letter
+from stsq_core.configs import SAMPLES, WIDTH
+from sweeps.thresholds import Points, WidthThreshold
+
+MAX_TRIALS_LISTED = 60
+
+
+def cell_section(findings: Findings, views: Sequence[CellView], given: str) -> Section | None:
+    """A panel for each cell, of which the page's script shows the chosen one; without a script all are shown."""
+    if not findings.thresholds:
+        return None
+    shown = findings.thresholds[:MAX_CELLS]
+    names = dict(zip((one.cell_id for one in findings.thresholds), cell_names(findings.thresholds), strict=True))
+    by_cell = {view.threshold.cell_id: view for view in views}
+    run, noun = shlex.quote(given), findings.spec.criterion.size.noun
+    return section(
+        "cell",
+        "One cell, closely",
+        lead(
+            f"From above: where the threshold may lie, as its replicates tell; the share of seeds solved at each {noun};"
+            f" every seed's relative loss. Trials with the chosen rate of each {noun}. Point at a mark to see its trial."
+        ),
+        _chooser(shown, names),
+        *(_panel(one, names[one.cell_id], by_cell.get(one.cell_id), run) for one in shown),
+        more(len(findings.thresholds) - len(shown), "cells are in trials.csv"),
+    )
+
+
+def _chooser(thresholds: Sequence[WidthThreshold], names: dict[str, str]) -> Html:
+    groups = [
+        element(
+            "optgroup",
+            *(element("option", names[one.cell_id], value=one.cell_id) for one in thresholds if one.kind == kind),
+            label=NAMES.get(kind, kind),
+        )
+        for kind in dict.fromkeys(one.kind for one in thresholds)
+    ]
+    return element(
+        "div",
+        element("label", "Cell", for_="cell-choice"),
+        element("select", *groups, id="cell-choice"),
+        element("button", "Previous", type="button", id="cell-previous"),
+        element("button", "Next", type="button", id="cell-next"),
+        class_="chooser needs-script",
+    )
+
+
+def _panel(threshold: WidthThreshold, name: str, view: CellView | None, run: str) -> Html:
+    kind = NAMES.get(threshold.kind, threshold.kind)
+    title = element("h3", element("span", kind, class_=threshold.kind), ", ", name_html(name))
+    if view is None:
+        picture: object = element("p", "No trial of this cell gave a number.", class_="note")
+    else:
+        words = f"{kind}, {name}: relative loss, share of seeds solved and threshold against {threshold.size.quantity}"
+        picture = [element("p", *_keys(view), class_="key"), *plot_place(cell_plot(view), words), _saving(threshold, name)]
+    return element(
+        "article",
+        title,
+        element("div", element("div", picture), _facts(threshold, run), class_="closely"),
+        _trials(threshold, name, run),
+        id=f"cell-{threshold.cell_id}",
+        class_="cell-panel",
+        data_cell=threshold.cell_id,
+    )
+
+
+def _keys(view: CellView) -> list[Html]:
+    few = not view.quantiles and view.threshold.num_seeds <= MAX_SEED_LINES
+    keys = [key("dot", "one seed" if few else "5, 25, 75 and 95% of seeds" if view.quantiles else "one seed at one width")]
+    keys += [
+        key("", "median over seeds"),
+        key("dashed", "target", colour="var(--target)"),
+        key("band", "interval"),
+    ]
+    return keys + ([key("dotted", "exact floor", colour="var(--ink)")] if view.floor else [])
+
+
+def _saving(threshold: WidthThreshold, name: str) -> Html:
+    """Buttons that save the picture as it is drawn, and the table below as CSV."""
+    stem = f"{threshold.kind} {name}".replace(" = ", "").replace(", ", "-").replace(" ", "-")
+    buttons = [
+        element("button", kind.upper(), type="button", data_save=kind, data_name=stem, aria_label=f"Save as {kind.upper()}")
+        for kind in ("png", "svg", "csv")
+    ]
+    return element("p", "Save ", *buttons, class_="saving needs-script")
+
+
+def _facts(threshold: WidthThreshold, run: str) -> Html:
+    status = threshold.status.replace("_", " ")
+    ended = [f"{threshold.num_trials:,} trials, {threshold.num_seeds:,} seeds"]
+    ended += [f"{count:,} {way}" for way in ("diverged", "failed") if (count := getattr(threshold, f"num_{way}"))]
+    size = threshold.size
+    whole = "`M`" if size == WIDTH else whole_letter(size).capitalize()
+    m_star = (
+        [(f"`{size.letter}`*", element("b", star_words(threshold.m_star))), (whole, threshold.M)]
+        if threshold.m_star is not None
+        else []
+    )
+    pairs: list[tuple[str, object]] = [
+        ("Threshold", tag(threshold.status, status)),
+        *m_star,
+        (f"{threshold.level:.0%} interval", interval_text(threshold)),
+        ("Criterion", f"{threshold.success_rate:.0%} of seeds at a loss of {threshold.target_loss:g} or less"),
+        _range_told(threshold),
+        ("Ended", ", ".join(ended)),
+        ("Cell", element("code", threshold.cell_id)),
+        ("Setting", threshold.label),
+        *([("Note", threshold.note)] if threshold.note else []),
+        ("Again", element("code", f"stsq show {run}")),
+    ]
+    return element("dl", *(part for name, told in pairs for part in (element("dt", prose(name)), element("dd", told))))
+
+
+def _range_told(threshold: WidthThreshold) -> tuple[str, str]:
+    """The sizes tried, or the budget of samples."""
+    if threshold.size == SAMPLES:
+        return "Budget", f"{max(threshold.widths):,} samples"
+    told = f"{len(threshold.widths)}: {min(threshold.widths):g} to {max(threshold.widths):g}"
+    return threshold.size.nouns.capitalize(), told
+
+
+def _trials(threshold: WidthThreshold, name: str, run: str) -> Html:
+    points = threshold.points
+    chosen = points.take(points.chosen) if points.chosen.any() else points
+    shown = chosen if len(chosen) <= MAX_TRIALS_LISTED else _one_a_width(chosen)
+    rows = [
+        {
+            "m": point.width,
+            "seed": point.seed,
+            "lr": f"{point.lr:g}",
+            "loss": "" if point.relative_loss is None else f"{point.relative_loss:.4g} ± {point.relative_loss_stderr or 0:.1g}",
+            "status": point.status,
+            "again": element("code", f"stsq trial {run} {point.trial_id}"),
+        }
+        for point in shown
+    ]
+    columns = {
+        "m": f"#`{threshold.size.letter}`",
+        "loss": "#Relative loss",
+        "status": "Status",
+        "lr": "#Rate",
+        "seed": "#Seed",
+        "again": "Run it again",
+    }
+    note = (
+        f"{len(chosen)} trials"
+        if len(shown) == len(chosen)
+        else f"{len(chosen):,} trials, one of each {threshold.size.noun} shown"
+    )
+    summary = element("summary", "The trials it rests on, and the command of each ", element("small", note))
+    return element("details", summary, table(columns, rows), id=f"trials-{threshold.cell_id}")
+
+
+def _one_a_width(points: Points) -> Points:
+    """The last point of each width."""
+    ends = np.flatnonzero(np.append(np.diff(points.widths) != 0, True))
+    return points.take(ends[:MAX_TRIALS_LISTED])

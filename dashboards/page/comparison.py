@@ -1,0 +1,182 @@
+"""The page that compares runs side by side: their thresholds in one figure and one table, and in what the sweeps differ."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dashboards.page.comparison_figure import comparison_plot, run_shade
+from dashboards.page.html_document import Document
+from dashboards.page.progress_section import total_bar
+from dashboards.page.sections import MAX_ROWS, Section, lead, more, plot_place, section, tag
+from dashboards.page.story import summary_words
+from dashboards.plots import cell_names
+from dashboards.words import NAMES, Findings, Html, element, interval_text, left_words, table
+from sweeps.findings import Headway
+from sweeps.spec import flattened
+from sweeps.thresholds import WidthThreshold
+
+MAX_FIELDS = 60
+SESSION = {"Code": "git_revision", "Machine": "cpu", "Versions": "versions"}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One run of a comparison, as its path names it."""
+
+    given: str
+    findings: Findings
+    headway: Headway
+
+
+def comparison_of(runs: Sequence[Compared], *, pages: Sequence[str]) -> Document:
+    """The comparison of runs; `pages` are the addresses of their own pages."""
+    names = [run.given for run in runs]
+    sections = [_runs_section(runs, pages), _figure_section(runs), _cells_section(runs), _settings_section(runs)]
+    told = [element("span", _swatch(place), element("code", name)) for place, name in enumerate(names)]
+    head = element(
+        "header",
+        element("p", element("span", element("b", f"{len(runs)} runs")), class_="meta"),
+        element("h1", "Side by side"),
+        element("p", *told, class_="key"),
+        id="heading",
+    )
+    foot = element("p", "Made by stsq: ", element("code", f"stsq open page {' '.join(names)}"), ".")
+    title = f"{len(runs)} runs side by side"
+    return Document(title, head, tuple(one for one in sections if one is not None), foot)
+
+
+def _runs_section(runs: Sequence[Compared], pages: Sequence[str]) -> Section:
+    rows = [
+        {
+            "run": element("a", _swatch(place), run.given, href=page),
+            "sweep": run.findings.spec.name,
+            "bar": total_bar(run.headway),
+            "ended": f"{run.headway.num_ended:,} / {run.headway.num_trials:,}",
+            "left": "done" if run.headway.complete else left_words(run.headway.seconds_left),
+            "found": summary_words(run.findings.thresholds),
+        }
+        for place, (run, page) in enumerate(zip(runs, pages, strict=True))
+    ]
+    columns = {
+        "run": "Run", "sweep": "Sweep", "bar": "Trials", "ended": "#Ended", "left": "#Time left", "found": "Thresholds",
+    }  # fmt: skip
+    return section("runs", "Runs", table(columns, rows, class_="headway"), class_="first")
+
+
+def _figure_section(runs: Sequence[Compared]) -> Section | None:
+    kinds = dict.fromkeys(one.kind for run in runs for one in run.findings.thresholds)
+    panels = []
+    for kind in kinds:
+        of_runs = [(run.given, [one for one in run.findings.thresholds if one.kind == kind]) for run in runs]
+        spec = comparison_plot(kind, of_runs)
+        if spec is not None:
+            name = NAMES.get(kind, kind)
+            panels.append(
+                element("div", element("h3", name), plot_place(spec, f"{name}: thresholds of all runs"), class_="panel")
+            )
+    if not panels:
+        return None
+    level = runs[0].findings.spec.criterion.level
+    key = element("p", *(element("span", _swatch(place), run.given) for place, run in enumerate(runs)), class_="key")
+    caption = (
+        f"Bars are {level:.0%} intervals. Open marks lie beyond the widths tried. Marks of equal cells stand a little apart."
+    )
+    return section(
+        "thresholds",
+        "Thresholds",
+        element("figure", key, element("div", *panels, class_="panels"), element("figcaption", caption), class_="hero"),
+    )
+
+
+def _cells_section(runs: Sequence[Compared]) -> Section | None:
+    """A row a cell, a column a run; cells are the same where nothing but widths, seeds and rates differs."""
+    cells: dict[str, list[WidthThreshold | None]] = {}
+    for place, run in enumerate(runs):
+        for threshold in run.findings.thresholds:
+            cells.setdefault(threshold.cell_id, [None] * len(runs))[place] = threshold
+    if not cells:
+        return None
+    samples = [next(one for one in own if one is not None) for own in cells.values()]
+    rows = [
+        {
+            "kind": element("span", NAMES.get(sample.kind, sample.kind), class_=sample.kind),
+            "cell": name,
+            **{str(place): _told(one) for place, one in enumerate(own)},
+            "ratio": _ratio(own),
+            "apart": _apart(own),
+        }
+        for own, sample, name in zip(cells.values(), samples, cell_names(samples), strict=True)
+    ]
+    columns = {"kind": "Architecture", "cell": "Cell"}
+    columns |= {str(place): f"#{_plain(run.given)}" for place, run in enumerate(runs)}
+    columns |= {"ratio": "#Last / first", "apart": "Intervals"}
+    return section(
+        "cells",
+        "Cell by cell",
+        lead(
+            f"`{samples[0].size.letter}`* with its interval. Cells are the same where the runs differ in nothing but"
+            f" {samples[0].size.nouns}, seeds and learning rates."
+        ),
+        table(columns, rows[:MAX_ROWS]),
+        more(len(rows) - MAX_ROWS, "cells"),
+    )
+
+
+def _settings_section(runs: Sequence[Compared]) -> Section | None:
+    """The settings in which the sweep files differ, and where and with what the runs were made."""
+    specs = [flattened(run.findings.spec.model_dump(mode="json")) for run in runs]
+    names = [
+        name for name in dict.fromkeys(name for spec in specs for name in spec) if len({repr(s.get(name)) for s in specs}) > 1
+    ]
+    rows = [{"field": element("code", name), **{str(i): _value(s.get(name)) for i, s in enumerate(specs)}} for name in names]
+    told = [(name, [_session(run, field) for run in runs]) for name, field in SESSION.items()]
+    rows = rows[:MAX_FIELDS] + [
+        {"field": name, **{str(i): v for i, v in enumerate(values)}} for name, values in told if len(set(values)) > 1
+    ]
+    if not rows:
+        return None
+    columns = {"field": "Field"} | {str(place): _plain(run.given) for place, run in enumerate(runs)}
+    return section("settings", "In what they differ", table(columns, rows), more(len(names) - MAX_FIELDS, "fields differ"))
+
+
+def _told(threshold: WidthThreshold | None) -> object:
+    if threshold is None:
+        return "not in this run"
+    if threshold.m_star is None:
+        return tag(threshold.status, threshold.status.replace("_", " "))
+    return [element("b", f"{threshold.m_star:.2f}"), " ", element("small", interval_text(threshold))]
+
+
+def _ratio(own: Sequence[WidthThreshold | None]) -> str:
+    first, last = own[0], own[-1]
+    if first is None or last is None or first.m_star is None or last.m_star is None:
+        return ""
+    return f"{last.m_star / first.m_star:.3f}"
+
+
+def _apart(own: Sequence[WidthThreshold | None]) -> str:
+    """Whether the intervals of all runs overlap; nothing where one of them has none."""
+    ends = [(one.low, one.high) for one in own if one is not None]
+    if len(ends) < len(own) or any(low is None or high is None for low, high in ends):
+        return ""
+    lows, highs = zip(*ends, strict=True)
+    return "overlap" if max(lows) <= min(highs) else "apart"
+
+
+def _session(run: Compared, name: str) -> str:
+    told = getattr(run.findings.sessions[-1], name) if run.findings.sessions else ""
+    return ", ".join(f"{name} {version}" for name, version in told.items()) if isinstance(told, dict) else str(told or "")
+
+
+def _value(value: object) -> str:
+    text = "" if value is None else str(value)
+    return text if len(text) <= 200 else f"{text[:199]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _plain(text: str) -> str:
+    """A path as a heading, in which backquotes would mark formulas."""
+    return text.replace("`", "'")
+
+
+def _swatch(place: int) -> Html:
+    shade = run_shade(place)
+    return element("i", class_="swatch", style=f"background:light-dark({shade.light}, {shade.dark})")

@@ -1,0 +1,162 @@
+"""The page's section of laws: which law the thresholds of each architecture follow, how sure that is, what was predicted."""
+
+import math
+from collections.abc import Sequence
+
+from dashboards.page.law_interactive import exponents_plot, residuals_plot
+from dashboards.page.sections import Section, downloads, lead, plot_place, section, tag
+from dashboards.plots import Exponent, ResidualPanel
+from dashboards.words import (
+    Findings,
+    Html,
+    Regime,
+    agreement_words,
+    axes_of,
+    element,
+    fitted_formula,
+    joined,
+    left_html,
+    measured_words,
+    numbers_words,
+    prose,
+    regime_words,
+    standing_words,
+    table,
+    verdict_html,
+    width_words,
+)
+from sweeps.laws import LawComparison, ScalingLaw
+
+TAGS = {"best": "found", "as good": "found", "less likely": "above_range", "ruled out": "failed"}
+BEATEN = ("less likely", "ruled out")
+TABLES, FIGURES = ("laws.csv", "laws.tex"), ("laws.png", "laws.pdf")
+
+
+def laws_section(
+    findings: Findings, panels: Sequence[ResidualPanel], exponents: tuple[Exponent, ...], names: Sequence[str]
+) -> Section | None:
+    """All laws of every regime with their verdicts, the held-out cells, residuals and exponents."""
+    compared = [(regime, regime.comparison) for regime in findings.regimes if regime.comparison is not None]
+    if not compared:
+        return None
+    level = f"{findings.spec.criterion.level:.0%}"
+    return section(
+        "laws",
+        "The laws they follow",
+        lead(
+            "The laws are fitted to each architecture on the same cells, in the logarithm of the"
+            f" {findings.spec.criterion.size.noun}; a cell counts by its own interval, a censored one by the side on which it"
+            f" lies. Intervals ({level}) are over seeds and cells. The better law has the lower AICc; the error left out is"
+            " that of predicting each cell from the others."
+        ),
+        *(_regime(findings, regime, comparison) for regime, comparison in compared),
+        *_figures(panels, exponents),
+        downloads([*TABLES, *(name for name in names if name in FIGURES)]),
+    )
+
+
+def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Html:
+    """One regime: its verdict, its laws, and its held-out cells."""
+    axes = axes_of(findings.thresholds)
+    name = " ".join([regime.name, *axes.family_settings(*regime.samples)])
+    rows = [_law_row(comparison, law) for law in comparison.laws]
+    columns = {
+        "law": "Fitted law",
+        "standing": "",
+        "numbers": "Numbers",
+        "delta": "#AICc",
+        "loo": "#Error left out",
+        "residual": "#Largest residual",
+        "scatter": "#Scatter",
+    }
+    notes = list(dict.fromkeys(note for law in comparison.laws for note in law.note.split("; ") if note))
+    return element(
+        "div",
+        element("h3", element("span", name, class_=regime.kind)),
+        element("p", prose(regime_words(regime)), class_="setting"),
+        element("p", verdict_html(comparison), class_="verdict"),
+        table(columns, rows),
+        element("p", "; ".join(notes), ".", class_="fine") if notes else None,
+        _held_out(comparison),
+        class_="law",
+    )
+
+
+def _law_row(comparison: LawComparison, law: ScalingLaw) -> dict[str, object]:
+    delta, standing = comparison.delta(law), standing_words(comparison, law)
+    return {
+        "law": element("span", joined(left_html(law), Html(fitted_formula(law).html)), class_="formula"),
+        "numbers": [element("span", prose(words), class_="fitted") for words in numbers_words(law)],
+        "delta": "–" if math.isnan(delta) else "least" if delta == 0 else f"+{delta:.1f}",  # noqa: RUF001
+        "loo": _percent(law.loo_error),
+        "residual": _percent(law.largest_residual),
+        "scatter": _percent(law.scatter),
+        "standing": tag(TAGS.get(standing, ""), standing),
+    }
+
+
+def _held_out(comparison: LawComparison) -> Html | None:
+    """The cells that no fit has seen, each under the laws that are not beaten and under the one that theory expects."""
+    laws = [law for law in comparison.laws if law is comparison.expected or comparison.standing(law) not in BEATEN]
+    rows = [
+        {
+            "cell": element("span", prose(f"`T` = {own.task.T}, `q` = {own.task.q}, `d` = {own.task.d}"), class_="fitted"),
+            "law": element("span", Html(fitted_formula(law).html), class_="formula"),
+            "predicted": width_words(own.predicted),
+            "measured": measured_words(own),
+            "error": "–" if own.error is None else f"{own.error:+.1%}",  # noqa: RUF001
+            "agrees": tag({True: "found", False: "failed", None: ""}[own.agrees], agreement_words(own)),
+        }
+        for law in laws
+        for own in comparison.predictions(law)
+    ]
+    if not rows:
+        return None
+    columns = {
+        "cell": "Held-out cell",
+        "law": "Law",
+        "predicted": "#Predicted `m`*",
+        "measured": "#Measured `m`*",
+        "error": "#Error",
+        "agrees": "",
+    }
+    words = "Held out of every fit, predicted by it with an interval for a new cell, and measured:"
+    return element("div", element("p", words, class_="fine"), table(columns, rows))
+
+
+def _figures(panels: Sequence[ResidualPanel], exponents: tuple[Exponent, ...]) -> list[Html]:
+    drawn = [
+        element(
+            "div",
+            element("h3", panel.title),
+            plot_place(residuals_plot(panel), f"Residuals of the laws against {panel.axis}: {panel.title}"),
+            class_="panel drawn",
+        )
+        for panel in panels
+    ]
+    parts = []
+    if drawn:
+        caption = element(
+            "figcaption",
+            element("b", "What the laws leave over."),
+            prose(
+                " Coloured: the law that theory expects of the architecture (the best one where it expects none), bars the"
+                " intervals of the measurements. Grey: the law that it expects of the other architecture. A law that holds"
+                " leaves no trend; one far off leaves the panel. Hollow marks were held out."
+            ),
+        )
+        parts.append(element("figure", element("div", *drawn, class_="panels"), caption, class_="hero residuals"))
+    if exponents:
+        height = f"height:{70 + 46 * len(exponents)}px"
+        place = plot_place(exponents_plot(exponents), "Fitted exponents with their intervals", style=height)
+        caption = element(
+            "figcaption",
+            element("b", "Fitted powers."),
+            prose(" A power of 1 is growth in proportion; a logarithm looks like a small power that falls as `T` grows."),
+        )
+        parts.append(element("figure", place, caption, class_="hero exponents"))
+    return parts
+
+
+def _percent(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.1%}"  # noqa: RUF001

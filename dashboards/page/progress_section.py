@@ -1,0 +1,148 @@
+"""The page's progress: how many trials ended, by cell and by worker, and how long the rest will take."""
+
+from collections.abc import Collection, Mapping
+
+from dashboards.page.sections import MAX_ROWS, Section, more, name_html, section
+from dashboards.plots import cell_names
+from dashboards.words import NAMES, Html, duration_words, element, ended_words, left_words, searches_words, table
+from sweeps.findings import CellHeadway, Headway, WorkerHeadway
+
+SHARES = {
+    "finished": "finished",
+    "diverged": "diverged",
+    "failed": "failed",
+    "training": "in training",
+    "waiting": "waiting",
+}
+"""The parts of a bar in the order in which they stand, and in words."""
+
+MANY_CELLS = 12
+"""More cells than this are folded away once nothing is left to train."""
+
+
+def headway_section(headway: Headway, *, linked: Collection[str] = ()) -> Section:
+    """How far the run is; of a complete one the cells are folded away where there are many. `linked` cells have a panel."""
+    names = dict(zip((cell.cell_id for cell in headway.cells), _names(headway), strict=True))
+    totals = _totals(headway)
+    cells = _cells(headway, names, linked)
+    return section(
+        "progress",
+        "Progress",
+        element("p", *_told(headway), class_="lead"),
+        _bar(totals, large=True),
+        _key(totals),
+        *_workers(headway, names),
+        _folded(cells, f"All {len(headway.cells)} cells") if headway.complete and len(headway.cells) > MANY_CELLS else cells,
+    )
+
+
+def total_bar(headway: Headway) -> Html:
+    """How all trials of a run ended, in one bar."""
+    return _bar(_totals(headway))
+
+
+def _totals(headway: Headway) -> dict[str, int]:
+    return {share: sum(_count(cell, share) for cell in headway.cells) for share in SHARES}
+
+
+def _told(headway: Headway) -> list[object]:
+    ended = element("b", ended_words(headway))
+    if headway.complete:
+        return [element("b", f"All {headway.num_trials:,}"), " trials have ended."]
+    if headway.holder is None:
+        searches = f", {told}" if (told := searches_words(headway)) else ""
+        return [ended, f" trials have ended{searches}. Nobody runs the sweep now: the same command goes on from here."]
+    left = left_words(headway.seconds_left)
+    return [
+        ended,
+        " trials have ended",
+        *([", ", element("b", left), " left"] if left else []),
+        *([", ", searches_words(headway)] if headway.num_searching else []),
+        ". Run by ",
+        headway.holder.partition(" since ")[0],
+        ".",
+    ]
+
+
+def _names(headway: Headway) -> list[Html]:
+    names = zip(headway.cells, cell_names(headway.cells), strict=True)
+    return [element("span", name_html(name), class_=cell.kind) for cell, name in names]
+
+
+def _count(cell: CellHeadway, share: str) -> int:
+    return int(getattr(cell, f"num_{share}"))
+
+
+def _bar(counts: Mapping[str, int], *, large: bool = False) -> Html:
+    """A bar whose parts are as long as their shares; what it shows stands in its label too."""
+    total = max(1, sum(counts.values()))
+    words = ", ".join(f"{count:,} {SHARES[share]}" for share, count in counts.items() if count) or "no trials"
+    parts = [element("i", class_=share, style=f"width:{100 * count / total:.3f}%") for share, count in counts.items() if count]
+    return element("div", *parts, class_="bar large" if large else "bar", role="img", aria_label=words, title=words)
+
+
+def _key(totals: Mapping[str, int]) -> Html:
+    shown = [
+        element("span", element("i", class_=f"swatch {share}"), f"{count:,} {SHARES[share]}")
+        for share, count in totals.items()
+        if count
+    ]
+    return element("p", *shown, class_="key shares")
+
+
+def _cells(headway: Headway, names: Mapping[str, Html], linked: Collection[str]) -> Html:
+    rows = [
+        {
+            "kind": element("span", NAMES.get(cell.kind, cell.kind), class_=cell.kind),
+            "cell": element("a", names[cell.cell_id], href=f"#cell={cell.cell_id}")
+            if cell.cell_id in linked
+            else names[cell.cell_id],
+            "bar": _bar({share: _count(cell, share) for share in SHARES}),
+            "ended": f"{cell.num_ended:,} / {cell.num_trials:,}",
+            "left": "done" if cell.complete else left_words(cell.seconds_left) if not cell.searching else "searching",
+        }
+        for cell in headway.cells[:MAX_ROWS]
+    ]
+    columns = {"kind": "Architecture", "cell": "Cell", "bar": "Trials", "ended": "#Ended", "left": "#Time left"}
+    cut = more(len(headway.cells) - len(rows), "cells are in trials.csv")
+    return element("div", table(columns, rows, class_="headway"), cut)
+
+
+def _workers(headway: Headway, names: Mapping[str, Html]) -> list[Html]:
+    if not headway.workers:
+        return []
+    rows = [_worker(worker, names) for worker in headway.workers]
+    columns = {
+        "worker": "Worker",
+        "cells": "Trains",
+        "bar": "Steps",
+        "steps": "#Step",
+        "left": "#Time left",
+        "heard": "#Last heard of",
+    }
+    return [element("h3", "Workers"), table(columns, rows, class_="headway"), element("h3", "Cells")]
+
+
+def _worker(worker: WorkerHeadway, names: Mapping[str, Html]) -> dict[str, object]:
+    share = worker.step / worker.num_steps if worker.num_steps else 0.0
+    cells = names[worker.cell_ids[0]] if len(worker.cell_ids) == 1 else f"{len(worker.cell_ids)} cells"
+    steps = f"{worker.step:,} / {worker.num_steps:,}" if worker.num_steps else f"{worker.step:,}"
+    words = f"step {steps}"
+    return {
+        "worker": worker.worker,
+        "cells": [f"{worker.num_trials:,} trials of ", cells] if worker.cell_ids else f"{worker.num_trials:,} new points",
+        "bar": element(
+            "div",
+            element("i", class_="training", style=f"width:{100 * share:.2f}%"),
+            class_="bar",
+            role="img",
+            aria_label=words,
+        ),
+        "steps": steps,
+        "left": left_words(worker.seconds_left),
+        "heard": f"{duration_words(worker.quiet_s)} ago",
+    }
+
+
+def _folded(inside: Html, words: str) -> Html:
+    return element("details", element("summary", words), inside, id="all-cells")

@@ -1,0 +1,138 @@
+"""The page's sentences, made from the numbers: the headline, what was measured, and what must not be compared."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dashboards.words import Findings, Regime
+from stsq_core.configs import WIDTH
+from sweeps.findings import Verdict
+from sweeps.laws import ScalingLaw
+from sweeps.store import Status
+from sweeps.thresholds import WidthThreshold
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A piece of a sentence, formula letters in backquotes; `kind` names the architecture whose number it is."""
+
+    text: str
+    kind: str = ""
+
+
+def headline(findings: Findings) -> tuple[Phrase, ...]:
+    """The result in one sentence with its numbers, or in plain words that there is none."""
+    clauses = [clause for regime in _leading(findings.regimes) if (clause := _growth(regime))]
+    if not clauses:
+        return (Phrase(_no_threshold(findings)),)
+    opening = "" if findings.complete else "So far, "
+    phrases = [Phrase(opening)] if opening else []
+    for place, clause in enumerate(clauses):
+        phrases += [Phrase("; "), *clause] if place else clause
+    return _as_sentence(phrases)
+
+
+def claims_headline(verdicts: Sequence[Verdict]) -> tuple[Phrase, ...]:
+    """How many claims hold, and which do not."""
+    count = {answer: [v for v in verdicts if v.answer == answer] for answer in ("holds", "does not hold", "not enough data")}
+    total = len(verdicts)
+    phrases = [
+        Phrase(f"Of {total} claims " if total > 1 else "The claim "),
+        Phrase(f"{len(count['holds'])} hold", "transformer"),
+    ]
+    if total == 1:
+        return (Phrase("The claim "), Phrase(verdicts[0].answer, "transformer" if count["holds"] else "fcn"), Phrase("."))
+    if count["does not hold"]:
+        num = len(count["does not hold"])
+        phrases += [Phrase(", "), Phrase(f"{num} {'does' if num == 1 else 'do'} not", "fcn")]
+    if count["not enough data"]:
+        phrases.append(Phrase(f", and for {len(count['not enough data'])} there is not enough data"))
+    return (*phrases, Phrase("."))
+
+
+def laws_behind(findings: Findings) -> tuple[ScalingLaw, ...]:
+    """The laws of the regimes that the headline speaks of."""
+    return tuple(regime.law for regime in _leading(findings.regimes) if regime.law is not None)
+
+
+def status_words(findings: Findings) -> tuple[str, bool]:
+    """How far the sweep is, and whether it is complete."""
+    ended = len(findings.records)
+    parts = [
+        f"{ended:,} trials ended" if not findings.num_waiting else f"{ended:,} of {ended + findings.num_waiting:,} trials ended"
+    ]
+    parts += [f"{count:,} {status}" for status in ("diverged", "failed") if (count := findings.num_ended(status))]
+    if findings.num_searching:
+        parts.append(f"{findings.num_searched - findings.num_searching} of {findings.num_searched} searches done")
+    return ", ".join(parts), findings.complete
+
+
+def summary_words(thresholds: Sequence[WidthThreshold]) -> str:
+    """How many thresholds ended in which way."""
+    told = {
+        "found": "found",
+        "above_range": "above the range tried",
+        "below_range": "below the range tried",
+        "failed": "not found",
+    }
+    counts = [(sum(t.status == status for t in thresholds), words) for status, words in told.items()]
+    return ", ".join(f"{count} {words}" for count, words in counts if count) or "none yet"
+
+
+def _leading(regimes: Sequence[Regime]) -> list[Regime]:
+    """The regime of each architecture in which most thresholds were found."""
+    best: dict[str, Regime] = {}
+    for regime in regimes:
+        if regime.kind not in best or len(_found(regime)) > len(_found(best[regime.kind])):
+            best[regime.kind] = regime
+    return list(best.values())
+
+
+def _found(regime: Regime) -> list[WidthThreshold]:
+    """Found thresholds of the task letters (q, d) that most cells share, by T."""
+    found = [threshold for threshold in regime.thresholds if threshold.status == "found"]
+    tasks = [(t.config_sample.task.q, t.config_sample.task.d) for t in found]
+    common = max(tasks, key=tasks.count, default=None)
+    members = [t for t, task in zip(found, tasks, strict=True) if task == common]
+    return sorted(members, key=lambda threshold: threshold.config_sample.task.T)
+
+
+def _growth(regime: Regime) -> list[Phrase]:
+    """8 times the tokens take 1.6 times the width of a transformer (m* = 24.5 at T = 16, 40.2 at T = 128)."""
+    found = _found(regime)
+    if not found:
+        return []
+    first, last = found[0], found[-1]
+    start, end = first.config_sample.task.T, last.config_sample.task.T
+    name, size, T = f"a {regime.name[0].lower()}{regime.name[1:]}", regime.size, regime.letter("T")
+    if start == end or first.m_star is None or last.m_star is None:
+        return [
+            Phrase(f"{name} needs a {size.noun} of "),
+            Phrase(f"{first.m_star:.1f}", regime.kind),
+            Phrase(f" at `{T}` = {start}"),
+        ]
+    return [
+        Phrase(f"{end / start:.3g} times the tokens take "),
+        Phrase(f"{last.m_star / first.m_star:.2g} times the {size.quantity}", regime.kind),
+        Phrase(f" of {name} (`{size.letter}`* = {first.m_star:.1f} at `{T}` = {start}, {last.m_star:.1f} at `{T}` = {end})"),
+    ]
+
+
+def _as_sentence(phrases: Sequence[Phrase]) -> tuple[Phrase, ...]:
+    """The phrases with a capital at the start and a stop at the end."""
+    first, *rest = phrases
+    return (Phrase(first.text[0].upper() + first.text[1:], first.kind), *rest, Phrase("."))
+
+
+def _no_threshold(findings: Findings) -> str:
+    records, thresholds = findings.records, findings.thresholds
+    words = "width threshold" if findings.spec.criterion.size == WIDTH else "threshold"
+    if not records:
+        return f"No trial has ended yet, so there is no {words} to show."
+    ends: tuple[Status, ...] = ("failed", "diverged")
+    for status in ends:
+        if findings.num_ended(status) == len(records):
+            return f"No {words} was found: all {len(records):,} trials {status}."
+    if all(t.status == "failed" for t in thresholds):
+        return f"No {words} was found: none of {len(records):,} trials gave a loss."
+    so_far = "" if findings.complete else " so far"
+    return f"No {words} was found{so_far}: of {len(thresholds)} cells, {summary_words(thresholds)}."

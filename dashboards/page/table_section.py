@@ -1,0 +1,130 @@
+"""The page's table of thresholds."""
+
+from collections.abc import Sequence
+
+from dashboards.page.sections import MAX_ROWS, Section, downloads, lead, more, section, tag
+from dashboards.page.story import summary_words
+from dashboards.paper import Row, threshold_rows
+from dashboards.words import (
+    NAMES,
+    Findings,
+    axes_of,
+    element,
+    field_name,
+    interval_text,
+    star_words,
+    table,
+    value_words,
+    whole_letter,
+)
+from stsq_core.configs import SAMPLES, WIDTH
+from sweeps.spec import Criterion
+from sweeps.thresholds import WidthThreshold
+
+
+def table_section(findings: Findings) -> Section | None:
+    """The table of thresholds."""
+    if not findings.thresholds:
+        return None
+    rows = threshold_rows(findings.thresholds, findings.laws)
+    axes, size = axes_of(findings.thresholds).fields, findings.spec.criterion.size
+    letters = findings.thresholds[0].config_sample.task.letters
+    common = _common_notes(findings.thresholds)
+    pairs = list(zip(findings.thresholds, rows, strict=True))[:MAX_ROWS]
+    notes = list(dict.fromkeys(note for threshold, row in pairs if (note := _own_note(threshold, row, common))))
+    shown = [
+        _table_row(threshold, row)
+        | {field: value_words(row[field]) for field in axes}
+        | {"note": notes.index(note) + 1 if (note := _own_note(threshold, row, common)) else None}
+        for threshold, row in pairs
+    ]
+    columns = {
+        "architecture": "Architecture",
+        **{letter: f"#`{letters.get(letter, letter)}`" for letter in ("T", "q", "d")},
+        **{field: field_name(field) for field in axes},
+        "m": f"#`{size.letter}`*",
+        "M": "#`M`" if size == WIDTH else f"#{whole_letter(size)}",
+        "interval": "#Interval",
+    }
+    columns |= {"bound": "#Exact floor"} if any(row["bound"] is not None for row in rows) else {}
+    columns |= {"law": "#Law", "residual": f"#`{size.letter}`* / law - 1"} if findings.laws else {}
+    columns |= {"widths": "#Budget" if size == SAMPLES else f"#{size.nouns.capitalize()} tried", "seeds": "#Seeds"}
+    columns |= {"limit": "Limit"} if any(row["limit"] for row in rows) else {}
+    columns |= {"status": "Status"}
+    columns |= {"note": "#Note"} if notes else {}
+    criterion = findings.spec.criterion
+    told = f"Of {len(findings.thresholds)} cells: {summary_words(findings.thresholds)}."
+    return section(
+        "table",
+        "The thresholds in numbers",
+        lead(f"{_definition(criterion)} {told}"),
+        table(columns, shown),
+        more(len(rows) - len(shown), "cells are in the files"),
+        element("p", element("b", "All cells: "), "; ".join(common), ".", class_="note") if common else None,
+        element("ol", *(element("li", note) for note in notes), class_="notes") if notes else None,
+        downloads(["thresholds.csv", "thresholds.tex", "thresholds.json", "trials.csv"]),
+    )
+
+
+def _definition(criterion: Criterion) -> str:
+    """What the threshold is, in a sentence."""
+    size = criterion.size
+    if size == SAMPLES:
+        return (
+            "`n`* is the median over seeds of the samples drawn until an evaluation first found the relative loss at"
+            f" {criterion.target_loss:g} or less, with the learning rate of the least median."
+        )
+    whole = "`M`" if size == WIDTH else f"the {whole_letter(size)}"
+    return (
+        f"`{size.letter}`* is the {size.noun} from which {_reach_words(criterion)}, between {size.nouns} interpolated in log"
+        f" `{size.letter}`, with the learning rate chosen for each {size.noun}; {whole} is the next whole number."
+    )
+
+
+def _table_row(threshold: WidthThreshold, row: Row) -> dict[str, object]:
+    widest, narrowest = max(threshold.widths), min(threshold.widths)
+    m = {"above_range": f"> {widest:g}", "below_range": f"≤ {narrowest:g}", "failed": "none"}.get(
+        threshold.status
+    ) or star_words(threshold.m_star)
+    name = NAMES.get(threshold.kind, threshold.kind)
+    return {
+        "architecture": element("span", name, class_=threshold.kind, title=threshold.label),
+        **{letter: row[letter] for letter in ("T", "q", "d")},
+        "m": element("b", m),
+        "M": threshold.M,
+        "interval": interval_text(threshold),
+        "bound": _rounded(row["bound"]),
+        "law": _rounded(row["law"]),
+        "residual": f"{row['relative_residual']:+.1%}" if row["relative_residual"] is not None else None,
+        "widths": f"{widest:,}" if threshold.size == SAMPLES else f"{len(threshold.widths)}: {narrowest:g} to {widest:g}",
+        "seeds": threshold.num_seeds,
+        "limit": row["limit"],
+        "status": tag(threshold.status, threshold.status.replace("_", " ")),
+    }
+
+
+def _common_notes(thresholds: Sequence[WidthThreshold]) -> list[str]:
+    """Notes that every cell carries: told once under the table."""
+    notes = [threshold.note.split("; ") for threshold in thresholds]
+    return [note for note in notes[0] if note and len(notes) > 1 and all(note in others for others in notes)]
+
+
+def _own_note(threshold: WidthThreshold, row: Row, common: Sequence[str]) -> str:
+    """What must be known about one cell alone; a threshold below the exact floor can only come from widths too far apart."""
+    notes = [note for note in threshold.note.split("; ") if note and note not in common]
+    if threshold.m_star is not None and row["bound"] is not None and threshold.m_star < row["bound"]:
+        notes.append(
+            "the line between the two widths around m* passes below the exact floor, which no net does: try closer widths"
+        )
+    return "; ".join(notes)
+
+
+def _reach_words(criterion: Criterion) -> str:
+    if criterion.statistic == "mean":
+        return f"the mean relative loss over seeds is at most {criterion.target_loss:g}"
+    reach = f"{criterion.success_rate:.0%} of seeds reach a relative loss of {criterion.target_loss:g}"
+    return f"{reach}, by the number of seeds that do alone" if criterion.statistic == "solved" else reach
+
+
+def _rounded(value: object) -> str | None:
+    return star_words(value) if isinstance(value, float) else None

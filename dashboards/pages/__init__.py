@@ -1,1 +1,0 @@
-"""The page of a sweep, static and live: its sections, the document they stand in, and the files beside it."""

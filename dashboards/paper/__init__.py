@@ -1,0 +1,5 @@
+"""Figures and tables for a paper: matplotlib, CSV, LaTeX."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,19 @@
+from .figures import losses_figure as losses_figure, save_figure as save_figure, threshold_figure as threshold_figure
+from .law_figures import laws_figure as laws_figure
+from .law_tables import (
+    Row as Row,
+    expected_laws as expected_laws,
+    law_rows as law_rows,
+    laws_csv as laws_csv,
+    laws_latex as laws_latex,
+)
+from .plot_figures import heat_figure as heat_figure, plot_figure as plot_figure
+from .tables import (
+    failures_table as failures_table,
+    threshold_rows as threshold_rows,
+    thresholds_csv as thresholds_csv,
+    thresholds_json as thresholds_json,
+    thresholds_latex as thresholds_latex,
+    trials_csv as trials_csv,
+    verdicts_json as verdicts_json,
+)

@@ -1,0 +1,28 @@
+from .cells import (
+    LEAST_SHOWN as LEAST_SHOWN,
+    CellView as CellView,
+    cell_names as cell_names,
+    cell_views as cell_views,
+    drawn_points as drawn_points,
+    median_curve as median_curve,
+)
+from .drawn_plots import Heat as Heat, HeatPlot as HeatPlot, drawn as drawn
+from .law_panels import (
+    Exponent as Exponent,
+    ResidualPanel as ResidualPanel,
+    ResidualSeries as ResidualSeries,
+    exponent_range as exponent_range,
+    exponents as exponents,
+    residual_panels as residual_panels,
+)
+from .panels import (
+    Axis as Axis,
+    Line as Line,
+    Mark as Mark,
+    Panel as Panel,
+    Series as Series,
+    mark_of as mark_of,
+    settings_differ as settings_differ,
+    threshold_panels as threshold_panels,
+)
+from .plots import Plot as Plot, PlotPanel as PlotPanel, Trace as Trace

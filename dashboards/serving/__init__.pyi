@@ -1,0 +1,1 @@
+from .opening import open_page as open_page

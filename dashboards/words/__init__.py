@@ -1,0 +1,5 @@
+"""Results in words: columns, laws, thresholds, labels, colours, ticks, HTML-safe text."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,135 @@
+"""What tells a sweep's cells apart beside T, q and d: a column for every axis in which cells of one architecture differ.
+
+Axes are named as a sweep file names them, by the shortest end of the dotted field that no other field shares: `query` for
+`model.positions.query`, `optimizer.kind` for itself.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Protocol
+
+from stsq_core.configs import WIDTH, Size, TrialConfig
+from sweeps.laws import ScalingLaw
+from sweeps.spec import flattened, free_fields, known_leaves
+from sweeps.thresholds import WidthThreshold
+
+COLUMNS_OF_THEIR_OWN = frozenset({"model.kind", "task.T", "task.q", "task.d"})
+
+
+class OfCell(Protocol):
+    """Whatever belongs to one cell: its threshold, or how far it is."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def config_sample(self) -> TrialConfig: ...
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The dotted fields in which the cells of each architecture differ, without those that have columns of their own."""
+
+    by_kind: Mapping[str, tuple[str, ...]]
+    usual: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """For an architecture whose cells are not all combinations of their settings: the commonest value of each field."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of all architectures, each once."""
+        return tuple(dict.fromkeys(field for fields in self.by_kind.values() for field in fields))
+
+    def values(self, config: TrialConfig) -> dict[str, Any]:
+        """A cell's values of all fields; None of one that its config does not have."""
+        own = _flat(config)
+        return {field: own.get(field) for field in self.fields}
+
+    def family_settings(self, *configs: TrialConfig) -> tuple[str, ...]:
+        """What cells of one architecture have in common and others of it do not: `query=sum`; what is unusual in it, where
+        settings are not crossed. A setting that follows T, as the length of a code may, is none.
+        """
+        (own, *others), kind = [_flat(config) for config in configs], configs[0].model.kind
+        fields = [
+            name for name in self.by_kind.get(kind, ()) if name in own and all(other.get(name) == own[name] for other in others)
+        ]
+        usual = self.usual.get(kind)
+        told = [name for name in fields if own[name] is not None]
+        if usual is not None:
+            told = [name for name in fields if own[name] != usual[name]] or told[:1]
+        return tuple(f"{field_name(name)}={value_words(own[name]) or 'null'}" for name in told)
+
+
+def axes_of(thresholds: Iterable[OfCell]) -> Axes:
+    """The axes of the cells that these thresholds, or whatever else there is of cells, belong to."""
+    by_kind: dict[str, list[dict[str, Any]]] = {}
+    for threshold in thresholds:
+        by_kind.setdefault(threshold.kind, []).append(_flat(threshold.config_sample, _size_of(threshold)))
+    fields = {kind: _differing(cells) for kind, cells in by_kind.items()}
+    usual = {kind: _usual(by_kind[kind], own) for kind, own in fields.items()}
+    return Axes(fields, {kind: own for kind, own in usual.items() if own is not None})
+
+
+def _usual(cells: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> dict[str, Any] | None:
+    """The commonest value of each field; None where there are few, or where the cells are all combinations of their values."""
+    rows = {tuple(repr(cell.get(name)) for name in fields) for cell in cells}
+    if len(fields) < 3 or len(rows) == math.prod(len(set(column)) for column in zip(*rows, strict=True)):
+        return None
+    commonest = [Counter(column).most_common(1)[0][0] for column in zip(*sorted(rows), strict=True)]
+    of_repr = {repr(cell.get(name)): cell.get(name) for cell in cells for name in fields}
+    return {name: of_repr[told] for name, told in zip(fields, commonest, strict=True)}
+
+
+def _size_of(told: OfCell) -> Size:
+    """What the threshold is about that is told of a cell; of anything else that is told, the width."""
+    return told.size if isinstance(told, WidthThreshold) else WIDTH
+
+
+def family_names(laws: Sequence[ScalingLaw], thresholds: Sequence[WidthThreshold]) -> tuple[str, ...]:
+    """The family of each law fitted to these thresholds; nothing where all cells are of one family."""
+    axes, samples = axes_of(thresholds), {threshold.cell_id: threshold.config_sample for threshold in thresholds}
+    families = [[samples[point.cell_id] for point in law.points] for law in laws]
+    names = [" ".join([configs[0].model.kind, *axes.family_settings(*configs)]) for configs in families]
+    several = len(set(names)) > 1 or len({axes.family_settings(one) for one in samples.values()}) > 1
+    return tuple(name if several else "" for name in names)
+
+
+def field_name(field: str) -> str:
+    """The shortest end of a dotted field that names it alone; a model's comes before a task's of that name."""
+    leaves = known_leaves()
+    if not field.startswith("task."):
+        leaves = tuple(leaf for leaf in leaves if not leaf.startswith("task."))
+    return _shortest(field, leaves)
+
+
+@cache
+def _shortest(field: str, leaves: tuple[str, ...]) -> str:
+    parts = field.split(".")
+    ends = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+    return next((end for end in ends if sum(f".{leaf}".endswith(f".{end}") for leaf in leaves) == 1), field)
+
+
+def value_words(value: object) -> str:
+    """A value as a sweep file would have it; nothing for a field that is not there."""
+    match value:
+        case None:
+            return ""
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)
+
+
+def _flat(config: TrialConfig, size: Size = WIDTH) -> dict[str, Any]:
+    flat = flattened(config.model_dump(mode="json"))
+    own = COLUMNS_OF_THEIR_OWN.union(free_fields(size))
+    return {field: value for field, value in flat.items() if field not in own}
+
+
+def _differing(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Fields with several values; one that only some cells have and all of those alike is told by whatever brings it along."""
+    fields = dict.fromkeys(field for cell in cells for field in cell)
+    return tuple(field for field in fields if len({repr(cell[field]) for cell in cells if field in cell}) > 1)

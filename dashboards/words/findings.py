@@ -1,0 +1,163 @@
+"""Everything a report says about a run directory, read and computed once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from dashboards.page import MAX_CELLS
+from dashboards.plots import drawn_points
+from dashboards.words.regimes import Regime, regimes_of
+from stsq_core.configs import SAMPLES
+from sweeps.cells import Cell, cells_with_points, expand, searched_cells
+from sweeps.findings import Known, Observation, Verdict, read_observations, verdicts
+from sweeps.laws import LawComparison, ScalingLaw
+from sweeps.spec import SweepSpec
+from sweeps.store import (
+    Curve,
+    Outcomes,
+    Results,
+    RunDirectory,
+    Session,
+    Status,
+    open_run,
+    read_curves,
+    read_metrics,
+    read_results,
+    read_sessions,
+)
+from sweeps.thresholds import WidthThreshold, thresholds_of
+
+
+@dataclass(frozen=True)
+class Findings:
+    """A run directory's sweep, results, thresholds and laws; `num_declared` counts the trials that the sweep declares now.
+
+    `num_searched` counts the cells whose thresholds are searched.
+    """
+
+    run: RunDirectory
+    spec: SweepSpec
+    records: Outcomes
+    notes: tuple[str, ...]
+    thresholds: tuple[WidthThreshold, ...]
+    regimes: tuple[Regime, ...]
+    sessions: tuple[Session, ...]
+    declared: frozenset[str]
+    num_searched: int = 0
+
+    @property
+    def comparisons(self) -> tuple[LawComparison, ...]:
+        """All laws of each regime."""
+        return tuple(regime.comparison for regime in self.regimes if regime.comparison is not None)
+
+    @property
+    def laws(self) -> tuple[ScalingLaw, ...]:
+        """The law that theory expects of each regime."""
+        return tuple(regime.law for regime in self.regimes if regime.law is not None)
+
+    @property
+    def num_declared(self) -> int:
+        """Trials that the sweep declares."""
+        return len(self.declared)
+
+    @cached_property
+    def num_waiting(self) -> int:
+        """Declared trials that have not ended."""
+        return len(self.declared) - len(self.records)
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """The cells that the sweep declares, and of those that it searches the ones that have points."""
+        return (*expand(self.spec), *cells_with_points(searched_cells(self.spec), self.records))
+
+    @property
+    def known(self) -> Known:
+        """What the run's headway rests on."""
+        searches = {cell.cell_id: False for cell in searched_cells(self.spec)}
+        searches |= {t.cell_id: t.search.finished for t in self.thresholds if t.search is not None}
+        return Known(self.cells, self.records, searches)
+
+    @property
+    def linked_cells(self) -> frozenset[str]:
+        """The cells that have a panel of their own on the page."""
+        return frozenset(threshold.cell_id for threshold in self.thresholds[:MAX_CELLS])
+
+    @cached_property
+    def num_searching(self) -> int:
+        """Searched cells whose search has not finished."""
+        return self.num_searched - sum(t.search is not None and t.search.finished for t in self.thresholds)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to train."""
+        return not self.num_waiting and not self.num_searching
+
+    def num_ended(self, status: Status) -> int:
+        """Trials that ended in one way."""
+        return self.records.num_ended(status)
+
+    @property
+    def device_seconds(self) -> Mapping[str, float]:
+        """Training time by kind of device: each trial's share of its pack's wall time."""
+        seconds: dict[str, float] = {}
+        for device, own in zip(self.records.device.tolist(), self.records.seconds.tolist(), strict=True):
+            kind = device.partition(":")[0]
+            seconds[kind] = seconds.get(kind, 0.0) + own
+        return seconds
+
+    @cached_property
+    def observations(self) -> tuple[Observation, ...]:
+        """The finished trials with their metrics, for claims and drawings."""
+        return read_observations(self.run, self.declared)
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What came of each claim of the sweep."""
+        if not self.spec.claims:
+            return ()
+        return verdicts(self.spec.claims, self.observations, level=self.spec.criterion.level, thresholds=self.thresholds)
+
+    def curves(self) -> dict[str, Curve]:
+        """The curves that figures show, of trials that thresholds rest on: training losses, or, where samples are counted, the
+        fresh losses of the evaluations."""
+        shown = [drawn_points(threshold) for threshold in _shown(self.thresholds)]
+        ended_in = {trial_id: pack_id for own in shown for trial_id, pack_id in own}
+        if self.spec.criterion.size == SAMPLES:
+            read = read_metrics(self.run, ended_in, ended_in=ended_in)
+            return {trial_id: own["loss"] for trial_id, own in read.items() if "loss" in own and len(own["loss"][0])}
+        return read_curves(self.run, ended_in, ended_in=ended_in)
+
+
+def read_findings(run_path: Path | str) -> Findings:
+    """Read a run directory and compute its thresholds and laws.
+
+    Raises:
+        UserError: it is no run, or its ledger or sweep cannot be read.
+    """
+    run = open_run(run_path)
+    spec = run.read_spec()
+    results = read_results(run, spec)
+    return findings_of(run, spec, results, thresholds_of(spec, results))
+
+
+def findings_of(run: RunDirectory, spec: SweepSpec, results: Results, thresholds: tuple[WidthThreshold, ...]) -> Findings:
+    """The findings of a run whose results and thresholds are at hand."""
+    return Findings(
+        run=run,
+        spec=spec,
+        records=results.records,
+        notes=results.notes,
+        thresholds=thresholds,
+        regimes=regimes_of(thresholds, spec.laws),
+        sessions=read_sessions(run),
+        declared=results.declared,
+        num_searched=len(results.searched),
+    )
+
+
+def _shown(thresholds: Sequence[WidthThreshold]) -> list[WidthThreshold]:
+    """The thresholds of whose cells there is a small figure: the first of each architecture."""
+    kinds = dict.fromkeys(threshold.kind for threshold in thresholds)
+    drawn = [threshold for threshold in thresholds if threshold.status != "failed"]
+    return [one for kind in kinds for one in [threshold for threshold in drawn if threshold.kind == kind][:MAX_CELLS]]

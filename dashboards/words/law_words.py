@@ -1,0 +1,157 @@
+"""Fitted laws as a reader sees them: formulas as text, for TeX and for HTML, numbers with intervals, standings and verdicts."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from dashboards.words.markup import Html, element, joined
+from stsq_core.configs import WIDTH
+from sweeps.laws import CONSTANT, Estimate, LawComparison, Prediction, ScalingLaw, Standing
+
+GAMMA = "\N{GREEK SMALL LETTER GAMMA}"
+LETTERS = {"gamma": GAMMA}
+
+
+class Formula(NamedTuple):
+    """A formula as plain text, for TeX and for HTML."""
+
+    text: str
+    tex: str
+    html: str
+
+
+_SHAPES: Mapping[str, Formula] = {
+    "attention": Formula("d + {b} q ln T", r"d + {b}\,q\,\ln T", "<i>d</i> + {b} <i>q</i> ln <i>T</i>"),
+    "attention_offset": Formula("{b} q ln T + {const}", r"{b}\,q\,\ln T + {const}", "{b} <i>q</i> ln <i>T</i> + {const}"),
+    "attention_free": Formula(
+        "{a} d + {b} q ln T + {c}", r"{a}\,d + {b}\,q\,\ln T + {c}", "{a} <i>d</i> + {b} <i>q</i> ln <i>T</i> + {c}"
+    ),
+    "attention_ratio": Formula("d + {b} q ln(T/q)", r"d + {b}\,q\,\ln(T/q)", "<i>d</i> + {b} <i>q</i> ln(<i>T</i>/<i>q</i>)"),
+    "excess_power": Formula("d + {c} T^{gamma}", r"d + {c}\,T^{{{gamma}}}", "<i>d</i> + {c} <i>T</i><sup>{gamma}</sup>"),
+    "excess_q_power": Formula(
+        "d + {c} q T^{gamma}", r"d + {c}\,q\,T^{{{gamma}}}", "<i>d</i> + {c} <i>q T</i><sup>{gamma}</sup>"
+    ),
+    "T_power": Formula("{c} T^{gamma}", r"{c}\,T^{{{gamma}}}", "{c} <i>T</i><sup>{gamma}</sup>"),
+    "td_power": Formula("{c} (T d)^{gamma}", r"{c}\,(T d)^{{{gamma}}}", "{c} (<i>Td</i>)<sup>{gamma}</sup>"),
+    "fcn_line": Formula(
+        "{s} T d (1 - r (T-1)/(T-q))",
+        r"{s}\,T d\,(1 - r\,\frac{{T-1}}{{T-q}})",
+        "{s} <i>Td</i> (1 - <i>r</i> (<i>T</i> - 1)/(<i>T</i> - <i>q</i>))",
+    ),
+}
+
+
+_GROWTH: Mapping[str, Formula] = {
+    "log": Formula("{a} + {b} ln L", r"{a} + {b}\,\ln L", "{a} + {b} ln <i>L</i>"),
+    "power": Formula("{c} L^{gamma}", r"{c}\,L^{{{gamma}}}", "{c} <i>L</i><sup>{gamma}</sup>"),
+    "log_power": Formula("{c} (ln L)^{gamma}", r"{c}\,(\ln L)^{{{gamma}}}", "{c} (ln <i>L</i>)<sup>{gamma}</sup>"),
+}
+"""The shapes of growth with one letter of a task, L."""
+
+
+def _shape(law: ScalingLaw) -> Formula:
+    """The formula in which numbers or letters are put."""
+    if law.name == CONSTANT.name:
+        return Formula("{c}", "{c}", "{c}")
+    kind, _, letter = law.name.rpartition("_")
+    if law.size == WIDTH or kind not in _GROWTH:
+        return _SHAPES[law.name]
+    told = law.task.letters.get(letter, letter)
+    return Formula(*(re.sub(r"\bL\b", told, form) for form in _GROWTH[kind]))
+
+
+def left_html(law: ScalingLaw) -> Html:
+    """The left side of a law on the page: the letter of its size, and an equals sign."""
+    return Html(f"<i>{law.size.letter}</i> = ")
+
+
+def plain_formula(law: ScalingLaw) -> Formula:
+    """The law without its numbers: `d + b q ln T`."""
+    shape = _shape(law)
+    letters = list(law.numbers)
+    return Formula(
+        shape.text.format(**{letter: letter for letter in letters}),
+        f"${shape.tex.format(**{letter: _tex_letter(letter) for letter in letters})}$",
+        shape.html.format(**{letter: f"<i>{LETTERS.get(letter, letter)}</i>" for letter in letters}),
+    )
+
+
+def fitted_formula(law: ScalingLaw) -> Formula:
+    """The law with its numbers: `d + 2.48 q ln T`."""
+    shape = _shape(law)
+    told = {letter: _number(value) for letter, value in law.numbers.items()}
+    # A constant that is taken away is told as such.
+    text, tex, html = (form.format(**told).replace("+ -", "- ") for form in shape)
+    return Formula(text, f"${tex}$", html)
+
+
+def estimate_words(law: ScalingLaw, name: str) -> str:
+    """One fitted number with its interval, its letter in backquotes; says so where there are too few cells for one."""
+    estimate = law.parameters[name]
+    told = f"`{LETTERS.get(name, name)}` = {_number(estimate.value)}"
+    if not estimate.has_interval:
+        return f"{told}, no interval"
+    return f"{told}, {law.level:.0%} interval {_number(estimate.low)} to {_number(estimate.high)}"
+
+
+def numbers_words(law: ScalingLaw) -> tuple[str, ...]:
+    """Each number that a law reports, the level told by whoever shows them: `b = 2.48 (2.31 to 2.66)`."""
+    return tuple(f"`{LETTERS.get(name, name)}` = {interval_words(own)}" for name, own in law.parameters.items())
+
+
+def interval_words(estimate: Estimate) -> str:
+    """`2.48 (2.31 to 2.66)`, or the number alone where there is no interval."""
+    if not estimate.has_interval:
+        return f"{_number(estimate.value)} (no interval)"
+    return f"{_number(estimate.value)} ({_number(estimate.low)} to {_number(estimate.high)})"
+
+
+def width_words(estimate: Estimate) -> str:
+    """A predicted width with its interval."""
+    if not estimate.has_interval:
+        return f"{estimate.value:.1f} (no interval)"
+    return f"{estimate.value:.1f} ({estimate.low:.1f} to {estimate.high:.1f})"
+
+
+def measured_words(prediction: Prediction) -> str:
+    """What was measured of a held-out cell; an end beyond the widths tried is told as such."""
+    if prediction.m_star is None:
+        return f"above {prediction.low:g}" if math.isinf(prediction.high) else f"at or below {prediction.high:g}"
+    if math.isnan(prediction.low):
+        return f"{prediction.m_star:.1f} (no interval)"
+    low = f"{prediction.low:.1f}" if prediction.low > 0 else "below the widths"
+    high = f"{prediction.high:.1f}" if math.isfinite(prediction.high) else "above the widths"
+    return f"{prediction.m_star:.1f} ({low} to {high})"
+
+
+def agreement_words(prediction: Prediction) -> str:
+    """Whether a held-out cell came out as predicted."""
+    return {None: "no interval", True: "as predicted", False: "not as predicted"}[prediction.agrees]
+
+
+def standing_words(comparison: LawComparison, law: ScalingLaw) -> str:
+    """A law's place, in words that say no more than is known: the best of undecided ones is not called the best."""
+    standing: Standing = comparison.standing(law)
+    if standing == "best" and comparison.rivals():
+        return "as good"
+    return standing
+
+
+def verdict_html(comparison: LawComparison) -> Html:
+    """The verdict with its formulas set as such."""
+    formulas = {law.formula: joined(left_html(law), Html(plain_formula(law).html)) for law in comparison.laws}
+    pattern = "|".join(map(re.escape, sorted(formulas, key=len, reverse=True)))
+    pieces = re.split(f"({pattern})", comparison.verdict)
+    return joined(*(element("span", formulas[piece], class_="formula") if piece in formulas else piece for piece in pieces))
+
+
+def _tex_letter(letter: str) -> str:
+    return {"gamma": r"\gamma", "const": r"\mathrm{const}"}.get(letter, letter)
+
+
+def _number(value: float) -> str:
+    """Two decimals, fewer of large numbers and three figures of small ones."""
+    if value and abs(value) < 0.1:
+        return f"{value:.3g}"
+    return f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"

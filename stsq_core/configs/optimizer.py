@@ -1,0 +1,58 @@
+"""Optimizers (the configs): gradient descent, Adam and AdamW, each with a rate and its schedule."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from stsq_core.configs.record import Record
+
+PositiveFloat = Annotated[float, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Schedule(Record):
+    """The factor on the rate: linear warm-up over `warmup` steps, then constant, or down to `floor` at the last step.
+
+    `linear` decays along a line, `cosine` along half a cosine.
+    """
+
+    kind: Literal["constant", "linear", "cosine"] = "constant"
+    warmup: Annotated[int, Field(ge=0)] = 0
+    floor: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+
+class GradientDescent(Record):
+    """`theta <- theta - lr * gradient`."""
+
+    kind: Literal["gd"] = "gd"
+    lr: PositiveFloat
+    schedule: Schedule = Schedule()
+
+
+class Adam(Record):
+    """Adam with bias correction (Kingma, Ba 2015, arXiv:1412.6980, algorithm 1)."""
+
+    kind: Literal["adam"] = "adam"
+    lr: PositiveFloat
+    beta1: Fraction = 0.9
+    beta2: Fraction = 0.999
+    eps: PositiveFloat = 1e-8
+    schedule: Schedule = Schedule()
+
+
+class AdamW(Record):
+    """Adam with decoupled weight decay: `theta <- (1 - lr * weight_decay) theta` before each step of Adam, biases included.
+
+    Source: Loshchilov, Hutter 2019, arXiv:1711.05101, algorithm 2; the schedule is on both, as in `torch.optim.AdamW`.
+    """
+
+    kind: Literal["adamw"] = "adamw"
+    lr: PositiveFloat
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    beta1: Fraction = 0.9
+    beta2: Fraction = 0.999
+    eps: PositiveFloat = 1e-8
+    schedule: Schedule = Schedule()
+
+
+Optimizer = Annotated[GradientDescent | Adam | AdamW, Field(discriminator="kind")]

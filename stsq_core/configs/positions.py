@@ -1,0 +1,76 @@
+"""Positional codes (the configs): which code `e_t` marks token t, how often it is redrawn, and how a query names a subset.
+
+`query: sum` asks with `e_y = sum_{t in y} e_t`. `query: dual` asks with the minimum-norm least-squares solution `w` of
+`<e_t, w> = 1` for all `t in y`, the dual certificate of Sanford, Hsu, Telgarsky 2023 (arXiv:2306.02896). Only `dual` has a
+sharp width threshold for q >= 3; for one-hot codes the two agree.
+
+A code is one class here, a `Codes` in `stsq_core.programs.codes` that makes its rows, and a line in `Positions`.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from stsq_core.configs.record import Record
+from stsq_core.configs.task import PositiveInt
+
+Query = Literal["sum", "dual"]
+Redraw = Literal["never", "per_step", "per_sample"]
+
+
+class OneHot(Record):
+    """`e_t` is the t-th unit vector; `d_e = T` (Theorem 1 of arXiv:2406.06893), and may be left out."""
+
+    kind: Literal["one_hot"] = "one_hot"
+    d_e: PositiveInt
+    redraw: Literal["never"] = "never"
+    query: Query = "dual"
+
+
+class RandomSign(Record):
+    """`e_t` uniform on `{-1/sqrt(d_e), +1/sqrt(d_e)}^d_e`: near-orthogonal codes."""
+
+    kind: Literal["random_sign"] = "random_sign"
+    d_e: PositiveInt
+    redraw: Redraw = "per_step"
+    query: Query = "dual"
+
+
+class Gaussian(Record):
+    """`e_t` uniform on the unit sphere in R^d_e: a standard normal vector over its norm."""
+
+    kind: Literal["gaussian"] = "gaussian"
+    d_e: PositiveInt
+    redraw: Redraw = "per_step"
+    query: Query = "dual"
+
+
+class Sinusoidal(Record):
+    """Sines and cosines of t at wavelengths from 2 pi to 10000 * 2 pi (Vaswani et al. 2017, section 3.5), over their norm.
+
+    Coordinate 2i is `sin(t / 10000^(2i/d_e))` and 2i + 1 its cosine, for t from 0; where d_e is odd the last one is a sine.
+    """
+
+    kind: Literal["sinusoidal"] = "sinusoidal"
+    d_e: PositiveInt
+    redraw: Literal["never"] = "never"
+    query: Query = "dual"
+
+
+class Learned(Record):
+    """E is trained with W and V, from the random-sign codes of the trial's seed; `objective: minibatch` only.
+
+    There is no `dual` query: the certificate is a solution of equations in E, through which the gradient would have to go.
+    There is no code beyond the T that were trained.
+    """
+
+    kind: Literal["learned"] = "learned"
+    d_e: PositiveInt
+    redraw: Literal["never"] = "never"
+    query: Literal["sum"] = "sum"
+
+
+Positions = Annotated[OneHot | RandomSign | Gaussian | Sinusoidal | Learned, Field(discriminator="kind")]
+
+BOUND_TO_T = (OneHot, Learned)
+"""Codes of which there are none beyond the T of the task, so that no longer sequence can be measured."""

@@ -1,0 +1,208 @@
+"""A trial: one `TrialConfig` trained once, and what came of it.
+
+`trial_id` hashes exactly what affects a trial's numbers. Fields at their default do not enter the hash, so a new field with a
+default leaves old identities alone; a change of a default, or of the arithmetic, must raise `NUMERICS`.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
+
+from stsq_core.configs import compatibility
+from stsq_core.configs.architecture import Architecture
+from stsq_core.configs.open_union import plugin_of
+from stsq_core.configs.optimizer import Optimizer
+from stsq_core.configs.record import Record, as_tuple
+from stsq_core.configs.task import PositiveInt, TokenTask
+from stsq_core.configs.unions import MODELS, TASKS
+
+NUMERICS = 2
+"""Raised whenever a change makes the same config give other numbers; old ledger lines are then trained again."""
+
+PLUGIN = "plugin sha256"
+"""Under this name, which no field can have, the digest of a plugin enters the hash of a trial of its kind."""
+
+SAMPLES_TO_TARGET = "samples_to_target"
+"""The metric of a trial whose evaluation has a target: samples drawn until it was first measured there, inf for never."""
+
+CHUNK = 64
+"""Samples in one chunk of the evaluation; codes that are redrawn are redrawn once a chunk."""
+
+
+class Training(Record):
+    """How long and on what a trial trains.
+
+    `population` integrates X out exactly (transformer from zero only); `minibatch` samples X and trains all of W and V.
+    `batch_size: all` takes every q-subset in every step. With `num_samples` the training set is finite: so many samples, drawn
+    once, of which every step takes a batch with replacement. `log_every` sets the steps at which a trial reports and is
+    checked for divergence: by default about 20 times. `dtype: float64` is for comparing with the oracles. With `stop_at_target`
+    a trial ends at the first evaluation that finds its loss at the evaluation's target: how many samples that took is known.
+    """
+
+    objective: Literal["population", "minibatch"] = "minibatch"
+    batch_size: PositiveInt | Literal["all"] = 64
+    steps: Annotated[int, Field(ge=1)]
+    log_every: PositiveInt | None = None
+    num_samples: Annotated[int, Field(ge=1, le=2**20)] | None = None
+    dtype: Literal["float32", "float64"] = "float32"
+    stop_at_target: bool = False
+
+    @property
+    def report_steps(self) -> int:
+        """Steps between two reports."""
+        return self.log_every or max(1, self.steps // 20)
+
+
+Numbers = Annotated[tuple[PositiveInt, ...], BeforeValidator(as_tuple)]
+
+
+class Evaluation(Record):
+    """What is measured on `samples` fresh draws, never seen in training: the relative loss, and what else is asked for.
+
+    It is measured after the last step and, where `every` is given, at steps 0, `every`, 2 `every`, ... `T_test` and `q_test`
+    are further numbers of tokens and subset sizes, each beside the task's other number. `describe` adds the attention mass
+    on the subset, and norms and cosines of `W` and `V` (stsq_core.training.evaluation). With a `target` the trial tells as
+    `samples_to_target` how many samples it had drawn when it was first measured at or below that relative loss.
+    """
+
+    samples: Annotated[int, Field(ge=4096)] = 4096
+    every: PositiveInt | None = None
+    T_test: Numbers = ()
+    q_test: Numbers = ()
+    describe: bool = False
+    target: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+    @model_validator(mode="after")
+    def _target_is_looked_for(self) -> Self:
+        if self.target is not None and self.every is None:
+            raise ValueError(
+                f"target is looked for at evaluations through training; got target={self.target} and no every: "
+                "give every, the steps between two evaluations"
+            )
+        return self
+
+    @property
+    def num_chunks(self) -> int:
+        """How many chunks of `CHUNK` hold the samples."""
+        return -(-self.samples // CHUNK)
+
+    @property
+    def has_metrics(self) -> bool:
+        """Whether more is asked for than the relative loss after the last step."""
+        return self.every is not None or bool(self.T_test) or bool(self.q_test) or self.describe
+
+    def due(self, step: int) -> bool:
+        """Whether it is time to measure before a training step."""
+        return self.every is not None and step % self.every == 0
+
+
+class TrialConfig(Record):
+    """Everything that decides a trial's numbers, and nothing else."""
+
+    task: Annotated[TokenTask, TASKS]
+    model: Annotated[Architecture, MODELS]
+    optimizer: Optimizer
+    training: Training
+    evaluation: Evaluation = Evaluation()
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sizes_follow_the_task(cls, data: Any) -> Any:
+        """Let the model fill in what follows from the task where it is left out."""
+        match data:
+            case {"task": {"T": _} as task, "model": {"kind": str(kind)} as model} if kind in MODELS:
+                record = MODELS[kind]
+                assert issubclass(record, Architecture)
+                return {**data, "model": record.completed(model, task)}
+        return data
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        compatibility.check_training(self)
+        compatibility.check_evaluation(self)
+        compatibility.check_target(self)
+        return self
+
+    @property
+    def trial_id(self) -> str:
+        """Sixteen hex digits that name this config under this version of the arithmetic."""
+        text = json.dumps([NUMERICS, deviations(self)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def width(self) -> int:
+        """The width m that a threshold is about: `d + d_e` for the transformer, the first layer's width for the FCN."""
+        return self.model.width_on(self.task)
+
+    @property
+    def batch(self) -> int:
+        """Samples in one step."""
+        if self.training.batch_size == "all":
+            return math.comb(self.task.T, self.task.q)
+        return self.training.batch_size
+
+
+def deviations(record: BaseModel) -> dict[str, Any]:
+    """The fields of a record that differ from their defaults, its kind, and a plugin's digest: what identifies it."""
+    told: dict[str, Any] = {}
+    if (plugin := plugin_of(type(record))) is not None:
+        told[PLUGIN] = plugin[1]
+    for name, default in _defaults(type(record)):
+        value = getattr(record, name)
+        if name == "kind" or value != default:
+            told[name] = deviations(value) if isinstance(value, BaseModel) else value
+    return told
+
+
+def plugins_of(config: TrialConfig) -> dict[str, str]:
+    """The plugins that a trial uses: name to digest."""
+    return dict(plugin for record in (config.task, config.model) if (plugin := plugin_of(type(record))) is not None)
+
+
+@cache
+def _defaults(record: type[BaseModel]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, field.default) for name, field in record.model_fields.items())
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """How one trial ended.
+
+    `relative_loss` is `E ||f - target||^2 / (d/q)` on fresh data after the last step (1 = learned nothing) and
+    `relative_loss_stderr` its standard error; both are None for a diverged trial, whose `steps` is the reported step at which
+    the loss was first seen not to be finite. `seconds` is the trial's share of its pack's wall time. `weights` are kept on
+    request: the trained arrays without padding, of a trial that took all its steps. `metrics` are those of
+    `stsq_core.training.evaluation` after the last step, empty unless the config's evaluation asks for more than the relative
+    loss; with a target `samples_to_target` (inf: never reached), which is all that a diverged trial has.
+    """
+
+    config: TrialConfig
+    status: Literal["finished", "diverged"]
+    relative_loss: float | None
+    relative_loss_stderr: float | None
+    steps: int
+    seconds: float
+    weights: Mapping[str, np.ndarray] | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a stack of trials reports at one step: `relative_loss[i]` of the training batch belongs to `trial_ids[i]`.
+
+    A trial that diverges reports its non-finite loss once and is absent from then on. `metrics` are those of
+    `stsq_core.training.evaluation`, one value a trial: at steps at which the trials are evaluated, else empty.
+    """
+
+    step: int
+    trial_ids: tuple[str, ...]
+    relative_loss: tuple[float, ...]
+    metrics: Mapping[str, tuple[float, ...]] = field(default_factory=dict)

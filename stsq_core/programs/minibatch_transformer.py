@@ -1,0 +1,212 @@
+"""The transformer in full on sampled tokens: any start, a query with tokens of its own, attention to the query, trained codes.
+
+`f(X, y) = V Z softmax(Z^T W z_query)`, `Z = [X; E]`, `z_query = [x_query; e_y]`; with `attend_query` Z has z_query as one more
+column. W and V are held whole, coordinates ordered [tokens, codes]. With `u = W z_query`, p the attention weights, `c = Z p`,
+r the residual and `h = V^T r`, the gradient at the scores is `g = p (Z^T h - <p, Z^T h>)`, and
+
+    W: (Z g) z_query^T    V: r c^T    Z: u g^T + h p^T    z_query: W^T Z g
+
+of which trained codes take the E rows. With `x_query: zero` the X columns of W get exactly zero and keep their initial values.
+
+Source: arXiv:2406.06893, whose figures are of this model. From zero, with the fields of `Transformer` at their defaults, it is
+the model of `stsq_core.programs.population_transformer`, which takes about half the time.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from stsq_core.configs import CHUNK, Learned, Transformer, TrialConfig, UserError, padded_tokens
+from stsq_core.numerics import Purpose, Step, dot, product
+from stsq_core.programs.codebook import CodeBook, DenseBook
+from stsq_core.programs.population_transformer import TransformerProgram, scores_of_tokens
+from stsq_core.programs.program import Tensors
+from stsq_core.programs.sample_codes import SampleBook, mixed_tokens, sample_book
+
+
+class SharedCodes:
+    """A book that a batch shares, read as a `SampleBook` is: `z` holds the queries e_y, (k, batch, d_e).
+
+    `named` spreads the coefficients of the queries over the tokens, (k, batch, Tp): `z = named E`.
+    """
+
+    def __init__(self, book: CodeBook, y: torch.Tensor, *, T: int) -> None:
+        self._book, self._T = book, T
+        c = book.coefficients(y)
+        self.named = c.new_zeros((*y.shape[:2], padded_tokens(T))).scatter_(2, y, c)
+        self.z = book.push(self.named)
+
+    @property
+    def rows(self) -> torch.Tensor:
+        """The codes themselves, (k, T, d_e)."""
+        k, _, d_e = self.z.shape
+        unit = torch.eye(d_e, dtype=self.z.dtype, device=self.z.device).expand(k, -1, -1)
+        return self._book.pull(unit)[..., : self._T].mT
+
+    def scores(self, directions: torch.Tensor) -> torch.Tensor:
+        """`<e_t, u>` for one direction a sample, (k, batch, d_e): (k, batch, T)."""
+        return self._book.pull(directions)[..., : self._T]
+
+    def mixture(self, weights: torch.Tensor) -> torch.Tensor:
+        """`sum_t p_t e_t` for weights (k, batch, T): (k, batch, d_e)."""
+        return self._book.push(torch.nn.functional.pad(weights, (0, padded_tokens(self._T) - self._T)))
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A batch: subsets y, (k, batch, q), tokens X, (k, batch, d, T), their codes, and z_query, (k, batch, d + d_e).
+
+    The columns are those of Z, and z_query behind them where it is attended to.
+    """
+
+    y: torch.Tensor
+    X: torch.Tensor
+    codes: SharedCodes | SampleBook
+    z_query: torch.Tensor
+    attend_query: bool
+
+    def scores(self, directions: torch.Tensor) -> torch.Tensor:
+        """Inner products of the columns with one direction a sample, (k, batch, d + d_e): (k, batch, columns)."""
+        d = self.X.shape[2]
+        scores = self.codes.scores(directions[..., d:].contiguous()) + scores_of_tokens(self.X, directions[..., :d])
+        if not self.attend_query:
+            return scores
+        return torch.cat([scores, dot(self.z_query, directions).unsqueeze(-1)], -1)
+
+    def mixture(self, weights: torch.Tensor) -> torch.Tensor:
+        """The columns mixed with weights (k, batch, columns): (k, batch, d + d_e)."""
+        of_tokens = weights[..., : self.X.shape[3]].contiguous()
+        mixed = torch.cat([mixed_tokens(self.X, of_tokens), self.codes.mixture(of_tokens)], -1)
+        return torch.addcmul(mixed, weights[..., -1:], self.z_query) if self.attend_query else mixed
+
+
+@dataclass(frozen=True)
+class Attended:
+    """The forward pass: `u = W z_query`, the weights p, `c = Z p` and the residual f - target."""
+
+    u: torch.Tensor
+    p: torch.Tensor
+    c: torch.Tensor
+    residual: torch.Tensor
+
+
+class PracticalTransformer(TransformerProgram):
+    """The minibatch objective for every start, query and kind of code."""
+
+    def __init__(self, configs: tuple[TrialConfig, ...], device: torch.device) -> None:
+        super().__init__(configs, device)
+        self.model = next(config.model for config in configs if isinstance(config.model, Transformer))
+        self.learns_codes = isinstance(self.model.positions, Learned)
+        shared = not self.learns_codes and self.model.positions.redraw != "per_sample"
+        self._books = self.shared_books() if shared else None
+
+    def initial(self) -> Tensors:
+        d, m = self.task.d, self.task.d + self.length
+        parameters = {"W": self.zeros(m, m), "V": self.zeros(d, m)}
+        if self.model.init == "gaussian":
+            parameters = {name: self._gaussian(len(value[0]), place) for place, (name, value) in enumerate(parameters.items())}
+            parameters["W"] *= self._own().mT
+        if self.learns_codes:
+            parameters["E"] = self.codes.rows(self.streams.draws(Purpose.CODES, 0), self.task.T)
+        return parameters
+
+    def gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
+        samples = self._samples(parameters, self.subsets(step), step, T=self.task.T, fresh=False)
+        found = self._attend(parameters, samples)
+        loss = dot(found.residual, found.residual).sum(-1) * (self.task.q / (self.task.d * self.batch))
+        r = found.residual / self.batch
+        h = product(r, parameters["V"])
+        slopes = samples.scores(h)
+        g = found.p * (slopes - dot(found.p, slopes).unsqueeze(-1))
+        grad_u = samples.mixture(g)
+        gradients = {"W": product(grad_u.mT, samples.z_query), "V": product(r.mT, found.c)}
+        if isinstance(samples.codes, SharedCodes) and self.learns_codes:
+            gradients["E"] = self._of_codes(parameters, samples, samples.codes.named, found, h=h, g=g, grad_u=grad_u)
+        return loss, gradients
+
+    def fresh_losses(self, parameters: Tensors, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
+        """`||f - target||^2 / (d/q)` on sampled tokens."""
+        samples = self._fresh_samples(parameters, chunk, T=T or self.task.T, q=q or self.task.q)
+        residual = self._attend(parameters, samples).residual
+        return dot(residual, residual) * (samples.y.shape[-1] / self.task.d)
+
+    def fresh_attention_mass(self, parameters: Tensors, chunk: int) -> torch.Tensor:
+        """`sum_{t in y} p_t` of the samples of `fresh_losses`, shape (k, CHUNK)."""
+        samples = self._fresh_samples(parameters, chunk, T=self.task.T, q=self.task.q)
+        return self._attend(parameters, samples).p.gather(2, samples.y).sum(-1)
+
+    def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
+        """`W`, (d+d_e) x (d+d_e), `V`, d x (d+d_e), and, where it is trained, `E`, T x d_e."""
+        m = self.configs[trial].width
+        arrays = {name: value[trial].cpu().numpy() for name, value in parameters.items()}
+        cut = {"W": arrays["W"][:m, :m], "V": arrays["V"][:, :m]}
+        if self.learns_codes:
+            cut["E"] = arrays["E"][:, : m - self.task.d]
+        return {name: array.copy() for name, array in cut.items()}
+
+    def _gaussian(self, rows: int, place: int) -> torch.Tensor:
+        """Entries of standard deviation `init_scale`, zero in columns beyond a trial's own; a wider draw begins with these."""
+        draws, m = self.streams.draws(Purpose.INIT, place), self.task.d + self.length
+        normals = self.kernels.normals(draws, rows=rows, numbers=m, dtype=self.dtype)
+        return normals.mul_(self._own()).mul_(self.model.init_scale)
+
+    def _own(self) -> torch.Tensor:
+        """One at the coordinates that a trial has, zero beyond: (k, 1, d + length)."""
+        return torch.nn.functional.pad(self.codes.own, (self.task.d, 0), value=1.0)
+
+    def _fresh_samples(self, parameters: Tensors, chunk: int, *, T: int, q: int) -> Samples:
+        y = self.kernels.subsets(self.streams.draws(Purpose.FRESH_SUBSETS, chunk), rows=CHUNK, T=T, q=q)
+        return self._samples(parameters, y, chunk, T=T, fresh=True)
+
+    def _samples(self, parameters: Tensors, y: torch.Tensor, step: Step, *, T: int, fresh: bool) -> Samples:
+        (k, count, _), d = y.shape, self.task.d
+        codes = self._codes(parameters, y, step, T=T, fresh=fresh)
+        tokens = self.streams.draws(Purpose.FRESH_TOKENS if fresh else Purpose.TOKENS, step)
+        X = self.kernels.normals(tokens, rows=count, numbers=d * T, dtype=self.dtype).view(k, count, d, T)
+        x_query = self.zeros(count, d)
+        if self.model.x_query == "gaussian":
+            queries = self.streams.draws(Purpose.FRESH_QUERIES if fresh else Purpose.QUERIES, step)
+            x_query = self.kernels.normals(queries, rows=count, numbers=d, dtype=self.dtype)
+        return Samples(y, X, codes, torch.cat([x_query, codes.z], -1), self.model.attend_query)
+
+    def _codes(self, parameters: Tensors, y: torch.Tensor, step: Step, *, T: int, fresh: bool) -> SharedCodes | SampleBook:
+        if self.learns_codes:
+            return SharedCodes(self._learned_book(parameters["E"], T), y, T=T)
+        if self._books is None:
+            return sample_book(self, y, Purpose.FRESH_CODES if fresh else Purpose.CODES, step, T)
+        book = self._books.fresh(int(step), T) if fresh else self._books.training(step)
+        return SharedCodes(book, y, T=T)
+
+    def _learned_book(self, E: torch.Tensor, T: int) -> CodeBook:
+        if (trained := E.shape[1]) < T:
+            raise UserError(f"learned codes end at the T of the task; got T={T} beyond T={trained}: use other codes")
+        padded = torch.nn.functional.pad(E[:, :T], (0, 0, 0, padded_tokens(T) - T))
+        return DenseBook(padded, "sum", self.kernels)
+
+    def _attend(self, parameters: Tensors, samples: Samples) -> Attended:
+        u = product(samples.z_query, parameters["W"].mT)
+        p = samples.scores(u).softmax(-1)
+        c = samples.mixture(p)
+        members = samples.y.unsqueeze(2).expand(-1, -1, self.task.d, -1)
+        target = samples.X.gather(3, members).sum(-1) / samples.y.shape[-1]
+        return Attended(u, p, c, product(c, parameters["V"].mT) - target)
+
+    def _of_codes(
+        self,
+        parameters: Tensors,
+        samples: Samples,
+        named: torch.Tensor,
+        found: Attended,
+        *,
+        h: torch.Tensor,
+        g: torch.Tensor,
+        grad_u: torch.Tensor,
+    ) -> torch.Tensor:
+        """The gradient of E, (k, T, d_e): of the codes as columns of Z, and through the queries that they make up."""
+        T, d = self.task.T, self.task.d
+        grad_z = product(grad_u, parameters["W"])
+        if samples.attend_query:
+            grad_z = grad_z + g[..., -1:] * found.u + found.p[..., -1:] * h
+        over_tokens = torch.cat([g[..., :T], found.p[..., :T], named[..., :T]], 1)
+        return product(over_tokens.mT, torch.cat([found.u, h, grad_z], 1)[..., d:].contiguous())

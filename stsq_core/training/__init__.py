@@ -1,0 +1,5 @@
+"""The one training loop: packs, stacks, optimizer steps, evaluation, and what they cost."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

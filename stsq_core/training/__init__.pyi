@@ -1,0 +1,13 @@
+from .cost import (
+    ASSUMED_RATE as ASSUMED_RATE,
+    CALL_EFFORT as CALL_EFFORT,
+    GPU_CALL_OPERATIONS as GPU_CALL_OPERATIONS,
+    GPU_FIXED_BYTES as GPU_FIXED_BYTES,
+    GPU_RATE as GPU_RATE,
+    evaluation_operations as evaluation_operations,
+    memory_bytes as memory_bytes,
+    step_cost as step_cost,
+    step_operations as step_operations,
+)
+from .pack import one_thread as one_thread, train_pack as train_pack
+from .stack import initial_weights as initial_weights

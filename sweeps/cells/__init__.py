@@ -1,0 +1,5 @@
+"""From a sweep file to trials: expansion into cells, the catalogue, the plan, packs."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

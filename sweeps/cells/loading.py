@@ -1,0 +1,162 @@
+"""Reading a sweep: a catalogue name or a YAML file, changed by settings, checked as a whole, refused with file and line."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from stsq_core.configs import SAMPLES, TrialConfig, UserError
+from sweeps.cells.catalog import FOLDER, catalog_names, catalog_path
+from sweeps.cells.expansion import blocks_of
+from sweeps.cells.plan import describe
+from sweeps.cells.searched import searched_cells
+from sweeps.spec import (
+    Document,
+    PlacedError,
+    Slug,
+    SweepSpec,
+    apply_settings,
+    first_problem,
+    known_fields,
+    listed,
+    parse,
+    storage_beyond_a_file,
+    suggestion,
+)
+
+MAX_BYTES = 4 * 1024 * 1024
+
+_NAME: TypeAdapter[str] = TypeAdapter(Slug)
+STORAGE = ("search", "storage")
+
+
+def load_sweep(name_or_path: str | Path, settings: Sequence[str] = ()) -> SweepSpec:
+    """Read a sweep from the catalogue or from a YAML file, with `--set` settings applied, and check every trial it declares.
+
+    Args:
+        name_or_path: a name that `catalog_names` lists, or the path of a YAML file.
+        settings: strings such as `task.T=16,32` (every group), `NAME:task.T=16` (one group), `seeds=5`,
+            `criterion.target_loss=0.2`.
+
+    Raises:
+        UserError: an unknown sweep, a file that cannot be read, malformed YAML, a bad field or value, a storage that only a
+            setting may name, an invalid trial, or no trials; the message begins with `file:line: dotted.path`, or with the
+            setting that is to blame.
+    """
+    path = sweep_path(name_or_path)
+    source = path.name if path.parent == FOLDER else str(path)
+    document = apply_settings(parse(_text_of(path), source), settings)
+    if not document.is_set(STORAGE) and (reason := storage_beyond_a_file(_at(document.data, STORAGE))):
+        raise document.error(STORAGE, reason)
+    return check_sweep(document)
+
+
+def sweep_path(name_or_path: str | Path) -> Path:
+    """The file of a sweep: a path where it looks like one or exists, else a catalogue name."""
+    path = Path(name_or_path)
+    looks_like_path = isinstance(name_or_path, Path) or "/" in name_or_path or path.suffix in (".yaml", ".yml")
+    if looks_like_path or (path.is_file() and name_or_path not in catalog_names()):
+        if path.is_file():
+            return path
+        what = "is a directory" if path.is_dir() else "does not exist"
+        near = suggestion(path.stem, catalog_names())
+        raise UserError(
+            f"the sweep file {str(path)!r} {what}{near}: give a YAML file, or a name of the catalogue "
+            f"({listed(catalog_names())})"
+        )
+    return catalog_path(str(name_or_path))
+
+
+def sweep_name(name_or_path: str | Path) -> str | None:
+    """The name that a sweep's file gives it, without a check of the rest; None where it gives none that may be one.
+
+    Raises:
+        UserError: an unknown sweep, or a file that cannot be read or is no YAML.
+    """
+    path = sweep_path(name_or_path)
+    data = parse(_text_of(path), str(path)).data
+    name = data.get("name") if isinstance(data, dict) else None
+    try:
+        return _NAME.validate_python(name)
+    except ValidationError:
+        return None
+
+
+def check_sweep(document: Document) -> SweepSpec:
+    """The sweep that a document declares.
+
+    Raises:
+        UserError: as `load_sweep`.
+    """
+    if not isinstance(document.data, dict):
+        raise document.error((), f"a sweep is a mapping with name, hypothesis and trials; got {type(document.data).__name__}")
+    try:
+        spec = SweepSpec.model_validate(document.data)
+        cells = list({block.cell_id: block.family.sample for block in blocks_of(spec)}.values())
+        cells += [cell.family.sample for cell in searched_cells(spec)]
+        if document.has_settings and not document.is_set(("laws", "held_out")):
+            # A sweep narrowed by --set may have lost the cells that its file holds out.
+            spec = spec.model_copy(update={"laws": spec.laws.met_by(cells)})
+        spec.laws.check(cells)
+        _check_targets(spec, cells)
+    except ValidationError as error:
+        raise document.error(*first_problem(error, SweepSpec, document.data)) from None
+    except PlacedError as error:
+        raise document.error(error.path, error.problem) from None
+    return spec
+
+
+def _check_targets(spec: SweepSpec, cells: Sequence[TrialConfig]) -> None:
+    """Refuse a criterion of samples whose trials do not look for its target."""
+    criterion = spec.criterion
+    for config in cells:
+        target = config.evaluation.target
+        if criterion.size == SAMPLES and target != criterion.target_loss:
+            raise PlacedError(
+                ("criterion", "of"),
+                f"samples are counted up to evaluation.target, which must be criterion.target_loss={criterion.target_loss}; "
+                f"got evaluation.target={target} for {describe(config)}: set evaluation.target, and evaluation.every, to match",
+            )
+
+
+def spec_json_schema() -> dict[str, Any]:
+    """The JSON Schema of a sweep file, for editors: `base` is a trial with nothing required, axes carry its fields' names."""
+    schema = SweepSpec.model_json_schema()
+    trial = _without_required(TrialConfig.model_json_schema(ref_template="#/$defs/{model}"))
+    schema["$defs"] |= trial.pop("$defs")
+    schema["$defs"]["TrialConfig"] = trial
+    group = schema["$defs"]["TrialGroup"]["properties"]
+    group["base"] = {"$ref": "#/$defs/TrialConfig", "default": {}, "description": "What the trials of the group share."}
+    for axes in ("grid", "zip"):
+        group[axes]["propertyNames"] = {"enum": list(known_fields())}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _at(data: Any, path: Sequence[str]) -> Any:
+    """What stands at a path of nested mappings; None where nothing does."""
+    for name in path:
+        data = data.get(name) if isinstance(data, dict) else None
+    return data
+
+
+def _without_required(schema: dict[str, Any]) -> dict[str, Any]:
+    """A copy of a JSON Schema in which every field may be left out, except the `kind` that chooses between records."""
+
+    def relax(item: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in item.items() if key != "required"}
+
+    relaxed: dict[str, Any] = json.loads(json.dumps(schema), object_hook=relax)
+    return relaxed
+
+
+def _text_of(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise UserError(f"the sweep file {str(path)!r} holds {path.stat().st_size} bytes; at most {MAX_BYTES} are read")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"the sweep file {str(path)!r} is not UTF-8 text: give a YAML file") from None
+    except OSError as error:
+        raise UserError(f"the sweep file {str(path)!r} cannot be read: {error.strerror}") from None

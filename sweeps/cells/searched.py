@@ -1,0 +1,186 @@
+"""The cells of a sweep whose widths are searched: what a point of theirs is, checked before anything runs."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from stsq_core.configs import WIDTH, Size, TrialConfig, TrialFamily
+from sweeps.cells.expansion import SEED_BITS, assignments, data_of, num_combinations, standing
+from sweeps.cells.plan import Cell, distinct_labels, expand
+from sweeps.cells.trials import Trials, cell_of
+from sweeps.spec import (
+    Path,
+    PlacedError,
+    SweepSpec,
+    TrialGroup,
+    WidthRange,
+    first_problem,
+    shown,
+    size_field_of,
+    with_field,
+)
+from sweeps.store import Outcomes
+
+MAX_CELLS = 10_000
+
+
+@dataclass(frozen=True)
+class SearchedCell:
+    """A cell whose threshold is searched among the sizes `low` to `high`, every point with all `rates`."""
+
+    cell_id: str
+    group: str
+    label: str
+    family: TrialFamily
+    rates: tuple[float, ...]
+    low: int
+    high: int
+
+    def trials(self, points: Sequence[tuple[int, int]]) -> Trials:
+        """The trials of some points (width, seed): one a learning rate."""
+        num = len(self.rates)
+        widths, seeds = (np.repeat(np.array(column, dtype=np.int64), num) for column in zip(*points, strict=True))
+        rates = np.tile(np.array(self.rates), len(points))
+        return Trials([self.family], np.zeros(len(widths), dtype=np.int64), widths, rates, seeds)
+
+    def even_widths(self, num: int) -> tuple[int, ...]:
+        """At most `num` whole widths from low to high in equal ratios."""
+        return tuple(dict.fromkeys(round(width) for width in np.geomspace(self.low, self.high, num).tolist()))
+
+
+def point_seed(cell_id: str, number: int) -> int:
+    """The seed of a cell's point by its number: no other point's of any cell, nor a seed that a grid derives."""
+    digest = hashlib.sha256(f"point {cell_id} {number}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> (64 - SEED_BITS)
+
+
+def searched_cells(spec: SweepSpec) -> tuple[SearchedCell, ...]:
+    """The searched cells of a sweep in the order they are declared.
+
+    Raises:
+        PlacedError: a combination of values that is no valid trial, a width that is given as well, or a cell declared twice.
+    """
+    found: dict[str, tuple[int, TrialGroup, WidthRange, TrialConfig, list[float]]] = {}
+    _check_size(spec)
+    for place, group in enumerate(spec.trials):
+        if group.search is None:
+            continue
+        for config in _configs(group, ("trials", place), spec.criterion.size):
+            cell_id = cell_of(config, spec.criterion.size)
+            first, _, _, _, rates = found.setdefault(cell_id, (place, group, group.search, config, []))
+            if first != place:
+                raise PlacedError(
+                    ("trials", place, "search"),
+                    f"the cell {cell_id} of group {group.name!r} is searched by group {spec.trials[first].name!r} too: "
+                    "declare it in one group",
+                )
+            rates.append(config.optimizer.lr)
+    _check_not_declared(spec, {cell_id: place for cell_id, (place, *_) in found.items()})
+    labels = distinct_labels([config for *_, config, _ in found.values()], spec.criterion.size)
+    return tuple(
+        SearchedCell(cell_id, group.name, label, _family(spec, config), tuple(sorted(set(rates))), widths.low, widths.high)
+        for (cell_id, (_, group, widths, config, rates)), label in zip(found.items(), labels, strict=True)
+    )
+
+
+def _family(spec: SweepSpec, config: TrialConfig) -> TrialFamily:
+    return TrialFamily(config, spec.criterion.size)
+
+
+def _check_size(spec: SweepSpec) -> None:
+    num = sum(num_combinations(group) for group in spec.trials if group.search is not None)
+    if num > MAX_CELLS:
+        raise PlacedError(("trials",), f"this sweep searches {num} settings; at most {MAX_CELLS} are allowed: use fewer values")
+
+
+def _check_not_declared(spec: SweepSpec, places: Mapping[str, int]) -> None:
+    """Refuse a cell that is searched and has a grid of widths as well: its threshold would have two definitions."""
+    if not places:
+        return
+    for cell in expand(spec):
+        if cell.cell_id in places:
+            raise PlacedError(
+                ("trials", places[cell.cell_id], "search"),
+                f"the cell {cell.label!r} is searched here and is a grid in group {cell.group!r}: declare it in one group "
+                "(a search takes over what a ledger holds of the grid)",
+            )
+
+
+def _configs(group: TrialGroup, path: Path, size: Size) -> Iterator[TrialConfig]:
+    """Every combination of axis values at the least size."""
+    for assignment in assignments(group):
+        data = _with_least_size(group, assignment, path, size)
+        try:
+            yield TrialConfig.model_validate(data)
+        except ValidationError as error:
+            where, problem = first_problem(error, TrialConfig, data)
+            raise PlacedError((*path, *standing(group, assignment, where, problem)), problem) from None
+
+
+def _with_least_size(group: TrialGroup, assignment: dict[str, Any], path: Path, size: Size) -> Mapping[str, Any]:
+    """The data of a trial with the least size put in; left as it is where its own faults will be told."""
+    assert group.search is not None
+    data, low = data_of(group, assignment), group.search.low
+    if size != WIDTH:
+        return _with_searched(group, assignment, path, size, data, size.name, low)
+    match data.get("model"):
+        case {"kind": "transformer", "positions": {"kind": "one_hot"}}:
+            where = standing(group, assignment, ("model", "positions"), "")
+            raise PlacedError(
+                (*path, *where), "one_hot codes have d_e = T, so there is no width to search: use random_sign codes"
+            )
+        case {"kind": "transformer", "positions": {}}:
+            value = low - _tokens_d(data, low, path)
+            return _with_searched(group, assignment, path, size, data, "model.positions.d_e", value)
+        case {"kind": str(kind)} if kind != "transformer" and (name := size_field_of(kind)):
+            return _with_searched(group, assignment, path, size, data, f"model.{name}", low)
+        case _:
+            return data
+
+
+def _with_searched(
+    group: TrialGroup, assignment: dict[str, Any], path: Path, size: Size, data: Mapping[str, Any], field: str, value: int
+) -> Mapping[str, Any]:
+    """The data with the searched field at a value, which it must not have of its own."""
+    *branch, leaf = field.split(".")
+    inner: Any = data
+    for part in branch:
+        inner = inner.get(part, {}) if isinstance(inner, Mapping) else {}
+    if isinstance(inner, Mapping) and leaf in inner:
+        where = standing(group, assignment, (*branch, leaf), "")
+        told = f"the {size.noun} is searched; got {field}={shown(inner[leaf])} as well: leave {leaf} out"
+        raise PlacedError((*path, *where), told)
+    return with_field(data, field, value)
+
+
+def _tokens_d(data: Mapping[str, Any], low: int, path: Path) -> int:
+    """The d of a transformer's task, which is part of its width."""
+    task = data.get("task")
+    d = task.get("d") if isinstance(task, Mapping) else None
+    if not isinstance(d, int) or d < 1:
+        return low - 1  # the task's own check says what is wrong
+    if low <= d:
+        raise PlacedError(
+            (*path, "search", "low"),
+            f"low must exceed d, because a transformer's width is m = d + d_e with d_e >= 1; got low={low}, d={d}: "
+            f"use low: {d + 1} or more",
+        )
+    return d
+
+
+def cells_with_points(searched: Sequence[SearchedCell], records: Outcomes) -> tuple[Cell, ...]:
+    """Of the searched cells those that have points, each with the trials of its points: what is shown of declared cells is
+    shown of these.
+    """
+    families = [family.key for family in records.trials.families]
+    found = []
+    for cell in searched:
+        own = [place for place, key in enumerate(families) if key == cell.family.key]
+        trials = records.trials.take(np.isin(records.trials.family, own))
+        if len(trials):
+            found.append(Cell(cell.cell_id, cell.group, cell.label, trials))
+    return tuple(found)

@@ -1,0 +1,253 @@
+"""Verdicts: what came of each claim of a sweep, as numbers with their seeds and intervals.
+
+A number is a mean over seeds with Student's interval at the criterion's level; ratios are averaged as logarithms. A setting
+`holds` when its whole interval keeps the rule, `does not hold` when none of it does, and else there is not enough data. A
+claim holds when it holds in every setting, and does not hold as soon as it does not in one.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from stsq_core.configs import Transformer
+from stsq_core.oracles import theory
+from sweeps.findings.claim_results import Setting, Verdict, answer_of, leaf, sides
+from sweeps.findings.observations import Observation, cells_of, differing, selected
+from sweeps.findings.threshold_verdicts import threshold_verdict
+from sweeps.spec import Bound, Claim, Compare, Floor, Linearity, Sharpness, Slope, ThresholdClaim
+from sweeps.thresholds import WidthThreshold, interval_of, mean_interval
+
+__all__ = ["Setting", "Verdict", "verdicts"]
+
+TrialClaim = Bound | Compare | Slope | Linearity | Floor | Sharpness
+
+REPLICATES = 1_000
+SMALL = 1e-12
+
+
+def verdicts(
+    claims: Sequence[Claim],
+    observations: Sequence[Observation],
+    *,
+    level: float,
+    thresholds: Sequence[WidthThreshold] = (),
+) -> tuple[Verdict, ...]:
+    """What came of each claim: those about thresholds look at the thresholds, all others at the trials."""
+    return tuple(
+        threshold_verdict(claim, thresholds)
+        if isinstance(claim, ThresholdClaim)
+        else _verdict(claim, selected(observations, claim), level)
+        for claim in claims
+    )
+
+
+def _verdict(claim: TrialClaim, observations: list[Observation], level: float) -> Verdict:
+    match claim:
+        case Bound():
+            settings, quantity = _bound(claim, observations, level), _bounded(claim)
+            rule = sides(claim.at_least, claim.at_most)
+        case Compare():
+            settings, rule = _compare(claim, observations, level), "below 1"
+            quantity = f"{' and '.join(claim.metrics)}: {leaf(claim.field)} = {claim.smaller} over {claim.than}"
+        case Slope():
+            settings = _per_seed(observations, _slope_ratio, (1 - claim.within, 1 + claim.within), level)
+            quantity, rule = "slope of 1/L over that of the recursion", f"{1 - claim.within:g} to {1 + claim.within:g}"
+        case Linearity():
+            settings = _per_seed(observations, partial(_straightness, claim), (claim.r_squared, math.inf), level)
+            quantity, rule = "R^2 of a straight line through 1/L", f"at least {claim.r_squared:g}"
+        case Floor():
+            settings, quantity = _floor(claim, observations), "mean loss over the exact floor (interval: 3 standard errors)"
+            rule = f"above it (3 standard errors), within {claim.within:.0%} up to m = {claim.near_up_to}"
+        case Sharpness():
+            settings, rule = _sharpness(claim, observations, level), sides(claim.at_least, claim.at_most)
+            quantity = f"width({claim.reaches:g}) / width({claim.begins:g})"
+    return Verdict(claim.name, claim.says, quantity, rule, tuple(sorted(settings, key=_order)))
+
+
+def _order(setting: Setting) -> list[tuple[bool, float, str]]:
+    """Numbers by size, before words."""
+    values = [value for _, value in setting.fields]
+    return [(isinstance(v, str), float(v) if isinstance(v, int | float) else 0.0, str(v)) for v in values]
+
+
+def _setting(fields: tuple[tuple[str, Any], ...], values: Sequence[float], rule: tuple[float, float], level: float) -> Setting:
+    known = [value for value in values if math.isfinite(value)]
+    if len(known) < 2 or len(known) < len(values):
+        mean = sum(known) / len(known) if known else None
+        return Setting(fields, mean, None, None, len(known), "not enough data")
+    mean, low, high = mean_interval(known, level=level)
+    return Setting(fields, mean, low, high, len(known), answer_of(low, high, rule))
+
+
+def _per_seed(
+    observations: Sequence[Observation], number: Callable[[Observation], float], rule: tuple[float, float], level: float
+) -> list[Setting]:
+    names = differing(observations)
+    return [_setting(_fields(cell[0], names), [number(one) for one in cell], rule, level) for cell in cells_of(observations)]
+
+
+def _fields(observation: Observation, names: Sequence[str]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, observation.fields.get(name)) for name in names)
+
+
+def _bound(claim: Bound, observations: Sequence[Observation], level: float) -> list[Setting]:
+    def number(one: Observation) -> float:
+        value = one.metrics.get(claim.metric, math.nan)
+        if not claim.over_step0:
+            return value
+        _, values = one.courses.get(claim.metric, (np.array([0]), np.array([math.nan])))
+        return value / float(values[0]) if values[0] else math.nan
+
+    low = -math.inf if claim.at_least is None else claim.at_least
+    high = math.inf if claim.at_most is None else claim.at_most
+    return _per_seed(observations, number, (low, high), level)
+
+
+def _bounded(claim: Bound) -> str:
+    return f"{claim.metric} after training" + (" over that before" if claim.over_step0 else "")
+
+
+def _compare(claim: Compare, observations: Sequence[Observation], level: float) -> list[Setting]:
+    """Log ratios of two groups of seeds that are equal in all else, a pair of groups a setting and metric."""
+    groups: dict[object, dict[object, list[Observation]]] = {}
+    free = (claim.field, *claim.ignoring)
+    for one in observations:
+        rest = tuple((name, value) for name, value in one.cell if not _within(name, free))
+        groups.setdefault(rest, {}).setdefault(one.fields.get(claim.field), []).append(one)
+    names = [name for name in differing(observations) if not _within(name, free)]
+    settings = []
+    for pair in groups.values():
+        small, large = pair.get(claim.smaller, []), pair.get(claim.than, [])
+        if not small and not large:
+            continue
+        for metric in claim.metrics:
+            where = (("metric", metric),) if len(claim.metrics) > 1 else ()
+            fields = (*where, *_fields((small or large)[0], names))
+            settings.append(_ratio(fields, _logs(small, metric), _logs(large, metric), level))
+    return settings
+
+
+def _logs(observations: Sequence[Observation], metric: str) -> list[float]:
+    """Logarithms; nothing where a trial has no number, so that no comparison rests on the survivors alone."""
+    if any(metric not in one.metrics for one in observations):
+        return []
+    return [math.log(max(one.metrics[metric], SMALL)) for one in observations]
+
+
+def _ratio(fields: tuple[tuple[str, Any], ...], small: list[float], large: list[float], level: float) -> Setting:
+    """The ratio of geometric means, with Welch's interval."""
+    num = min(len(small), len(large))
+    if num < 2:
+        return Setting(fields, None, None, None, num, "not enough data")
+    value, low, high = mean_interval(small, large, level=level)
+    return Setting(
+        fields, math.exp(value), math.exp(low), math.exp(high), num, answer_of(math.exp(low), math.exp(high), (0.0, 1.0))
+    )
+
+
+def _slope_ratio(one: Observation) -> float:
+    """The slope of 1/L over the last half of training, over that of the exact recursion at the same steps."""
+    steps, losses = one.courses.get("loss", (np.array([]), np.array([])))
+    config = one.config
+    later = steps >= config.training.steps / 2
+    if later.sum() < 2:
+        return math.nan
+    task = config.task
+    exact = theory.one_hot_descent(T=task.T, q=task.q, d=task.d, lr=config.optimizer.lr, steps=config.training.steps)
+    relative = 2 * exact * task.q / task.d
+    measured, expected = (np.polyfit(steps[later], 1 / y, 1)[0] for y in (losses[later], relative[steps[later].astype(int)]))
+    return float(measured / expected)
+
+
+def _straightness(claim: Linearity, one: Observation) -> float:
+    """R^2 of a straight line through 1/L against step on the stretch that the claim is about."""
+    steps, losses = one.courses.get("loss", (np.array([]), np.array([])))
+    match one.config.model:
+        case Transformer(positions=positions) if positions.kind != "one_hot":
+            least = claim.above_reference * theory.attention_reference(
+                T=one.config.task.T, q=one.config.task.q, d_e=positions.d_e, query=positions.query
+            )
+        case _:
+            least = 0.0
+    inside = (losses <= claim.below) & (losses >= least)
+    if inside.sum() < 4:
+        return math.nan
+    x, y = steps[inside], 1 / losses[inside]
+    return float(np.corrcoef(x, y)[0, 1] ** 2)
+
+
+def _floor(claim: Floor, observations: Sequence[Observation]) -> list[Setting]:
+    names = differing(observations)
+    settings = []
+    for cell in cells_of(observations):
+        task, width = cell[0].config.task, cell[0].config.width
+        floor = theory.fcn_floor(width, T=task.T, d=task.d, q=task.q)
+        if not floor:
+            continue
+        if any("loss" not in one.metrics for one in cell):
+            settings.append(Setting(_fields(cell[0], names), None, None, None, len(cell), "not enough data"))
+            continue
+        losses = np.array([one.metrics["loss"] for one in cell])
+        error = float(np.mean([one.metrics["loss_stderr"] ** 2 for one in cell]) ** 0.5 / len(cell) ** 0.5)
+        mean, fields = float(losses.mean()), _fields(cell[0], names)
+        above, near = mean + 3 * error >= floor, width > claim.near_up_to or mean - 3 * error <= floor * (1 + claim.within)
+        told = (mean / floor, (mean - 3 * error) / floor, (mean + 3 * error) / floor)
+        settings.append(Setting(fields, *told, len(cell), "holds" if above and near else "does not hold"))
+    return settings
+
+
+def _sharpness(claim: Sharpness, observations: Sequence[Observation], level: float) -> list[Setting]:
+    """The ratio of two widths between which the median over seeds falls, with an interval from bootstrapping seeds."""
+    families: dict[object, list[Observation]] = {}
+    for one in observations:
+        families.setdefault(tuple(item for item in one.cell if item[0] not in _WIDTHS), []).append(one)
+    names = [name for name in differing(observations) if name not in _WIDTHS]
+    return [_ratio_of_widths(claim, _fields(family[0], names), cells_of(family), level) for family in families.values()]
+
+
+_WIDTHS = ("m", "model.width", "model.positions.d_e")
+
+
+def _ratio_of_widths(
+    claim: Sharpness, fields: tuple[tuple[str, Any], ...], cells: list[list[Observation]], level: float
+) -> Setting:
+    """A loss that the widths tried do not reach leaves the ratio above what they span; a trial without a number counts as one
+    that learned nothing."""
+    cells = sorted(cells, key=lambda cell: cell[0].config.width)
+    widths, num = np.log([cell[0].config.width for cell in cells]), min(len(cell) for cell in cells)
+    losses = np.log(np.maximum([[one.metrics.get("loss", 1.0) for one in cell[:num]] for cell in cells], SMALL))
+    rule = (claim.at_least or 0.0, claim.at_most or math.inf)
+    value = _log_ratio(widths, losses, claim)
+    if num < 2 or math.isnan(value):
+        return Setting(fields, None, None, None, num, "not enough data")
+    if math.isinf(value):
+        least = math.exp(widths[-1] - _crossing(widths, np.median(losses, axis=1), math.log(claim.begins)))
+        return Setting(fields, None, least, None, num, answer_of(least, math.inf, rule))
+    drawn = np.random.default_rng(0).integers(0, num, (REPLICATES, len(cells), num))
+    replicates = np.array([_log_ratio(widths, np.take_along_axis(losses, places, 1), claim) for places in drawn])
+    low, high = interval_of(np.where(np.isnan(replicates), np.inf, replicates), level=level, num=num)
+    return Setting(fields, math.exp(value), math.exp(low), math.exp(high), num, answer_of(math.exp(low), math.exp(high), rule))
+
+
+def _log_ratio(log_widths: np.ndarray, log_losses: np.ndarray, claim: Sharpness) -> float:
+    """nan where the first loss is not crossed within the widths, inf where the second is not reached."""
+    medians = np.median(log_losses, axis=1)
+    begins, reaches = (_crossing(log_widths, medians, math.log(target)) for target in (claim.begins, claim.reaches))
+    return math.inf if math.isnan(reaches) and not math.isnan(begins) else reaches - begins
+
+
+def _crossing(x: np.ndarray, y: np.ndarray, target: float) -> float:
+    """The least x at which a broken line comes down to the target; nan where it does not within the range."""
+    below = np.flatnonzero(y <= target)
+    if not len(below) or below[0] == 0:
+        return math.nan
+    place = below[0]
+    return float(x[place - 1] + (x[place] - x[place - 1]) * (y[place - 1] - target) / (y[place - 1] - y[place]))
+
+
+def _within(name: str, branches: Sequence[str]) -> bool:
+    """Whether a dotted field is one of these, or lies in one of these branches."""
+    return any(name == branch or name.startswith(f"{branch}.") for branch in branches)

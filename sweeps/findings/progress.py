@@ -1,0 +1,310 @@
+"""How far a run is and how long it will take, by cell and by worker: plain functions of what its directory holds.
+
+Time is estimated from operations (multiply-adds), because a step of a wide trial costs more than one of a narrow trial: the
+rate of one worker is what finished trials took, and what waits is dealt to the workers in the order in which packs are handed
+out, so that a cell's time left is when the last of its packs would end.
+"""
+
+import heapq
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from stsq_core.configs import TrialConfig
+from sweeps.cells import Cell, Trials, cells_with_points, expand, make_packs, pack_of, trial_operations
+from sweeps.store import (
+    DIVERGED,
+    FAILED,
+    FINISHED,
+    Lock,
+    Outcomes,
+    RunDirectory,
+    Training,
+    read_results,
+    read_sessions,
+    read_training,
+)
+from sweeps.thresholds import thresholds_of
+
+
+@dataclass(frozen=True)
+class CellHeadway:
+    """How many trials of a cell ended in which way, train now and wait. `seconds_left` is None where nothing tells.
+
+    Of a searched cell the trials are those of its points so far; `searching` while it may ask for more.
+    """
+
+    cell_id: str
+    label: str
+    config_sample: TrialConfig
+    num_trials: int
+    num_finished: int
+    num_diverged: int
+    num_failed: int
+    num_training: int
+    seconds_left: float | None
+    searching: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.num_ended == self.num_trials and not self.searching
+
+    @property
+    def kind(self) -> str:
+        """The architecture: `transformer` or `fcn`."""
+        return self.config_sample.model.kind
+
+    @property
+    def num_ended(self) -> int:
+        """Trials that ended in whatever way."""
+        return self.num_finished + self.num_diverged + self.num_failed
+
+    @property
+    def num_waiting(self) -> int:
+        """Trials that nobody trains yet."""
+        return self.num_trials - self.num_ended - self.num_training
+
+
+@dataclass(frozen=True)
+class WorkerHeadway:
+    """What one worker trains: `step` of `num_steps` of a pack of `num_trials`, last heard of `quiet_s` seconds ago.
+
+    Of new points of a search nothing but the step is known before they end: no cells, and `num_steps` is None.
+    """
+
+    worker: str
+    pack_id: str
+    cell_ids: tuple[str, ...]
+    num_trials: int
+    step: int
+    num_steps: int | None
+    quiet_s: float
+    seconds_left: float | None
+
+
+@dataclass(frozen=True)
+class Headway:
+    """A run's state. `holder` names the process that runs it, None where nobody does; `seconds_left` is None where nothing
+    tells. Of `num_searches` searched cells `num_searching` may ask for more points.
+    """
+
+    cells: tuple[CellHeadway, ...]
+    workers: tuple[WorkerHeadway, ...]
+    holder: str | None
+    seconds_left: float | None
+    num_searches: int = 0
+    num_searching: int = 0
+
+    @property
+    def num_trials(self) -> int:
+        """Trials that the sweep declares, and of searches those that have ended."""
+        return sum(cell.num_trials for cell in self.cells)
+
+    @property
+    def num_ended(self) -> int:
+        """Those of the trials that ended."""
+        return sum(cell.num_ended for cell in self.cells)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.num_ended == self.num_trials and not self.num_searching
+
+
+@dataclass(frozen=True)
+class Known:
+    """What of a run was read already: its cells (searched ones with their points), the outcomes of their trials, and of each
+    searched cell whether its search has finished.
+    """
+
+    cells: Sequence[Cell]
+    records: Outcomes
+    searches: Mapping[str, bool] = field(default_factory=dict)
+
+
+def read_known(run: RunDirectory) -> Known:
+    """What a run's headway rests on.
+
+    Raises:
+        UserError: the ledger or the sweep cannot be read.
+    """
+    spec = run.read_spec()
+    cells = expand(spec)
+    results = read_results(run, spec, cells)
+    searches = {cell.cell_id: False for cell in results.searched}
+    if searches:
+        found = thresholds_of(spec, results)
+        searches |= {one.cell_id: one.search.finished for one in found if one.search is not None}
+    return Known((*cells, *cells_with_points(results.searched, results.records)), results.records, searches)
+
+
+def read_headway(run: RunDirectory, known: Known | None = None) -> Headway:
+    """The headway of a run.
+
+    Raises:
+        UserError: the ledger or the sweep cannot be read.
+    """
+    known = read_known(run) if known is None else known
+    now, sessions = time.time(), read_sessions(run)
+    is_open = bool(sessions) and sessions[-1].ended_at is None
+    holder = Lock(run.lock).holder() if is_open else None
+    return headway(known, read_training(run, now=now), holder=holder, now=now)
+
+
+def headway(known: Known, training: Sequence[Training], *, holder: str | None, now: float) -> Headway:
+    """The headway of a sweep.
+
+    Args:
+        known: its cells, the outcomes of their trials, and how far its searches are.
+        training: the packs in training; trials that ended, or that no cell declares, do not count as in training.
+        holder: who runs the sweep, in words.
+        now: seconds since 1970.
+    """
+    cells, searches = known.cells, known.searches
+    declared = _Declared.of(cells)
+    records = known.records.take(np.array([i in declared.place_of for i in known.records.trial_ids], dtype=bool))
+    ended = declared.places(records.trial_ids)
+    waits = np.ones(len(declared.trials), dtype=bool)
+    waits[ended] = False
+    packs = _packs_in_training(declared, waits, training)
+    for pack in packs:
+        waits[pack.places] = False
+    rate = _rate(records, packs) if holder and packs else None
+    ends = _ends(packs, _packs_waiting(declared, waits, num_workers=len(packs)), rate) if rate else []
+    lefts = np.zeros(len(cells))
+    for places, end in ends:
+        np.maximum.at(lefts, declared.cell[places], end)
+    finished, diverged, failed = (declared.count(ended[records.status == code]) for code in (FINISHED, DIVERGED, FAILED))
+    training_now = declared.count(*(pack.places for pack in packs))
+    told = [
+        CellHeadway(
+            cell_id=cell.cell_id,
+            label=cell.label,
+            config_sample=cell.trials[0],
+            num_trials=len(cell.trials),
+            num_finished=int(finished[place]),
+            num_diverged=int(diverged[place]),
+            num_failed=int(failed[place]),
+            num_training=int(training_now[place]),
+            searching=not searches.get(cell.cell_id, True),
+            seconds_left=_known(
+                float(lefts[place]), rate, len(cell.trials) > finished[place] + diverged[place] + failed[place]
+            ),
+        )
+        for place, cell in enumerate(cells)
+    ]
+    workers = [_worker(pack, declared, cells, rate, now) for pack in packs]
+    num_searching = sum(not finished for finished in searches.values())
+    if num_searching:
+        at_work = {worker.pack_id for worker in workers}
+        workers += [_worker_of_points(one, now) for one in training if one.pack_id not in at_work]
+    left = _known(float(lefts.max(initial=0.0)), rate, len(records) < len(declared.trials))
+    return Headway(tuple(told), tuple(workers), holder, None if num_searching else left, len(searches), num_searching)
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """All trials of a sweep, with the cell of each."""
+
+    trials: Trials
+    cell: np.ndarray
+    num_cells: int
+    place_of: Mapping[str, int]
+
+    @classmethod
+    def of(cls, cells: Sequence[Cell]) -> "_Declared":
+        trials = Trials.joined([cell.trials for cell in cells])
+        cell = np.repeat(np.arange(len(cells)), [len(cell.trials) for cell in cells])
+        return cls(trials, cell, len(cells), {trial_id: place for place, trial_id in enumerate(trials.trial_ids)})
+
+    def places(self, trial_ids: Iterable[str]) -> np.ndarray:
+        """The places of those of the trials that are declared."""
+        return np.array([self.place_of[trial_id] for trial_id in trial_ids if trial_id in self.place_of], dtype=np.int64)
+
+    def count(self, *places: np.ndarray) -> np.ndarray:
+        """How many of these trials each cell has."""
+        whole = np.concatenate([np.zeros(0, dtype=np.int64), *places])
+        return np.bincount(self.cell[whole], minlength=self.num_cells)
+
+
+@dataclass(frozen=True)
+class _PackInTraining:
+    told: Training
+    places: np.ndarray
+    operations: float
+    num_steps: int
+
+    @property
+    def share(self) -> float:
+        """The part of its steps that is done."""
+        return min(1.0, self.told.step / max(1, self.num_steps))
+
+
+def _packs_in_training(declared: _Declared, waits: np.ndarray, training: Iterable[Training]) -> list[_PackInTraining]:
+    packs = []
+    for one in training:
+        places = declared.places(one.trial_ids)
+        places = places[waits[places]]
+        if len(places):
+            pack = pack_of(declared.trials.take(places))
+            packs.append(_PackInTraining(one, places, pack.operations, pack.num_steps))
+    return packs
+
+
+def _packs_waiting(declared: _Declared, waits: np.ndarray, *, num_workers: int) -> list[tuple[np.ndarray, float]]:
+    """The places and operations of the packs that are still to be handed out, in their order."""
+    packs = make_packs(declared.trials.take(waits), slots=max(1, num_workers))
+    return [(declared.places(pack.trial_ids), pack.operations) for pack in packs]
+
+
+def _rate(records: Outcomes, packs: Sequence[_PackInTraining]) -> float | None:
+    """Operations per second of one worker: of the trials that finished, and of the packs in training where none has."""
+    done = records.take(records.status == FINISHED)
+    seconds = float(done.seconds.sum())
+    if seconds > 0:
+        return trial_operations(done.trials) / seconds
+    operations = sum(pack.operations * pack.share for pack in packs)
+    seconds = sum(pack.told.last_at - pack.told.began_at for pack in packs if pack.told.step)
+    return operations / seconds if operations and seconds > 0 else None
+
+
+def _ends(
+    packs: Sequence[_PackInTraining], waiting: Sequence[tuple[np.ndarray, float]], rate: float
+) -> list[tuple[np.ndarray, float]]:
+    """In how many seconds each pack would end, were each handed to the worker that is free first."""
+    ends = [(pack.places, pack.operations * (1 - pack.share) / rate) for pack in packs]
+    free = [end for _, end in ends]
+    heapq.heapify(free)
+    for places, operations in waiting:
+        end = free[0] + operations / rate
+        heapq.heapreplace(free, end)
+        ends.append((places, end))
+    return ends
+
+
+def _worker(pack: _PackInTraining, declared: _Declared, cells: Sequence[Cell], rate: float | None, now: float) -> WorkerHeadway:
+    own = np.unique(declared.cell[pack.places]).tolist()
+    return WorkerHeadway(
+        worker=pack.told.worker,
+        pack_id=pack.told.pack_id,
+        cell_ids=tuple(cells[place].cell_id for place in own),
+        num_trials=len(pack.places),
+        step=pack.told.step,
+        num_steps=pack.num_steps,
+        quiet_s=max(0.0, now - max(pack.told.last_at, pack.told.began_at)),
+        seconds_left=pack.operations * (1 - pack.share) / rate if rate else None,
+    )
+
+
+def _worker_of_points(told: Training, now: float) -> WorkerHeadway:
+    """A worker that trains new points of searches."""
+    quiet_s = max(0.0, now - max(told.last_at, told.began_at))
+    return WorkerHeadway(told.worker, told.pack_id, (), len(told.trial_ids), told.step, None, quiet_s, None)
+
+
+def _known(seconds: float, rate: float | None, anything_left: object) -> float | None:
+    """Seconds left; None where there is something left and no rate to tell by."""
+    return None if anything_left and rate is None else seconds

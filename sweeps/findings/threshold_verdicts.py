@@ -1,0 +1,177 @@
+"""Verdicts on claims about thresholds: their order, their distance from published ones, and how fast they grow.
+
+Everything is read off the thresholds' own intervals, or those of a law fitted to them, at the criterion's level. A censored
+threshold counts by the side on which it lies.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from sweeps.findings.claim_results import Answer, Setting, Verdict, answer_of, leaf, sides
+from sweeps.laws import families_of, fitted_law, law_cells, letter_law, spelled
+from sweeps.spec import Selection, ThresholdClaim, ThresholdGrowth, ThresholdNear, ThresholdOrder, flattened
+from sweeps.thresholds import WidthThreshold
+
+Fields = tuple[tuple[str, Any], ...]
+
+
+class Bounds(NamedTuple):
+    """A threshold's estimate with its interval: 0 and inf where an end is censored, nan where there is none."""
+
+    value: float
+    low: float
+    high: float
+
+
+def threshold_verdict(claim: ThresholdClaim, thresholds: Sequence[WidthThreshold]) -> Verdict:
+    """What came of a claim about thresholds."""
+    own = [threshold for threshold in thresholds if _is_selected(threshold, claim)]
+    letter = (own or thresholds)[0].size.letter if thresholds else "m"
+    match claim:
+        case ThresholdOrder():
+            settings, quantity = _order(claim, own), f"{letter}* over the one before it, by {leaf(claim.by)}"
+            rule = f"above 1: {_ordered(claim.order)}"
+        case ThresholdNear():
+            settings = [_near(claim, threshold, where) for threshold, where in zip(own, _told_apart(own), strict=True)]
+            quantity = f"{letter}* over the published {claim.value:g}"
+            rule = f"{letter}* within a factor of {claim.factor:g}"
+        case ThresholdGrowth():
+            settings, rule = _growth(claim, own), sides(claim.at_least, claim.at_most)
+            told = "b" if claim.law == "log" else "gamma"
+            quantity = f"{told} in {letter_law(claim.law, claim.letter).formula}"
+            quantity = spelled(quantity, own[0].size, own[0].config_sample.task) if own else quantity
+    return Verdict(claim.name, claim.says, quantity, rule, tuple(settings))
+
+
+def bounds_of(threshold: WidthThreshold) -> Bounds:
+    """The estimate and interval of a threshold, for comparisons."""
+    low, high = threshold.low, threshold.high
+    match threshold.status:
+        case "found":
+            left = 0.0 if threshold.low_censored else math.nan if low is None else low
+            right = math.inf if threshold.high_censored else math.nan if high is None else high
+            return Bounds(threshold.m_star or math.nan, left, right)
+        case "above_range":
+            return Bounds(math.inf, float(threshold.widths[-1] if low is None else low), math.inf)
+        case "below_range":
+            return Bounds(0.0, 0.0, float(threshold.widths[0] if high is None else high))
+        case _:
+            return Bounds(math.nan, math.nan, math.nan)
+
+
+def _is_selected(threshold: WidthThreshold, selection: Selection) -> bool:
+    fields = _fields_of(threshold)
+    return all(
+        name in fields and (fields[name] in wanted if isinstance(wanted, list | tuple) else fields[name] == wanted)
+        for name, wanted in selection.where.items()
+    )
+
+
+def _fields_of(threshold: WidthThreshold) -> dict[str, Any]:
+    return flattened(threshold.config_sample.model_dump(mode="json"))
+
+
+def _told_apart(thresholds: Sequence[WidthThreshold]) -> list[Fields]:
+    """T, q and d of each threshold, and the fields of task and model by which they differ."""
+    fields = [_fields_of(threshold) for threshold in thresholds]
+    sizes = {name for threshold in thresholds for name in threshold.size.fields(threshold.config_sample)}
+    names = {name for own in fields for name in own if name.startswith(("task.", "model."))} - sizes
+    varying = sorted(name for name in names if len({repr(own.get(name)) for own in fields}) > 1)
+    return [
+        _letters(threshold) + tuple((name, own[name]) for name in varying if name in own and name[5:] not in ("T", "q", "d"))
+        for threshold, own in zip(thresholds, fields, strict=True)
+    ]
+
+
+def _ordered(values: Sequence[Any]) -> str:
+    """Values as a sweep file has them, `<` between each two."""
+    return " < ".join("null" if value is None else str(value) for value in values)
+
+
+def _letters(threshold: WidthThreshold) -> Fields:
+    task = threshold.config_sample.task
+    return tuple((f"task.{letter}", getattr(task, letter)) for letter in ("T", "q", "d"))
+
+
+def _order(claim: ThresholdOrder, thresholds: Sequence[WidthThreshold]) -> list[Setting]:
+    """A setting for each two neighbours of the order at each T, q and d: the ratio of the later to the earlier."""
+    groups: dict[Fields, dict[object, list[WidthThreshold]]] = {}
+    for threshold in thresholds:
+        fields = _fields_of(threshold)
+        alike = groups.setdefault(tuple(item for item in _letters(threshold) if item[0] != claim.by), {})
+        if claim.by in fields:
+            alike.setdefault(fields[claim.by], []).append(threshold)
+    varying = {name for key in groups for name, value in key if len({dict(other)[name] for other in groups}) > 1}
+    settings = []
+    for key, alike in groups.items():
+        told = tuple(item for item in key if item[0] in varying)
+        for first, second in pairwise(claim.order):
+            pairs = [(one, two) for one in alike.get(first, []) for two in alike.get(second, [])]
+            where = (*told, (claim.by, _ordered((first, second))))
+            settings += [_ratio(where, *pair) for pair in pairs] or [Setting(where, None, None, None, 0, "not enough data")]
+    return settings
+
+
+def _ratio(where: Fields, first: WidthThreshold, second: WidthThreshold) -> Setting:
+    """How the second threshold compares with the first; their intervals do not meet where the ratio's lies beside 1."""
+    one, two = bounds_of(first), bounds_of(second)
+    num, value = min(first.num_seeds, second.num_seeds), _ratio_of_found(two.value, one.value)
+    low, high = _divided(two.low, one.high), _divided(two.high, one.low)
+    if math.isnan(low) or math.isnan(high):
+        return Setting(where, value, None, None, num, "not enough data")
+    answer: Answer = "holds" if low > 1 else "does not hold" if high < 1 else "not enough data"
+    return Setting(where, value, _shown(low), _shown(high), num, answer)
+
+
+def _near(claim: ThresholdNear, threshold: WidthThreshold, where: Fields) -> Setting:
+    """The threshold itself is held against the factor, as a published figure has no interval; its interval is told."""
+    own = bounds_of(threshold)
+    value, low, high = (end / claim.value for end in own)
+    if threshold.status == "above_range":
+        out = low > claim.factor
+        answer: Answer = "does not hold" if out else "not enough data"
+    elif threshold.status == "below_range":
+        answer = "does not hold" if high < 1 / claim.factor else "not enough data"
+    elif math.isnan(value):
+        answer = "not enough data"
+    else:
+        answer = "holds" if 1 / claim.factor <= value <= claim.factor else "does not hold"
+    return Setting(where, _shown(value) or None, _shown(low), _shown(high), threshold.num_seeds, answer)
+
+
+def _growth(claim: ThresholdGrowth, thresholds: Sequence[WidthThreshold]) -> list[Setting]:
+    """A setting for each family of cells: the law's rate with its interval over seeds and cells."""
+    rule = (-math.inf if claim.at_least is None else claim.at_least, math.inf if claim.at_most is None else claim.at_most)
+    return [_rate(claim, members, rule) for members in families_of(thresholds)]
+
+
+def _rate(claim: ThresholdGrowth, members: Sequence[WidthThreshold], rule: tuple[float, float]) -> Setting:
+    config = members[0].config_sample
+    shared = set.intersection(*(set(_letters(threshold)) for threshold in members))
+    where: Fields = (("model.kind", config.model.kind), *(item for item in _letters(members[0]) if item in shared))
+    num, cells = min(threshold.num_seeds for threshold in members), law_cells(members)
+    law = fitted_law(letter_law(claim.law, claim.letter), cells)
+    if law is None:
+        return Setting(where, None, None, None, num, "not enough data")
+    rate = law.parameters["b" if claim.law == "log" else "gamma"]
+    if not rate.has_interval:
+        return Setting(where, rate.value, None, None, num, "not enough data")
+    return Setting(where, rate.value, rate.low, rate.high, num, answer_of(rate.low, rate.high, rule))
+
+
+def _divided(above: float, below: float) -> float:
+    """A ratio of thresholds: inf over 0, and nan where both ends are open."""
+    if below == 0:
+        return math.nan if above == 0 else math.inf
+    return math.nan if math.isinf(above) and math.isinf(below) else above / below
+
+
+def _ratio_of_found(above: float, below: float) -> float | None:
+    """The ratio of two thresholds; None where one of them is censored or there is none."""
+    return above / below if all(math.isfinite(one) and one > 0 for one in (above, below)) else None
+
+
+def _shown(value: float) -> float | None:
+    return value if math.isfinite(value) else None

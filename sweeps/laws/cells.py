@@ -1,0 +1,174 @@
+"""What the fits of scaling laws know of each cell: log m* with its standard deviation, or the side on which it is censored.
+
+A cell's standard deviation and its replicates come from its threshold's own (a bootstrap over seeds, or a posterior), so that a
+threshold known well counts for more. Cells that differ in something else than T, q and d belong to different families.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stsq_core.configs import SAMPLES, WIDTH, Size, TrialConfig
+from sweeps.cells import describe
+from sweeps.laws.families import Tasks
+from sweeps.spec import flattened, without_field
+from sweeps.thresholds import WidthThreshold
+
+LEAST_SD = 1e-3
+"""Standard deviation of log m* below which no threshold is taken to be known: a tenth of a percent."""
+
+USUAL_SD = 0.05
+"""Standard deviation of log m* where no cell tells one, as with one seed everywhere."""
+
+ABOVE, FOUND, BELOW = 1, 0, -1
+
+
+@dataclass(frozen=True)
+class LawCells:
+    """Cells as columns [cell].
+
+    `y` is log m* of a found cell (`side` FOUND), else the end of the widths tried beyond which it lies (ABOVE, BELOW). `sd` is
+    the standard deviation of a measurement about the cell's true threshold. `noises` holds draws of that error, inf where a
+    replicate lies beyond the widths tried; `low` and `high` are the logs of the least and the largest width.
+    """
+
+    thresholds: tuple[WidthThreshold, ...]
+    tasks: Tasks
+    side: np.ndarray
+    y: np.ndarray
+    sd: np.ndarray
+    noises: tuple[np.ndarray, ...]
+    low: np.ndarray
+    high: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.thresholds)
+
+    @property
+    def found(self) -> np.ndarray:
+        """A mask of the cells whose threshold was found."""
+        mask: np.ndarray = self.side == FOUND
+        return mask
+
+    @property
+    def size(self) -> Size:
+        """What the thresholds are about."""
+        return self.thresholds[0].size
+
+    @property
+    def level(self) -> float:
+        """The level of the cells' intervals, and of the laws'."""
+        return self.thresholds[0].level
+
+
+def law_cells(thresholds: Iterable[WidthThreshold]) -> LawCells | None:
+    """The cells that a law can be fitted to; failed ones say nothing. None where no threshold was found."""
+    told = tuple(threshold for threshold in thresholds if threshold.status != "failed")
+    side = np.array([{"above_range": ABOVE, "below_range": BELOW}.get(t.status, FOUND) for t in told])
+    if not np.any(side == FOUND):
+        return None
+    noises = [_noise(threshold) for threshold in told]
+    known = [spread_of(noise) for noise in noises]
+    usual = float(np.median([sd for sd in known if sd is not None] or [USUAL_SD]))
+    low, high = (np.log([float(t.widths[end]) for t in told]) for end in (0, -1))
+    found = np.array([math.nan if t.m_star is None else math.log(t.m_star) for t in told])
+    return LawCells(
+        thresholds=told,
+        tasks=tasks_of([threshold.config_sample for threshold in told], told[0].target_loss),
+        side=side,
+        y=np.where(side == FOUND, found, np.where(side == ABOVE, high, low)),
+        sd=np.maximum([usual if sd is None else sd for sd in known], LEAST_SD),
+        noises=tuple(np.zeros(0) if sd is None else noise for noise, sd in zip(noises, known, strict=True)),
+        low=low,
+        high=high,
+    )
+
+
+def tasks_of(configs: Sequence[TrialConfig], target_loss: float) -> Tasks:
+    """The tasks of some cells as columns."""
+    T, q, d = (np.array([float(getattr(config.task, letter)) for config in configs]) for letter in ("T", "q", "d"))
+    return Tasks(T, q, d, target_loss)
+
+
+def families_of(thresholds: Iterable[WidthThreshold]) -> list[list[WidthThreshold]]:
+    """The thresholds of each family of cells, in the order of their first: cells of one differ in T, q and d only.
+
+    Where the thresholds are not of the width, whole numbers of task and model may differ too as long as the letters settle
+    them (`d_e = floor(5 ln T)`), and so may the budget where samples are counted.
+    """
+    families: dict[str, list[WidthThreshold]] = {}
+    for threshold in thresholds:
+        families.setdefault(family_key(threshold.config_sample, threshold.size), []).append(threshold)
+    return [part for members in families.values() for part in _settled_by_letters(members)]
+
+
+def _settled_by_letters(members: list[WidthThreshold]) -> list[list[WidthThreshold]]:
+    """The members in parts, in each of which T, q and d settle all other whole numbers."""
+    if members[0].size == WIDTH:
+        return [members]
+    numbers = [_numbers(threshold) for threshold in members]
+    at: dict[tuple[int, ...], list[dict[str, int]]] = {}
+    for threshold, own in zip(members, numbers, strict=True):
+        at.setdefault(_letters(threshold), []).append(own)
+    free = [name for name in numbers[0] if any(len({own.get(name) for own in alike}) > 1 for alike in at.values())]
+    parts: dict[tuple[object, ...], list[WidthThreshold]] = {}
+    for threshold, own in zip(members, numbers, strict=True):
+        parts.setdefault(tuple(own.get(name) for name in free), []).append(threshold)
+    return list(parts.values())
+
+
+def _letters(threshold: WidthThreshold) -> tuple[int, ...]:
+    task = threshold.config_sample.task
+    return task.T, task.q, task.d
+
+
+def _numbers(threshold: WidthThreshold) -> dict[str, int]:
+    """The whole numbers of a cell that letters may settle, by dotted name."""
+    told = flattened(threshold.config_sample.model_dump(mode="json", include={"task", "model"}))
+    steps = {"training.steps": threshold.config_sample.training.steps} if threshold.size == SAMPLES else {}
+    letters = {f"task.{letter}" for letter in ("T", "q", "d")}
+    own = {*letters, *threshold.size.fields(threshold.config_sample)}
+    return {name: value for name, value in told.items() if type(value) is int and name not in own} | steps
+
+
+def family_key(config: TrialConfig, size: Size = WIDTH) -> str:
+    """Equal for configs that differ in T, q, d, size, seed and rate only; of other sizes than the width, also in whole numbers
+    of task and model.
+    """
+    told = config.model_dump(mode="json", exclude={"seed": True, "task": {"T", "q", "d"}, "optimizer": {"lr"}})
+    if size == WIDTH:
+        return repr(without_field(told, f"model.{config.model.size_field}"))
+    if size == SAMPLES:
+        told["training"].pop("steps")
+    for name in size.fields(config):
+        told = without_field(told, name)
+    kept = {name: value for name, value in flattened(told).items() if type(value) is not int or name.startswith("training.")}
+    return repr(kept)
+
+
+def family_words(config: TrialConfig, size: Size = WIDTH) -> str:
+    """The words of `describe` that do not speak of T, q and d."""
+    return " ".join(word for word in describe(config, size).split() if word[:2] not in ("T=", "q=", "d="))
+
+
+def _noise(threshold: WidthThreshold) -> np.ndarray:
+    """Draws of a found threshold's error in log m*, widened for its number of seeds; nothing where it tells none."""
+    if threshold.m_star is None or not len(threshold.replicates):
+        return np.zeros(0)
+    noise = np.asarray(threshold.replicates, dtype=float) - math.log(threshold.m_star)
+    num = threshold.num_seeds
+    if num < 2:  # replicates of one seed are all that seed, and say nothing
+        return np.zeros(0) if len(np.unique(noise)) == 1 else noise
+    return noise * math.sqrt(num / (num - 1))
+
+
+def spread_of(noise: np.ndarray) -> float | None:
+    """The standard deviation of a draw, from the central 68%: an infinite end is taken to lie as far as the other one."""
+    if not len(noise):
+        return None
+    ordered = np.sort(noise)
+    ends = [ordered[math.floor(share * (len(ordered) - 1))] for share in (0.16, 0.84)]
+    reach = [abs(float(end)) for end in ends if math.isfinite(end)]
+    return math.sqrt(sum(end**2 for end in reach) / len(reach)) if reach else None

@@ -1,0 +1,245 @@
+"""Which law the thresholds of a family of cells obey: all laws on the same cells, by AICc and by leaving out one cell.
+
+Transformers and fully connected nets have all laws tried on them, so that a difference between them is a result; other
+architectures have the constant tried as well, and not the laws that begin above a threshold. A law within `CLOSE` of the
+least AICc cannot be told from the best, one beyond `FAR` is ruled out (after Burnham and Anderson 2002, section 2.6); but a law
+that is behind only because AICc charges for its further numbers, while it fits as well, is richer than needed and not wrong.
+Cells that a sweep holds out are left out of every fit, and predicted.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from stsq_core.configs import WIDTH, TokenTask
+from sweeps.laws.cells import ABOVE, LawCells, families_of, family_words, law_cells, tasks_of
+from sweeps.laws.families import ATTENTION, TD_POWER, Law, applicable_laws
+from sweeps.laws.letter_laws import CONSTANT, applicable_letter_laws
+from sweeps.laws.scaling_law import Estimate, ScalingLaw, fitted_law, spread_words
+from sweeps.spec import LawSettings
+from sweeps.thresholds import WidthThreshold
+
+CLOSE, FAR = 4.0, 10.0
+EXPECTED: Mapping[str, Law] = {"transformer": ATTENTION, "fcn": TD_POWER}
+"""The law of the width that theory names for an architecture."""
+
+Standing = Literal["best", "as good", "richer than needed", "less likely", "ruled out", "too few cells"]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A held-out cell under a law: what a new cell was predicted to have, and what was measured.
+
+    The measured interval's ends are 0 or inf where they lie beyond the widths tried, nan where there is none. `error` is m*
+    over the prediction, less 1, None where m* is censored; `agrees` says whether the two intervals meet, None where one is
+    missing.
+    """
+
+    cell_id: str
+    label: str
+    task: TokenTask
+    predicted: Estimate
+    m_star: float | None
+    low: float
+    high: float
+
+    @property
+    def error(self) -> float | None:
+        return None if self.m_star is None else self.m_star / self.predicted.value - 1
+
+    @property
+    def agrees(self) -> bool | None:
+        if not self.predicted.has_interval or math.isnan(self.low):
+            return None
+        return self.low <= self.predicted.high and self.predicted.low <= self.high
+
+
+@dataclass(frozen=True)
+class LawComparison:
+    """The laws of one family of cells, best first; `held_out` are cells of the family that no fit has seen."""
+
+    kind: str
+    family: str
+    laws: tuple[ScalingLaw, ...]
+    held_out: tuple[WidthThreshold, ...]
+
+    @property
+    def num_cells(self) -> int:
+        """Cells that the laws are fitted to, censored ones included."""
+        return self.laws[0].num_cells + self.laws[0].num_censored
+
+    @property
+    def expected(self) -> ScalingLaw | None:
+        """The law that theory expects of the width: attention's of a transformer, the power of T d of an FCN.
+
+        Of other architectures and sizes it expects none. In its place stands, of the laws as good as the best, the one
+        that best predicts each cell from the others.
+        """
+        if self.laws[0].size == WIDTH and self.kind in EXPECTED:
+            return self.law(EXPECTED[self.kind].name)
+        alike = self.of_standing("best", "as good") or self.laws[:1]
+        return min(alike, key=lambda law: math.inf if math.isnan(law.loo_error) else law.loo_error)
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether theory names a law for these thresholds."""
+        return self.laws[0].size == WIDTH and self.kind in EXPECTED
+
+    @property
+    def best(self) -> ScalingLaw | None:
+        """The law of least AICc; None where cells are too few for any, or for any but one."""
+        num = sum(math.isfinite(law.aicc) for law in self.laws)
+        return self.laws[0] if num > 1 or (num and len(self.laws) == 1) else None
+
+    def law(self, name: str) -> ScalingLaw | None:
+        """A law by its name, which `law_families` gives; None where the cells do not determine it."""
+        return next((law for law in self.laws if law.name == name), None)
+
+    def delta(self, law: ScalingLaw) -> float:
+        """By how much a law's AICc exceeds the least; nan where cells are too few."""
+        return law.aicc - self.laws[0].aicc if self.best is not None and math.isfinite(law.aicc) else math.nan
+
+    def standing(self, law: ScalingLaw) -> Standing:
+        """A law's place among the laws of its family."""
+        delta = self.delta(law)
+        if math.isnan(delta):
+            return "too few cells"
+        if delta <= CLOSE:
+            return "best" if law is self.best else "as good"
+        worse = 2 * (self.laws[0].fit.log_likelihood - law.fit.log_likelihood)
+        if worse < -CLOSE:  # it fits far better, and has too many numbers for so few cells: nothing is told of either
+            return "as good"
+        if worse <= CLOSE:
+            return "richer than needed"
+        return "less likely" if delta <= FAR else "ruled out"
+
+    def of_standing(self, *standings: Standing) -> tuple[ScalingLaw, ...]:
+        """The laws of some standings, best first."""
+        return tuple(law for law in self.laws if self.standing(law) in standings)
+
+    def rivals(self) -> tuple[ScalingLaw, ...]:
+        """The laws that cannot be told from the best."""
+        return self.of_standing("as good")
+
+    def predictions(self, law: ScalingLaw) -> tuple[Prediction, ...]:
+        """The held-out cells under a law, failed ones left out."""
+        return tuple(_prediction(law, threshold) for threshold in self.held_out if threshold.status != "failed")
+
+    @property
+    def verdict(self) -> str:
+        """What came of the comparison, in a sentence or two that claim no more than the cells can tell."""
+        best, num = self.best, self.num_cells
+        if best is None:
+            are = "cell is" if num == 1 else "cells are"
+            return " ".join(filter(None, [f"Undecided: {num} {are} too few to tell laws apart by AICc.", self._foretold()]))
+        alike = [law.formula for law in (best, *self.rivals())]
+        richer = [law.formula for law in self.of_standing("richer than needed")]
+        if len(alike) > 1:
+            told = [f"Undecided: {num} cells do not tell {spread_words(alike)} apart."]
+        elif richer:
+            fit = "fits" if len(richer) == 1 else "fit"
+            told = [f"{best.formula} is enough; {spread_words(richer)} {fit} as well, with more numbers."]
+        else:
+            told = [f"The thresholds follow {best.formula}."]
+        return " ".join(filter(None, [*told, self._beaten(), self._uncompared()]))
+
+    def _beaten(self) -> str:
+        """The best of the laws that fit less well."""
+        worse = self.of_standing("less likely", "ruled out")
+        if not worse:
+            return ""
+        standing, delta = self.standing(worse[0]), self.delta(worse[0])
+        if len(worse) > 1 and standing == "ruled out":
+            return f"All others are ruled out, the nearest, {worse[0].formula}, by {delta:.1f} in AICc."
+        return f"The best of the others, {worse[0].formula}, is {standing}: its AICc is {delta:.1f} larger."
+
+    def _foretold(self) -> str:
+        """The law that best predicts each cell from the others."""
+        known = sorted((law for law in self.laws if math.isfinite(law.loo_error)), key=lambda law: law.loo_error)
+        if len(known) < 2:
+            return ""
+        first, last = known[0], known[-1]
+        return (
+            f"Predicting each cell from the others, {first.formula} errs least, by {first.loo_error:.1%}, and"
+            f" {last.formula} most, by {last.loo_error:.0%}."
+        )
+
+    def _uncompared(self) -> str:
+        too_few = [law for law in self.laws if self.standing(law) == "too few cells"]
+        if not too_few:
+            return ""
+        needed = max(len(law.numbers) for law in too_few) + 3
+        return f"Laws with more numbers to fit need {needed} cells to be compared."
+
+
+def compare_laws(thresholds: Iterable[WidthThreshold], settings: LawSettings | None = None) -> tuple[LawComparison, ...]:
+    """The comparison of all laws for each family of cells that has a threshold to fit, in the order of their first cell."""
+    compared = compare_families(families_of(thresholds), settings or LawSettings())
+    return tuple(comparison for comparison in compared if comparison is not None)
+
+
+def compare_families(families: Iterable[Sequence[WidthThreshold]], settings: LawSettings) -> tuple[LawComparison | None, ...]:
+    """The comparison for each family; None for those of an architecture whose several families are one cell each.
+
+    Such a sweep compares settings, and nothing in it grows.
+    """
+    families = tuple(families)
+    by_kind: dict[str, list[int]] = {}
+    for members in families:
+        by_kind.setdefault(members[0].kind, []).append(len(members))
+    grows = {kind: len(sizes) == 1 or max(sizes) > 1 for kind, sizes in by_kind.items()}
+    return tuple(_compare_family(members, settings) if grows[members[0].kind] else None for members in families)
+
+
+def _compare_family(members: Sequence[WidthThreshold], settings: LawSettings) -> LawComparison | None:
+    """The comparison for cells that differ in T, q and d only; None where no threshold was found to fit."""
+    held_out = tuple(threshold for threshold in members if settings.holds_out(threshold.config_sample))
+    cells = law_cells(threshold for threshold in members if not settings.holds_out(threshold.config_sample))
+    if cells is None:
+        return None
+    everywhere = tasks_of([threshold.config_sample for threshold in members], members[0].target_loss)
+    applicable = (law for law in _laws_for(cells, members[0].kind) if law.is_defined(everywhere))
+    laws = [fitted_law(law, cells) for law in applicable]
+    fitted = [law for law in laws if law is not None]
+    if not fitted:
+        return None
+    if sum(math.isfinite(law.aicc) for law in fitted) > 1 or cells.size == WIDTH:
+        ordered = sorted(fitted, key=lambda law: (law.aicc, len(law.fit.law.letters), -law.fit.log_likelihood))
+    else:  # where AICc compares nothing, the law that best predicts a cell from the others
+        ordered = sorted(fitted, key=lambda law: (math.inf if math.isnan(law.loo_error) else law.loo_error, law.aicc))
+    return LawComparison(members[0].kind, family_words(members[0].config_sample, members[0].size), tuple(ordered), held_out)
+
+
+def _laws_for(cells: LawCells, kind: str) -> tuple[Law, ...]:
+    """The laws to fit: where no theory speaks of an architecture its width may not grow, and no law begins above it."""
+    tasks = cells.tasks.take(cells.found)
+    if cells.size != WIDTH:
+        return applicable_letter_laws(tasks)
+    laws = applicable_laws(tasks)
+    if kind in EXPECTED:
+        return laws
+    bounded = cells.side != ABOVE
+    most, told = np.exp(cells.y[bounded]), cells.tasks.take(bounded)
+    return CONSTANT, *(law for law in laws if np.all(law.offset(told) < most))
+
+
+def _prediction(law: ScalingLaw, threshold: WidthThreshold) -> Prediction:
+    task = threshold.config_sample.task
+    low = 0.0 if threshold.low_censored else threshold.low
+    high = math.inf if threshold.high_censored else threshold.high
+    if threshold.status == "above_range":
+        low, high = (low or threshold.widths[-1]), math.inf
+    elif threshold.status == "below_range":
+        low, high = 0.0, (threshold.widths[0] if high is None else high)
+    return Prediction(
+        cell_id=threshold.cell_id,
+        label=threshold.label,
+        task=task,
+        predicted=law.predict_cell(T=task.T, d=task.d, q=task.q),
+        m_star=threshold.m_star,
+        low=math.nan if low is None else float(low),
+        high=math.nan if high is None else float(high),
+    )

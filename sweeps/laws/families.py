@@ -1,0 +1,194 @@
+"""The laws that width thresholds are held against: formulas `m(T, q, d; parameters)` with their exact derivatives.
+
+Two shapes hold all of them. A `LinearLaw` is linear in its parameters, `m = offset + sum_k theta_k column_k`; a `PowerLaw` is
+`m = offset + c weight scale^gamma`. Parameters are fitted without bounds, so the factor c of a power law stands as its
+logarithm.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stsq_core.oracles import theory
+
+LEAST_WIDTH = 1e-3
+"""Where a law falls to nothing or below, its width is set to this, so that its logarithm stays a number."""
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """The letters of tasks, each [task], and the relative loss that counts as solved."""
+
+    T: np.ndarray
+    q: np.ndarray
+    d: np.ndarray
+    target_loss: float
+
+    def __len__(self) -> int:
+        return len(self.T)
+
+    def take(self, places: np.ndarray) -> "Tasks":
+        """Some of the tasks: places, or a mask."""
+        return Tasks(self.T[places], self.q[places], self.d[places], self.target_loss)
+
+
+Column = Callable[[Tasks], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Law(ABC):
+    """A formula. `letters` are its parameters, of which `reported` are told: one that only stands for other things is not."""
+
+    name: str
+    formula: str
+    letters: tuple[str, ...]
+    reported: tuple[str, ...]
+    offset: Column
+
+    @abstractmethod
+    def widths(self, theta: np.ndarray, tasks: Tasks) -> tuple[np.ndarray, np.ndarray]:
+        """Widths [..., task] at parameters [..., parameter], and their derivatives [..., task, parameter]."""
+
+    @abstractmethod
+    def start(self, widths: np.ndarray, tasks: Tasks) -> np.ndarray:
+        """Parameters [parameter] near the best for these widths, by linear least squares on relative residuals."""
+
+    @abstractmethod
+    def design(self, tasks: Tasks) -> np.ndarray:
+        """What must have full rank for all parameters to be identifiable, [task, parameter]."""
+
+    @abstractmethod
+    def natural(self, theta: np.ndarray) -> np.ndarray:
+        """Fitted parameters as the formula has them."""
+
+    def logs(self, theta: np.ndarray, tasks: Tasks) -> tuple[np.ndarray, np.ndarray]:
+        """Log widths and their derivatives, shaped as those of `widths`."""
+        widths, slopes = self.widths(theta, tasks)
+        widths = np.maximum(widths, LEAST_WIDTH)
+        return np.log(widths), slopes / widths[..., None]
+
+    def is_defined(self, tasks: Tasks) -> bool:
+        """Whether the law says something of every one of these tasks: a power of ln L has no value at L = 1."""
+        with np.errstate(divide="ignore"):
+            return bool(np.isfinite(self.design(tasks)).all())
+
+    def is_identifiable(self, tasks: Tasks) -> bool:
+        """Whether cells at these tasks determine every parameter."""
+        design = self.design(tasks)
+        length = np.sqrt(np.sum(design**2, axis=0))
+        return bool(len(tasks) and np.all(length > 0) and np.linalg.matrix_rank(design / length, tol=1e-6) == len(self.letters))
+
+
+@dataclass(frozen=True)
+class LinearLaw(Law):
+    """`m = offset + sum_k theta_k column_k`."""
+
+    columns: tuple[Column, ...]
+
+    def widths(self, theta: np.ndarray, tasks: Tasks) -> tuple[np.ndarray, np.ndarray]:
+        design = self.design(tasks)
+        return self.offset(tasks) + theta @ design.T, np.broadcast_to(design, (*theta.shape[:-1], *design.shape))
+
+    def start(self, widths: np.ndarray, tasks: Tasks) -> np.ndarray:
+        relative = self.design(tasks) / widths[:, None]
+        theta: np.ndarray = np.linalg.lstsq(relative, 1 - self.offset(tasks) / widths, rcond=None)[0]
+        return theta
+
+    def design(self, tasks: Tasks) -> np.ndarray:
+        return np.stack([column(tasks) for column in self.columns], axis=-1)
+
+    def natural(self, theta: np.ndarray) -> np.ndarray:
+        return theta
+
+
+@dataclass(frozen=True)
+class PowerLaw(Law):
+    """`m = offset + c weight scale^gamma`, with parameters (log c, gamma)."""
+
+    scale: Column
+    weight: Column
+
+    def widths(self, theta: np.ndarray, tasks: Tasks) -> tuple[np.ndarray, np.ndarray]:
+        x = np.log(self.scale(tasks))
+        grown = self.weight(tasks) * np.exp(np.clip(theta[..., :1] + theta[..., 1:] * x, -60, 60))
+        return self.offset(tasks) + grown, np.stack([grown, grown * x], axis=-1)
+
+    def start(self, widths: np.ndarray, tasks: Tasks) -> np.ndarray:
+        above = np.maximum(widths - self.offset(tasks), 0.02 * widths) / self.weight(tasks)
+        theta: np.ndarray = np.linalg.lstsq(self.design(tasks), np.log(above), rcond=None)[0]
+        return theta
+
+    def design(self, tasks: Tasks) -> np.ndarray:
+        return np.stack([np.ones(len(tasks)), np.log(self.scale(tasks))], axis=-1)
+
+    def natural(self, theta: np.ndarray) -> np.ndarray:
+        return np.stack([np.exp(theta[..., 0]), theta[..., 1]], axis=-1)
+
+
+def nothing(tasks: Tasks) -> np.ndarray:
+    """The column of zeros."""
+    return np.zeros(len(tasks))
+
+
+def one(tasks: Tasks) -> np.ndarray:
+    """The column of ones."""
+    return np.ones(len(tasks))
+
+
+def _d(tasks: Tasks) -> np.ndarray:
+    return tasks.d
+
+
+def _q_log_t(tasks: Tasks) -> np.ndarray:
+    product: np.ndarray = tasks.q * np.log(tasks.T)
+    return product
+
+
+def _fcn_bound(tasks: Tasks) -> np.ndarray:
+    """`T d (1 - r (T-1)/(T-q))`, at real T, q and d as at whole ones."""
+    at = zip(tasks.T.tolist(), tasks.d.tolist(), tasks.q.tolist(), strict=True)
+    return np.array([theory.fcn_width_bound(tasks.target_loss, T=T, d=d, q=q) for T, d, q in at])
+
+
+ATTENTION = LinearLaw("attention", "m = d + b q ln T", ("b",), ("b",), _d, (_q_log_t,))
+ATTENTION_OFFSET = LinearLaw("attention_offset", "m = b q ln T + const", ("b", "const"), ("b",), nothing, (_q_log_t, one))
+ATTENTION_FREE = LinearLaw(
+    "attention_free", "m = a d + b q ln T + c", ("a", "b", "c"), ("a", "b", "c"), nothing, (_d, _q_log_t, one)
+)
+ATTENTION_RATIO = LinearLaw(
+    "attention_ratio", "m = d + b q ln(T/q)", ("b",), ("b",), _d, (lambda tasks: tasks.q * np.log(tasks.T / tasks.q),)
+)
+EXCESS_POWER = PowerLaw("excess_power", "m = d + c T^gamma", ("c", "gamma"), ("c", "gamma"), _d, lambda tasks: tasks.T, one)
+EXCESS_Q_POWER = PowerLaw(
+    "excess_q_power", "m = d + c q T^gamma", ("c", "gamma"), ("c", "gamma"), _d, lambda tasks: tasks.T, lambda tasks: tasks.q
+)
+T_POWER = PowerLaw("T_power", "m = c T^gamma", ("c", "gamma"), ("c", "gamma"), nothing, lambda tasks: tasks.T, one)
+TD_POWER = PowerLaw(
+    "td_power", "m = c (T d)^gamma", ("c", "gamma"), ("c", "gamma"), nothing, lambda tasks: tasks.T * tasks.d, one
+)
+FCN_LINE = LinearLaw("fcn_line", "m = s T d (1 - r (T-1)/(T-q))", ("s",), ("s",), nothing, (_fcn_bound,))
+
+LAWS: tuple[Law, ...] = (
+    ATTENTION, ATTENTION_OFFSET, ATTENTION_FREE, ATTENTION_RATIO, EXCESS_POWER, EXCESS_Q_POWER, T_POWER, TD_POWER, FCN_LINE
+)  # fmt: skip
+
+
+def applicable_laws(tasks: Tasks) -> tuple[Law, ...]:
+    """The laws whose parameters these cells determine, each once: of two that are the same here, the simpler.
+
+    With one d, a and c are not identifiable and `a d + c` is one constant; `T d` is then T times it, so the power of T d is
+    that of T. With one q, a factor q is part of c.
+    """
+    superseded = {
+        ATTENTION_FREE.name if is_constant(tasks.d) else ATTENTION_OFFSET.name,
+        T_POWER.name if is_constant(tasks.d) else "",
+        EXCESS_Q_POWER.name if is_constant(tasks.q) else "",
+    }
+    return tuple(law for law in LAWS if law.name not in superseded and law.is_identifiable(tasks))
+
+
+def is_constant(values: np.ndarray | Sequence[float]) -> bool:
+    """Whether all values are one."""
+    return len(np.unique(values)) < 2

@@ -1,0 +1,127 @@
+"""One law fitted to one family of cells: parameters, the scatter of cells about the law, AICc, leave-one-cell-out errors.
+
+Model. `ln m*_i = ln law(task_i) + u_i + e_i`: `e_i` is the error of the measurement, with the standard deviation of the cell's
+own threshold, and `u_i ~ N(0, scatter^2)` is how much cells differ from the law beyond it. A law that misfits needs scatter,
+and so is never absurdly sure. How large the scatter may be is told by its distribution given the residuals (restricted
+likelihood, which makes up for the fitted parameters, times a half-Cauchy prior of scale `PRIOR_SCATTER`); parameters are fitted
+at its median. AICc is taken at the scatter of greatest likelihood, counted as a parameter.
+
+Sources: Akaike 1974 and Hurvich and Tsai 1989, doi:10.1093/biomet/76.2.297 (AICc); Gelman 2006, doi:10.1214/06-BA117A (prior of
+a scale with few groups).
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sweeps.laws.cells import ABOVE, FOUND, LawCells
+from sweeps.laws.families import Law
+from sweeps.laws.likelihood import Measurements, fitted, log_determinant
+
+PRIOR_SCATTER = 0.1
+"""Scale of the half-Cauchy prior of the scatter in log m: cells may well differ from a law by 10%."""
+
+SCATTERS = np.concatenate([[0.0], np.geomspace(1e-3, 1.5, 48)])
+"""Standard deviations of ln m about a law that are considered."""
+
+MAX_FOLDS = 64
+"""Of more cells than this several are left out at a time."""
+
+
+@dataclass(frozen=True)
+class ScatterDistribution:
+    """The distribution of the scatter given the cells: its cumulative probability at `SCATTERS`."""
+
+    cumulative: np.ndarray
+
+    def at(self, probability: np.ndarray | float) -> np.ndarray:
+        """Quantiles of the scatter."""
+        quantiles: np.ndarray = np.interp(probability, self.cumulative, SCATTERS)
+        return quantiles
+
+
+@dataclass(frozen=True)
+class LawFit:
+    """A law at its best parameters `theta` [parameter]; `logs` are its log widths [cell].
+
+    `aicc` is inf with too few cells for one. `loo` are the errors in ln m* [cell] of predicting each cell from the others, nan
+    where the others do not determine the law; a censored cell counts by how far the prediction lies inside the widths tried.
+    """
+
+    law: Law
+    cells: LawCells = field(repr=False)
+    theta: np.ndarray
+    logs: np.ndarray
+    scatter: float
+    scatters: ScatterDistribution = field(repr=False)
+    log_likelihood: float
+    aicc: float
+    loo: np.ndarray
+
+    @property
+    def loo_error(self) -> float:
+        """Root mean square of the leave-one-out errors, as a factor less 1; nan where cells are too few."""
+        return math.exp(math.sqrt(float(np.mean(self.loo**2)))) - 1 if np.all(np.isfinite(self.loo)) else math.nan
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Standard deviation of each cell about the law, scatter and measurement together."""
+        together: np.ndarray = np.hypot(self.cells.sd, self.scatter)
+        return together
+
+
+def fit_law(law: Law, cells: LawCells) -> LawFit:
+    """The fit of a law that the found cells determine."""
+    start = law.start(np.exp(cells.y), cells.tasks)
+    sd = np.hypot(cells.sd, SCATTERS[:, None])  # [scatter, cell]
+    measured = Measurements.broadcast(cells.y, cells.side, sd)
+    theta = fitted(law, cells.tasks, measured, start)
+    logs, slopes = law.logs(theta, cells.tasks)
+    likelihoods = measured.log_likelihood(logs)
+    scatters = _distribution(likelihoods - log_determinant(measured, logs, slopes) / 2)
+    scatter = float(scatters.at(0.5))
+    best = fitted(law, cells.tasks, _at(cells, scatter), start)
+    return LawFit(
+        law=law,
+        cells=cells,
+        theta=best[0],
+        logs=law.logs(best, cells.tasks)[0][0],
+        scatter=scatter,
+        scatters=scatters,
+        log_likelihood=float(likelihoods.max()),
+        aicc=_aicc(float(likelihoods.max()), num_parameters=len(law.letters) + 1, num_cells=len(cells)),
+        loo=_leave_one_out(law, cells, scatter, best),
+    )
+
+
+def _at(cells: LawCells, scatter: float, weight: np.ndarray | None = None) -> Measurements:
+    return Measurements.broadcast(cells.y, cells.side, np.hypot(cells.sd, scatter), weight)
+
+
+def _distribution(log_densities: np.ndarray) -> ScatterDistribution:
+    """The scatter's distribution from the restricted log likelihood at `SCATTERS`."""
+    density = np.exp(log_densities - log_densities.max()) / (1 + (SCATTERS / PRIOR_SCATTER) ** 2)
+    masses = np.diff(SCATTERS) * (density[1:] + density[:-1]) / 2
+    cumulative = np.concatenate([[0.0], np.cumsum(masses)])
+    return ScatterDistribution(cumulative / cumulative[-1])
+
+
+def _aicc(log_likelihood: float, *, num_parameters: int, num_cells: int) -> float:
+    room = num_cells - num_parameters - 1
+    if room < 1:
+        return math.inf
+    return 2 * num_parameters - 2 * log_likelihood + 2 * num_parameters * (num_parameters + 1) / room
+
+
+def _leave_one_out(law: Law, cells: LawCells, scatter: float, start: np.ndarray) -> np.ndarray:
+    """ln m* less its prediction from the other cells, [cell]; of very many cells, from those of the other folds."""
+    num = len(cells)
+    left_out = np.arange(num) % MAX_FOLDS == np.arange(min(num, MAX_FOLDS))[:, None]  # [fold, cell]
+    theta = fitted(law, cells.tasks, _at(cells, scatter, 1.0 - left_out), start)
+    fold = np.arange(num) % MAX_FOLDS
+    errors = cells.y - law.logs(theta, cells.tasks)[0][fold, np.arange(num)]
+    inside = np.where(cells.side == ABOVE, np.maximum(errors, 0), np.minimum(errors, 0))
+    determined = np.array([law.is_identifiable(cells.tasks.take(cells.found & ~own)) for own in left_out])
+    left: np.ndarray = np.where(determined[fold], np.where(cells.side == FOUND, errors, inside), math.nan)
+    return left

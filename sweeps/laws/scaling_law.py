@@ -1,0 +1,239 @@
+"""Scaling laws of width thresholds over cells, as records: `m = d + b q ln T`, `m = c (T d)^gamma` and their rivals.
+
+A law is fitted by maximum likelihood to the logs of the thresholds (module `law_fit`), each cell weighted by its own interval,
+censored cells by the side on which they lie; intervals come from a bootstrap over seeds and cells (module `law_intervals`).
+Which law holds is decided by comparing all of them on the same cells (module `law_comparison`).
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+
+from stsq_core.configs import Size, TokenTask
+from sweeps.laws.cells import FOUND, LawCells, families_of, family_key, family_words, law_cells
+from sweeps.laws.families import ATTENTION, FCN_LINE, TD_POWER, Law, Tasks
+from sweeps.laws.fit import LawFit, fit_law
+from sweeps.laws.intervals import Draws, cell_draws, draws_of, ends, line_draws
+from sweeps.thresholds import WidthThreshold
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A fitted number with its interval; nan ends where there are too few cells for one."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def has_interval(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+
+@dataclass(frozen=True)
+class LawPoint:
+    """One found cell under a law: `relative_residual` is m* over the law's value, less 1; `loo_residual` the same over the
+    value that the other cells predict, nan where they determine none."""
+
+    cell_id: str
+    label: str
+    task: TokenTask
+    m_star: float
+    predicted: float
+    relative_residual: float
+    loo_residual: float
+
+
+@dataclass(frozen=True)
+class ScalingLaw:
+    """A law fitted to the thresholds of one family of cells, which differ in T, q and d only.
+
+    `scatter` is the standard deviation of ln m* about the law beyond the errors of the measurements; `aicc` is inf, and
+    `loo_error` (root mean square error of predicting a cell from the others, as a fraction) nan, with too few cells.
+    """
+
+    family: str
+    kind: str
+    parameters: Mapping[str, Estimate]
+    level: float
+    points: tuple[LawPoint, ...]
+    num_censored: int
+    note: str
+    fit: LawFit = field(repr=False, compare=False)
+    draws: Draws | None = field(repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The law's name, as `law_families` has it."""
+        return self.fit.law.name
+
+    @property
+    def formula(self) -> str:
+        """The law's formula without numbers, in the letters of its size and task: `m = d + b q ln T`, `n = c N^gamma`."""
+        return spelled(self.fit.law.formula, self.size, self.task)
+
+    @property
+    def size(self) -> Size:
+        """What the thresholds are about."""
+        return self.fit.cells.size
+
+    @property
+    def task(self) -> TokenTask:
+        """One of the cells' tasks."""
+        return self.fit.cells.thresholds[0].config_sample.task
+
+    @property
+    def scatter(self) -> float:
+        return self.fit.scatter
+
+    @property
+    def aicc(self) -> float:
+        return self.fit.aicc
+
+    @property
+    def loo_error(self) -> float:
+        return self.fit.loo_error
+
+    @property
+    def num_cells(self) -> int:
+        """Found cells that the fit rests on."""
+        return len(self.points)
+
+    @property
+    def largest_residual(self) -> float:
+        """The largest relative residual in absolute value."""
+        return max(abs(point.relative_residual) for point in self.points)
+
+    @cached_property
+    def numbers(self) -> Mapping[str, float]:
+        """All of the law's numbers, also those that are not told."""
+        return dict(zip(self.fit.law.letters, self.fit.law.natural(self.fit.theta).tolist(), strict=True))
+
+    def predict(self, *, T: float, d: float, q: float) -> float:
+        """The law's width at a task."""
+        return float(self.line(self.tasks(T=T, d=d, q=q))[0])
+
+    def predict_cell(self, *, T: float, d: float, q: float) -> Estimate:
+        """The threshold that a new cell at a task is predicted to have, with its interval: the law's and the scatter's."""
+        tasks = self.tasks(T=T, d=d, q=q)
+        value = float(self.line(tasks)[0])
+        if self.draws is None:
+            return Estimate(value, math.nan, math.nan)
+        low, high = (float(np.exp(end[0])) for end in ends(cell_draws(self.fit, self.draws, tasks), level=self.level))
+        return Estimate(value, min(low, value), max(high, value))
+
+    def line(self, tasks: Tasks) -> np.ndarray:
+        """The law's widths at tasks [task]."""
+        widths: np.ndarray = np.exp(self.fit.law.logs(self.fit.theta, tasks)[0])
+        return widths
+
+    def band(self, tasks: Tasks) -> tuple[np.ndarray, np.ndarray] | None:
+        """The ends of the line's pointwise interval at tasks [task]; None where the law's numbers have none."""
+        if self.draws is None:
+            return None
+        y = self.line(tasks)
+        low, high = ends(line_draws(self.fit, self.draws, tasks), level=self.level)
+        return np.minimum(np.exp(low), y), np.maximum(np.exp(high), y)
+
+    def tasks(self, *, T: float | np.ndarray, d: float | np.ndarray, q: float | np.ndarray) -> Tasks:
+        """Task letters as columns for this law."""
+        columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(letter, dtype=float)) for letter in (T, q, d)))
+        return Tasks(columns[0], columns[1], columns[2], self.fit.cells.tasks.target_loss)
+
+
+def fit_attention_law(thresholds: Iterable[WidthThreshold], *, kind: str = "transformer") -> ScalingLaw | None:
+    """Fit `m = d + b q ln T` to the thresholds of one architecture; None where none was found."""
+    return fitted_law(ATTENTION, law_cells(threshold for threshold in thresholds if threshold.kind == kind))
+
+
+def fit_fcn_law(thresholds: Iterable[WidthThreshold], *, kind: str = "fcn") -> ScalingLaw | None:
+    """Fit `m = c (T d)^gamma` to the thresholds of one architecture; None with fewer than two different values of T d."""
+    return fitted_law(TD_POWER, law_cells(threshold for threshold in thresholds if threshold.kind == kind))
+
+
+def fit_laws(thresholds: Iterable[WidthThreshold]) -> tuple[ScalingLaw, ...]:
+    """The law that theory expects of each family of cells: attention's for transformers, the power of T d for FCNs.
+
+    A family is all cells that agree in everything but T, q and d; families with too few thresholds have no law.
+    """
+    laws = [(fit_fcn_law if members[0].kind == "fcn" else fit_attention_law)(members) for members in families_of(thresholds)]
+    return tuple(law for law in laws if law is not None)
+
+
+def fitted_law(law: Law, cells: LawCells | None) -> ScalingLaw | None:
+    """A law fitted to cells; None where they do not determine it, or one of them, found or censored, has no value under it."""
+    if cells is None or not law.is_defined(cells.tasks) or not law.is_identifiable(cells.tasks.take(cells.found)):
+        return None
+    fit = fit_law(law, cells)
+    draws = draws_of(fit)
+    found = cells.thresholds[int(np.argmax(cells.found))]
+    return ScalingLaw(
+        family=family_words(found.config_sample, found.size),
+        kind=found.kind,
+        parameters=MappingProxyType(_estimates(fit, draws)),
+        level=cells.level,
+        points=tuple(_point(fit, place) for place in np.flatnonzero(cells.found).tolist()),
+        num_censored=int(np.sum(cells.side != FOUND)),
+        note="; ".join(_notes(law, cells)),
+        fit=fit,
+        draws=draws,
+    )
+
+
+def _estimates(fit: LawFit, draws: Draws | None) -> dict[str, Estimate]:
+    values = dict(zip(fit.law.letters, fit.law.natural(fit.theta).tolist(), strict=True))
+    if draws is None:
+        return {letter: Estimate(values[letter], math.nan, math.nan) for letter in fit.law.reported}
+    lows, highs = ends(fit.law.natural(draws.theta), level=fit.cells.level)
+    intervals = dict(zip(fit.law.letters, zip(lows.tolist(), highs.tolist(), strict=True), strict=True))
+    return {
+        letter: Estimate(values[letter], min(intervals[letter][0], values[letter]), max(intervals[letter][1], values[letter]))
+        for letter in fit.law.reported
+    }
+
+
+def _point(fit: LawFit, place: int) -> LawPoint:
+    threshold = fit.cells.thresholds[place]
+    m_star, predicted = threshold.m_star or math.nan, math.exp(fit.logs[place])
+    loo = math.exp(fit.loo[place]) - 1
+    task = threshold.config_sample.task
+    return LawPoint(threshold.cell_id, threshold.label, task, m_star, predicted, m_star / predicted - 1, loo)
+
+
+def _notes(law: Law, cells: LawCells) -> Iterator[str]:
+    num_found, samples = int(cells.found.sum()), [threshold.config_sample for threshold in cells.thresholds]
+    censored = len(cells) - num_found
+    if censored:
+        yield f"{censored} censored threshold{'s count' if censored > 1 else ' counts'} by the side on which {_they(censored)}"
+    if num_found < 2:
+        yield "one cell gives no interval over cells"
+    if num_found <= len(law.letters):
+        yield "no more cells than parameters: the fit passes through them and tests nothing"
+    if len({family_key(sample, cells.size) for sample in samples}) > 1:
+        yield "the cells differ in more than T, q and d"
+    if law.name == FCN_LINE.name:
+        yield f"r is the target loss, {cells.tasks.target_loss:g}"
+    if "a" in law.reported and any(sample.training.objective == "population" for sample in samples):
+        yield "with the population objective m = d + d_e by definition: a is no finding"
+    if law.name == TD_POWER.name and len({sample.task.d for sample in samples}) == 1:
+        yield "d is the same in all cells: gamma is the power of T alone"
+
+
+def _they(count: int) -> str:
+    return "they lie" if count > 1 else "it lies"
+
+
+def spelled(formula: str, size: Size, task: TokenTask) -> str:
+    """A formula whose left side `m` is the letter of the size, and whose T, q, d are those of the task's paper."""
+    letters = {"m": size.letter} | task.letters
+    return re.sub(r"\b[mTqd]\b", lambda found: letters.get(found[0], found[0]), formula)
+
+
+def spread_words(labels: Sequence[str]) -> str:
+    """A list of names as a sentence has it: `a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(labels[:-1]), labels[-1]] if len(labels) > 1 else list(labels))

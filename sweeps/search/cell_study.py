@@ -1,0 +1,208 @@
+"""The Optuna study of one cell: asked for points, told what they came to, and kept in step with the ledger.
+
+The ledger is the truth and the study a view of it: a point that the ledger holds and the study lacks is added, and a study
+that claims what the ledger does not hold is made again. Points that were asked for and have not ended stay as running trials
+with their width and seed, so that a killed search goes on with the very points that it had asked for; one that is stopped in
+order has them wait.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import optuna
+from optuna.distributions import IntDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
+
+from stsq_core.configs import UserError
+from sweeps.cells import SearchedCell
+from sweeps.search.finished_points import Curves, ToldPoint, intermediate_values
+from sweeps.search.sampler import WIDTH
+from sweeps.search.samplers import suggest_width
+from sweeps.thresholds import SearchState
+
+OWNER = "stsq:run"
+TARGET = "target"
+Key = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class OpenPoint:
+    """A point that was asked for and has not been told of: its width, seed and live Optuna trial."""
+
+    width: int
+    seed: int
+    trial: Trial
+
+    @property
+    def key(self) -> Key:
+        return self.width, self.seed
+
+
+class CellStudy:
+    """One study; `owner` names the run directory whose ledger it is a view of."""
+
+    def __init__(self, storage: BaseStorage, name: str, cell: SearchedCell, *, owner: str, curves: Curves) -> None:
+        self._curves = curves
+        self._storage = storage
+        self._name = name
+        self._cell = cell
+        self._owner = owner
+        self._study = self._created()
+
+    def resume(self, told: Sequence[ToldPoint], seeds: Iterator[int]) -> tuple[OpenPoint, ...]:
+        """Bring the study into step with the complete points of the ledger; returns the points asked for that go on."""
+        ended = {(one.width, one.seed): one for one in told}
+        found: dict[Key, OpenPoint] = {}
+        for frozen in self._trials(TrialState.RUNNING):
+            if (point := self._adopted(frozen)) is None or not self._taken_on(point, ended, found):
+                self._study.tell(frozen.number, state=TrialState.FAIL)
+        for _ in self._trials(TrialState.WAITING):
+            point = self._asked(RandomSampler(seed=0), seeds)
+            if not self._taken_on(point, ended, found):
+                self._study.tell(point.trial, state=TrialState.FAIL)
+        return self.reconcile(told, tuple(found.values()))
+
+    def _taken_on(self, point: OpenPoint, ended: Mapping[Key, ToldPoint], found: dict[Key, OpenPoint]) -> bool:
+        """Tell of a point that has ended meanwhile, or add one that goes on to `found`; False for one that is neither."""
+        if point.key in ended:
+            self.tell(point, ended[point.key])
+            return True
+        if point.key in found or not self._cell.low <= point.width <= self._cell.high:
+            return False
+        found[point.key] = point
+        return True
+
+    def ask(self, num: int, seeds: Iterator[int], sampler: BaseSampler) -> tuple[OpenPoint, ...]:
+        """New points with fresh seeds, at the widths that the sampler chooses."""
+        return tuple(self._asked(sampler, seeds) for _ in range(num))
+
+    def tell(self, point: OpenPoint, told: ToldPoint) -> None:
+        """Say what a point came to."""
+        self._study.sampler = RandomSampler(seed=0)  # ours would look at the posterior after each point of a round
+        for name, value in told.attributes.items():
+            point.trial.set_user_attr(name, value)
+        for step, loss in intermediate_values(told, self._curves).items():
+            point.trial.report(loss, step)
+        if told.constraint is not None:
+            point.trial.set_constraint(TARGET, told.constraint)
+        self._study.tell(point.trial, told.value, state=told.state)
+
+    def reconcile(self, told: Sequence[ToldPoint], going_on: tuple[OpenPoint, ...] = ()) -> tuple[OpenPoint, ...]:
+        """Add what the study lacks of these points; make it again where it says else. Returns the points that go on."""
+        held = {key for frozen in self._trials(TrialState.COMPLETE, TrialState.FAIL) if (key := _told_key(frozen)) is not None}
+        is_wrong = bool(held - {one.key for one in told})
+        if is_wrong:
+            optuna.delete_study(study_name=self._name, storage=self._storage)
+            self._study = self._created()
+            held = set()
+        for one in told:
+            if one.key not in held:
+                self._study.add_trial(self._frozen(one))
+        if not is_wrong:
+            return going_on
+        return self.ask_for([point.key for point in going_on])
+
+    def ask_for(self, keys: Sequence[Key]) -> tuple[OpenPoint, ...]:
+        """Points of these widths and seeds."""
+        for key in keys:
+            self._enqueue(key)
+        return tuple(self._asked(RandomSampler(seed=0), iter(())) for _ in keys)
+
+    def publish(self, state: SearchState, level: float) -> None:
+        """Write what is known of the threshold to the study, for whoever looks at it."""
+        found: dict[str, object] = {"state": state.reason or "searching", "points": state.num_points}
+        if state.posterior is not None:
+            ends = state.posterior.interval(level)
+            found |= {"estimate": _width(state.posterior.median), "interval": [_width(end) for end in ends]}
+        for name, value in found.items():
+            self._study.set_user_attr(f"stsq:{name}", value)
+
+    def release(self) -> None:
+        """Let the points wait that will not end in this session: none of them is left running."""
+        for frozen in self._trials(TrialState.RUNNING):
+            self._study.tell(frozen.number, state=TrialState.FAIL)
+            if (key := _key(frozen)) is not None:
+                self._enqueue(key)
+
+    def _enqueue(self, key: Key) -> None:
+        self._study.enqueue_trial({WIDTH: key[0]}, user_attrs={"seed": key[1]})
+
+    @property
+    def study(self) -> optuna.Study:
+        """For a sampler to look at."""
+        return self._study
+
+    @property
+    def seeds(self) -> frozenset[int]:
+        """The seeds of points that are running or wait."""
+        live = self._trials(TrialState.RUNNING, TrialState.WAITING)
+        return frozenset(frozen.user_attrs["seed"] for frozen in live if "seed" in frozen.user_attrs)
+
+    def _created(self) -> optuna.Study:
+        study = optuna.create_study(
+            storage=self._storage, study_name=self._name, sampler=RandomSampler(seed=0), load_if_exists=True
+        )
+        owner = study.user_attrs.get(OWNER)
+        if owner is None:
+            study.set_user_attr(OWNER, self._owner)
+            study.set_user_attr("cell", self._cell.label)
+        elif owner != self._owner:
+            raise UserError(
+                f"the Optuna storage holds the study {self._name!r} of another run directory: give this sweep another name, or "
+                "another search.storage"
+            )
+        return study
+
+    def _trials(self, *states: TrialState) -> list[FrozenTrial]:
+        return self._study.get_trials(deepcopy=False, states=states)
+
+    def _asked(self, sampler: BaseSampler, seeds: Iterator[int]) -> OpenPoint:
+        self._study.sampler = sampler
+        trial = self._study.ask()
+        width = suggest_width(trial, self._cell, sampler)
+        if "seed" not in trial.user_attrs:
+            trial.set_user_attr("seed", next(seeds))
+        return OpenPoint(width, int(trial.user_attrs["seed"]), trial)
+
+    def _adopted(self, frozen: FrozenTrial) -> OpenPoint | None:
+        """A running trial of a former session as a live one; None where a kill left it without width or seed."""
+        key = _key(frozen)
+        if key is None:
+            return None
+        study_id = self._storage.get_study_id_from_name(self._name)
+        trial_id = self._storage.get_trial_id_from_study_id_trial_number(study_id, frozen.number)
+        return OpenPoint(*key, Trial(self._study, trial_id))
+
+    def _frozen(self, told: ToldPoint) -> FrozenTrial:
+        """A finished trial made of what the ledger says."""
+        return create_trial(
+            state=told.state,
+            value=told.value,
+            params={WIDTH: told.width},
+            distributions={WIDTH: IntDistribution(self._cell.low, self._cell.high, log=True)},
+            user_attrs=dict(told.attributes),
+            intermediate_values=intermediate_values(told, self._curves),
+            constraints=None if told.constraint is None else {TARGET: told.constraint},
+        )
+
+
+def _key(frozen: FrozenTrial) -> Key | None:
+    """The width and seed of a trial; None for one that a kill left before it had both."""
+    width, seed = frozen.params.get(WIDTH), frozen.user_attrs.get("seed")
+    return None if width is None or seed is None else (int(width), int(seed))
+
+
+def _told_key(frozen: FrozenTrial) -> tuple[int, int, float | None, str] | None:
+    """As `ToldPoint.key`; None for a trial that says nothing (one that was stopped, or never told of)."""
+    key, attributes = _key(frozen), frozen.user_attrs
+    if key is None or "status" not in attributes:
+        return None
+    return (*key, frozen.value if frozen.state is TrialState.COMPLETE else None, str(attributes["status"]))
+
+
+def _width(log_width: float) -> float | None:
+    """A width for people; None beyond the range."""
+    return round(math.exp(log_width), 2) if math.isfinite(log_width) else None

@@ -1,0 +1,99 @@
+"""A point of a cell as Optuna is told of it: its value, its constraint, and what a dashboard shows beside them."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from optuna.trial import TrialState
+
+from sweeps.spec import Criterion, SamplerName
+from sweeps.store import STATUSES, Curve, none_of_nan
+from sweeps.thresholds import CellPoints
+
+CURVE_POINTS = 8
+"""Intermediate values of a point: enough to see its course, each one write to the storage."""
+
+Curves = Callable[[Mapping[str, str]], Mapping[str, Curve]]
+"""Training curves by trial, of trials given with the packs that they ended in."""
+
+
+@dataclass(frozen=True)
+class ToldPoint:
+    """One point: `value` is None where Optuna is told that it failed. `constraint` is at most 0 where the target is reached.
+
+    `trial_id` is the trial at the point's rate, whose curve the point shows, and `pack_id` the pack that it ended in.
+    """
+
+    width: int
+    seed: int
+    state: TrialState
+    value: float | None
+    constraint: float | None
+    attributes: Mapping[str, Any]
+    trial_id: str
+    pack_id: str
+
+    @property
+    def key(self) -> tuple[int, int, float | None, str]:
+        """Equal for tellings that say the same."""
+        return self.width, self.seed, self.value, str(self.attributes["status"])
+
+
+def tell_points(points: CellPoints, criterion: Criterion, sampler: SamplerName) -> tuple[ToldPoint, ...]:
+    """What to tell of each complete point, in the order of `points`.
+
+    The value is the relative loss at the point's rate. Optuna's TPE and GP look for the least value, so for them it is the
+    distance of the log loss from the log target: they then look for the threshold and not for the widest net.
+    """
+    outcomes, log_target = points.outcomes, math.log(criterion.target_loss)
+    told = []
+    for place in np.flatnonzero(points.complete).tolist():
+        loss, trial = float(points.judged[place]), int(points.trials[place, points.chosen[place]])
+        is_finite, gap = math.isfinite(loss), loss - log_target
+        value = abs(gap) if sampler in ("tpe", "gp") else float(outcomes.relative_loss[trial])
+        told.append(
+            ToldPoint(
+                width=int(points.widths[place]),
+                seed=int(points.seeds[place]),
+                state=TrialState.COMPLETE if is_finite else TrialState.FAIL,
+                value=value if is_finite else None,
+                constraint=gap if is_finite else None,
+                attributes=_attributes(points, place, solved=gap <= 0),
+                trial_id=outcomes.trial_ids[trial],
+                pack_id=str(outcomes.pack_id[trial]),
+            )
+        )
+    return tuple(told)
+
+
+def _attributes(points: CellPoints, place: int, *, solved: bool) -> dict[str, Any]:
+    outcomes, rates, trials = points.outcomes, points.cell.rates, points.trials[place].tolist()
+    chosen = int(points.chosen[place])
+    status = STATUSES[outcomes.status[trials[chosen]]]
+    return {
+        "seed": int(points.seeds[place]),
+        "status": status if status != "finished" else ("solved" if solved else "unsolved"),
+        "lr": rates[chosen],
+        "relative_loss": none_of_nan(outcomes.relative_loss[trials[chosen]].item()),
+        "stderr": none_of_nan(outcomes.relative_loss_stderr[trials[chosen]].item()),
+        "losses": {f"{rate:g}": none_of_nan(outcomes.relative_loss[t].item()) for rate, t in zip(rates, trials, strict=True)},
+        "trial_ids": {f"{rate:g}": outcomes.trial_ids[t] for rate, t in zip(rates, trials, strict=True)},
+    }
+
+
+def intermediate_values(told: ToldPoint, curves: Curves) -> dict[int, float]:
+    """The course of a point's training loss by step, as Optuna shows it."""
+    return _thinned(curves({told.trial_id: told.pack_id}).get(told.trial_id))
+
+
+def _thinned(curve: Curve | None) -> dict[int, float]:
+    """Some of a curve's finite losses, its first and last among them."""
+    if curve is None:
+        return {}
+    steps, losses = curve
+    kept = np.flatnonzero(np.isfinite(losses))
+    if len(kept) > CURVE_POINTS:
+        kept = kept[np.unique(np.round(np.linspace(0, len(kept) - 1, CURVE_POINTS)).astype(int))]
+    return {int(steps[place]): float(losses[place]) for place in kept.tolist()}

@@ -1,0 +1,273 @@
+"""A sampler for Optuna that looks for a width threshold instead of an optimum.
+
+One study is one cell and one trial one point: the parameter `m`, a fresh seed, and as its value the point's relative loss. The
+sampler keeps the posterior of the threshold (module `posterior`), asks for widths at its quantiles that are not in flight yet,
+and says when the search may end:
+
+    study = optuna.create_study(sampler=ThresholdSampler(target_loss=0.1, seed=0))
+    study.optimize(lambda trial: relative_loss(trial.suggest_int("m", 8, 256, log=True)), n_trials=96)
+    print(study.user_attrs["stsq:estimate"], study.user_attrs["stsq:interval"])
+
+What it knows comes from the study alone, so that any number of threads or processes may share a storage, and one that starts
+again goes on. A trial that failed counts as a lapse where its user attribute `status` is `diverged`, and else not at all.
+"""
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from optuna.distributions import BaseDistribution, IntDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.storages import BaseStorage
+from optuna.study import Study
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from sweeps.thresholds import StopReason, ThresholdPosterior, stop_reason
+
+WIDTH = "m"
+STATUS, DIVERGED = "status", "diverged"
+GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a search may end, why, and what it knows: nothing (None) before the first point was asked."""
+
+    finished: bool
+    reason: StopReason
+    posterior: ThresholdPosterior | None
+
+
+def constrain(trial: Trial, relative_loss: float, target_loss: float) -> None:
+    """Mark a trial as feasible where it reaches the target: the constraint `target` is `log(loss / target)`, at most 0."""
+    trial.set_constraint("target", math.log(max(relative_loss, 1e-300) / target_loss))
+
+
+@dataclass
+class _Known:
+    """What was read of a study so far: the points told, those in flight, and the first trial that may still change."""
+
+    widths: list[int] = field(default_factory=list)
+    log_losses: list[float] = field(default_factory=list)
+    in_flight: dict[int, int] = field(default_factory=dict)
+    unfinished: list[int] = field(default_factory=list)
+    num_read: int = 0
+    bounds: tuple[int, int] | None = None
+    posterior: ThresholdPosterior | None = None
+
+    def read(self, trials: Sequence[FrozenTrial]) -> None:
+        """Take note of what is new in the trials of a study, in the order of their numbers."""
+        waiting = [*self.unfinished, *range(self.num_read, len(trials))]
+        self.unfinished, self.in_flight, self.num_read = [], {}, len(trials)
+        for place in waiting:
+            self._note(place, trials[place])
+
+    def _note(self, place: int, trial: FrozenTrial) -> None:
+        if not trial.state.is_finished():
+            self.unfinished.append(place)
+        if WIDTH not in trial.params:
+            return
+        self._bound(trial.distributions[WIDTH])
+        width = int(trial.params[WIDTH])
+        if trial.state == TrialState.RUNNING:
+            self.in_flight[trial.number] = width
+        elif (log_loss := _log_loss(trial)) is not None:
+            self.tell(width, log_loss)
+
+    def tell(self, width: int, log_loss: float) -> None:
+        self.widths.append(width)
+        self.log_losses.append(log_loss)
+        self.posterior = None
+
+    def _bound(self, distribution: BaseDistribution) -> None:
+        bounds = _bounds(distribution)
+        if bounds != self.bounds:
+            self.bounds, self.posterior = bounds, None
+
+
+def _log_loss(trial: FrozenTrial) -> float | None:
+    """The log loss of a trial that ended; inf where it diverged, None where it is no evidence."""
+    if trial.state == TrialState.COMPLETE:
+        return _log(trial.values)
+    diverged = trial.state == TrialState.FAIL and trial.user_attrs.get(STATUS) == DIVERGED
+    return math.inf if diverged else None
+
+
+def _log(values: Sequence[float] | None) -> float:
+    loss = values[0] if values else math.nan
+    if not math.isfinite(loss):
+        return math.inf
+    return math.log(loss) if loss > 0 else -math.inf
+
+
+def _bounds(distribution: BaseDistribution) -> tuple[int, int]:
+    if not isinstance(distribution, IntDistribution) or distribution.step != 1:
+        raise ValueError(
+            f"a threshold search suggests whole widths: suggest_int({WIDTH!r}, low, high, log=True); got {distribution}"
+        )
+    return distribution.low, distribution.high
+
+
+class ThresholdSampler(BaseSampler):
+    """Asks for the widths that tell most about where the median seed reaches the target.
+
+    Args:
+        target_loss: the relative loss to reach, between 0 and 1.
+        success_rate: the fraction of seeds that must reach it.
+        level: of the interval.
+        tolerance: how far the interval's ends may lie from its middle, relative to it, for the search to end; an interval no
+            longer than one unit of width is narrow enough, too.
+        batch: points that are meant to be in flight together.
+        cap: the most points of a search.
+        seed: of the small shifts of the quantiles at which widths are asked.
+    """
+
+    def __init__(
+        self,
+        *,
+        target_loss: float,
+        success_rate: float = 0.5,
+        level: float = 0.9,
+        tolerance: float = 0.1,
+        batch: int = 8,
+        cap: int = 96,
+        seed: int | None = None,
+    ) -> None:
+        if not 0 < target_loss < 1:
+            raise ValueError(f"target_loss is relative to the zero predictor's and lies between 0 and 1; got {target_loss}")
+        if not 0 < level < 1 or not tolerance > 0:
+            raise ValueError(f"level must lie between 0 and 1 and tolerance above 0; got {level} and {tolerance}")
+        if batch < 1 or cap < 1:
+            raise ValueError(f"batch and cap must be at least 1; got {batch} and {cap}")
+        self.target_loss, self.success_rate = target_loss, success_rate
+        self.level, self.tolerance = level, tolerance
+        self.batch, self.cap = batch, cap
+        self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
+        self._others = RandomSampler(seed=seed)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lock = threading.RLock()
+        self._studies: WeakKeyDictionary[BaseStorage, dict[int, _Known]] = WeakKeyDictionary()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_studies")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+
+    def verdict(self, trials: Study | Sequence[FrozenTrial]) -> Verdict:
+        """Whether the search may end, and what it knows."""
+        if isinstance(trials, Study):
+            with self._lock:
+                return self._judge(self._read(trials))
+        known = _Known()
+        known.read(trials)
+        return self._judge(known)
+
+    def batch_size(self, study: Study) -> int:
+        """How many points to ask now: 0 when the search may end or the cap is in flight."""
+        with self._lock:
+            known = self._read(study)
+            if self._judge(known).finished:
+                return 0
+            return max(0, min(self.batch, self.cap - len(known.widths) - len(known.in_flight)))
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        self._raise_error_if_multi_objective(study)
+        return {}
+
+    def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
+        return {}
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        if param_name != WIDTH:
+            return self._others.sample_independent(study, trial, param_name, param_distribution)
+        bounds = _bounds(param_distribution)
+        with self._lock:
+            known = self._read(study)
+            if known.bounds != bounds:
+                known.bounds, known.posterior = bounds, None
+            posterior = self._posterior(known)
+            in_flight = [width for number, width in known.in_flight.items() if number != trial.number]
+            shift = np.random.default_rng((self.seed, len(known.widths))).uniform(-0.25, 0.25)
+            widths = posterior.next_widths(max(1, self.batch - len(in_flight)), in_flight, shift=shift)
+        # Trials that are asked one after another, each told before the next, must not all take the same quantile.
+        return widths[int(len(widths) * (GOLDEN * trial.number % 1))]
+
+    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+        """Once nothing else is in flight, or another batch is told: write what is known to the study, for whoever looks at
+        it, and end a running `optimize` that may end.
+        """
+        with self._lock:
+            known = self._with(self._read(study), trial, state, values)
+            if len(known.in_flight) > 1 and len(known.widths) % self.batch:
+                return
+            verdict = self._judge(known)
+        self._publish(study, verdict)
+        if verdict.finished:
+            try:
+                study.stop()
+            except RuntimeError:
+                return  # Whoever asks and tells has no loop to stop: `verdict` says that the search may end.
+
+    def _with(self, known: _Known, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> _Known:
+        """What will be known once this trial has ended, which the storage does not know yet."""
+        log_loss = _log(values) if state == TrialState.COMPLETE else None
+        if state == TrialState.FAIL and trial.user_attrs.get(STATUS) == DIVERGED:
+            log_loss = math.inf
+        if log_loss is None or WIDTH not in trial.params:
+            return known
+        told = replace(known, widths=list(known.widths), log_losses=list(known.log_losses))
+        told.tell(int(trial.params[WIDTH]), log_loss)
+        return told
+
+    def _publish(self, study: Study, verdict: Verdict) -> None:
+        if verdict.posterior is None:
+            return
+        low, high = (_width(end) for end in verdict.posterior.interval(self.level))
+        found = {
+            "stsq:state": verdict.reason or "searching",
+            "stsq:estimate": _width(verdict.posterior.median),
+            "stsq:interval": [low, high],
+            "stsq:points": len(verdict.posterior.widths),
+        }
+        for name, value in found.items():
+            study.set_user_attr(name, value)
+
+    def _read(self, study: Study) -> _Known:
+        known = self._studies.setdefault(study._storage, {}).setdefault(study._study_id, _Known())
+        known.read(study.get_trials(deepcopy=False))
+        return known
+
+    def _posterior(self, known: _Known) -> ThresholdPosterior:
+        assert known.bounds is not None
+        if known.posterior is None:
+            known.posterior = ThresholdPosterior(
+                known.widths,
+                known.log_losses,
+                low=known.bounds[0],
+                high=known.bounds[1],
+                log_target=math.log(self.target_loss),
+                success_rate=self.success_rate,
+            )
+        return known.posterior
+
+    def _judge(self, known: _Known) -> Verdict:
+        if known.bounds is None:
+            return Verdict(False, "", None)
+        posterior = self._posterior(known)
+        reason = stop_reason(posterior, level=self.level, tolerance=self.tolerance, cap=self.cap)
+        return Verdict(reason != "", reason, posterior)
+
+
+def _width(log_width: float) -> float | None:
+    """A width for people; None beyond the range."""
+    return round(math.exp(log_width), 2) if math.isfinite(log_width) else None

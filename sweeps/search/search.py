@@ -1,0 +1,198 @@
+"""The strategy of a threshold search: rounds of points for every searched cell, through one Optuna study a cell.
+
+A round of a cell is asked for when none of its points is in flight, so that the points of a search depend on its sweep alone
+and not on the number of workers or the order in which packs end. Cells search side by side: their points share packs and keep
+workers fed.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sweeps.cells import SearchedCell, Trials, point_seed
+from sweeps.schedule import Strategy
+from sweeps.search.cell_study import CellStudy, OpenPoint
+from sweeps.search.finished_points import Curves, ToldPoint, tell_points
+from sweeps.search.sampler import ThresholdSampler
+from sweeps.search.samplers import sampler_for
+from sweeps.search.study_storage import open_storage, storage_errors
+from sweeps.spec import SweepSpec
+from sweeps.store import LedgerRecord, Outcomes
+from sweeps.thresholds import CellPoints, SearchState, outcomes_by_cell, state_of
+
+MAX_NAME = 64
+
+
+class Search(Strategy):
+    """Searches the threshold of each cell. `journal` is the file of the studies where the sweep names no storage.
+
+    `owner` names the run directory; `again` are trials that failed before and are to be tried again.
+    """
+
+    def __init__(
+        self,
+        spec: SweepSpec,
+        cells: Sequence[SearchedCell],
+        *,
+        journal: Path,
+        owner: str,
+        curves: Curves,
+        again: Outcomes | None = None,
+    ) -> None:
+        self._spec = spec
+        self._journal = journal
+        self._place = spec.search.storage or str(journal)
+        retried = outcomes_by_cell(cells, again) if again is not None else {}
+        self._cells = {cell.cell_id: _CellSearch(spec, cell, again=retried.get(cell.cell_id)) for cell in cells}
+        self._owner = owner
+        self._curves = curves
+        self._opened = False
+
+    def ask(self) -> Trials:
+        """The next round of every cell that waits for none of its points."""
+        with storage_errors(self._place):
+            if not self._opened:
+                self._open()
+            asked = [trials for search in self._cells.values() if (trials := search.ask()) is not None]
+        return Trials.joined(asked)
+
+    def tell(self, records: Sequence[LedgerRecord]) -> None:
+        """Take note of trials that ended; those of other cells are passed over."""
+        by_cell = outcomes_by_cell([search.cell for search in self._cells.values()], records)
+        with storage_errors(self._place):
+            for cell_id, outcomes in by_cell.items():
+                self._cells[cell_id].take(outcomes)
+
+    @property
+    def finished(self) -> bool:
+        return all(search.finished for search in self._cells.values())
+
+    @property
+    def progress(self) -> str:
+        num_done = sum(search.finished for search in self._cells.values())
+        return f"{num_done}/{len(self._cells)} searches done, {sum(s.num_points for s in self._cells.values())} points"
+
+    def close(self) -> None:
+        """Leave no trial running in a study: points in flight wait for the next session."""
+        if self._opened:
+            with storage_errors(self._place):
+                for search in self._cells.values():
+                    search.close()
+
+    def _open(self) -> None:
+        storage = open_storage(self._spec.search.storage, self._journal)
+        for search in self._cells.values():
+            name = study_name(self._spec.name, search.cell)
+            search.open(CellStudy(storage, name, search.cell, owner=self._owner, curves=self._curves))
+        self._opened = True
+
+
+class _CellSearch:
+    """The search of one cell: what has ended, what is in flight, and its study once that is open."""
+
+    def __init__(self, spec: SweepSpec, cell: SearchedCell, *, again: Outcomes | None = None) -> None:
+        self.cell = cell
+        self._spec = spec
+        self._ended: list[Outcomes] = []
+        self._open: dict[tuple[int, int], OpenPoint] = {}
+        self._again = () if again is None else CellPoints.of(cell, again).pairs
+        self._study: CellStudy | None = None
+        self._asked = False
+        self._state = self._look()
+
+    @property
+    def finished(self) -> bool:
+        return self._state.finished and not self._open and not self._again
+
+    @property
+    def num_points(self) -> int:
+        return self._state.num_points
+
+    def open(self, study: CellStudy) -> None:
+        """Take the study, and the points that it says go on; points of which the ledger holds a part go on as well."""
+        self._study = study
+        points = self._points()
+        going_on = study.resume(self._told(points), self._fresh_seeds(points))
+        self._open = {point.key: point for point in going_on}
+
+    def ask(self) -> Trials | None:
+        """The points that go on from a former session, else a new round; None while points are in flight or when finished."""
+        if self._study is None or self._asked or (self.finished and not self._open):
+            return None
+        if not self._open:
+            self._open = {point.key: point for point in self._next_round(self._study)}
+        self._asked = True
+        return self.cell.trials(tuple(self._open))
+
+    def take(self, outcomes: Outcomes) -> None:
+        """Take note of trials of this cell that ended, and of the round when all of its points have."""
+        self._ended.append(outcomes)
+        points = self._points()
+        if self._study is None:
+            self._state = self._look(points)
+            return
+        ended = {pair for pair, complete in zip(points.pairs, points.complete.tolist(), strict=True) if complete}
+        in_flight = self._open.keys() - ended
+        # With several rates a point's own is known when its round has ended; with one, a dashboard may see it at once.
+        if in_flight and len(self.cell.rates) > 1:
+            return
+        told = self._told(points)
+        for one in told:
+            if (point := self._open.pop((one.width, one.seed), None)) is not None:
+                self._study.tell(point, one)
+        if not in_flight:
+            self._study.reconcile(told)
+            self._state = self._look(points)
+            self._study.publish(self._state, self._spec.criterion.level)
+            self._asked = False
+
+    def close(self) -> None:
+        """Let the points in flight wait in the study."""
+        if self._study is not None:
+            self._study.release()
+            self._open = {}
+
+    def _next_round(self, study: CellStudy) -> tuple[OpenPoint, ...]:
+        points = self._points()
+        if self._again:
+            again, self._again = self._again, ()
+            return study.ask_for(again)
+        if unfinished := self._unfinished(points):
+            return study.ask_for(unfinished)
+        settings, num = self._spec.search, points.num_complete
+        sampler = sampler_for(settings, self._spec.criterion, self.cell, num_points=num)
+        batch = sampler.batch_size(study.study) if isinstance(sampler, ThresholdSampler) else settings.batch
+        return study.ask(max(1, min(batch, settings.cap - num)), self._fresh_seeds(points), sampler)
+
+    def _unfinished(self, points: CellPoints) -> tuple[tuple[int, int], ...]:
+        """Points of this search of which some rates have ended and others not: the study that knew of them is gone."""
+        own = {point_seed(self.cell.cell_id, number) for number in range(2 * len(points.widths))}
+        partial = zip(points.pairs, points.complete.tolist(), strict=True)
+        return tuple(pair for pair, complete in partial if not complete and pair[1] in own)
+
+    def _fresh_seeds(self, points: CellPoints) -> Iterator[int]:
+        """Seeds that no point of the cell has had, in an order that depends on the cell alone."""
+        used = {*points.seeds.tolist(), *(self._study.seeds if self._study else ())}
+        number = 0
+        while True:
+            if (seed := point_seed(self.cell.cell_id, number)) not in used:
+                yield seed
+            number += 1
+
+    def _points(self) -> CellPoints:
+        outcomes = Outcomes.joined(self._ended) if self._ended else Outcomes.of(())
+        return CellPoints.of(self.cell, outcomes)
+
+    def _told(self, points: CellPoints) -> tuple[ToldPoint, ...]:
+        return tell_points(points, self._spec.criterion, self._spec.search.sampler)
+
+    def _look(self, points: CellPoints | None = None) -> SearchState:
+        return state_of(self._points() if points is None else points, self._spec.criterion, self._spec.search)
+
+
+def study_name(sweep: str, cell: SearchedCell) -> str:
+    """The name of a cell's study: of one sweep and cell, so that sweeps share a storage and no study."""
+    task = cell.family.sample.task
+    words = f"{sweep} {cell.family.sample.model.kind} T={task.T} q={task.q} d={task.d}"
+    slug = re.sub(r"[^\w=.-]+", "-", words)[:MAX_NAME]
+    return f"{slug}-{cell.cell_id}"

@@ -1,0 +1,120 @@
+"""A simulated trainer: cells whose threshold is known, so that a way of searching is tried on thousands of them in seconds.
+
+A cell answers a width and a seed with a relative loss, as training does, and draws for a seed
+
+    log r = f(log m + shift u) + noise v        with probability 1 - lapse_rate - divergence_rate; u, v standard normal
+    r even between 0.2 and 1                    a lapse: the seed got stuck
+    r = nan                                     it diverged
+
+with f the log loss of a curve (module `simulated_curves`) at a log width. None is the estimator's broken line (module
+`loss_curve`) but the kinked one, whose kink lies elsewhere. The width threshold is the definition's, computed from the
+distribution that is drawn from.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from sweeps.search.simulated_curves import LEAST_LOSS, Curve, Exponential, FcnLine, Kinked, Logistic, Plateau
+
+STUCK = (0.2, 1.0)
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
+NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
+
+
+@dataclass(frozen=True)
+class SimulatedCell:
+    """A cell of which everything is known. `noise` and `shift` are standard deviations over seeds: of log r, and of log m."""
+
+    curve: Curve
+    noise: float
+    shift: float
+    lapse_rate: float
+    divergence_rate: float
+    stream: int
+
+    def relative_loss(self, width: int, seed: int) -> float:
+        """What training this width with this seed ends with; nan where it diverges."""
+        draws = np.random.default_rng((self.stream, seed))
+        chance, stuck = draws.uniform(), draws.uniform(*STUCK)
+        moved, scatter = draws.normal(scale=(self.shift, self.noise))
+        if chance < self.divergence_rate:
+            return math.nan
+        if chance < self.divergence_rate + self.lapse_rate:
+            return float(stuck)
+        log_loss = self.curve.log_loss(np.log(width) + moved) + scatter
+        return max(float(np.exp(log_loss)), LEAST_LOSS)
+
+    def log_threshold(self, target_loss: float, success_rate: float = 0.5) -> float:
+        """Log m*: where the `success_rate` quantile over all seeds of the log loss passes the log target, linear in log m
+        between whole widths.
+
+        Raises:
+            ValueError: no width up to 2^24 reaches the success rate.
+        """
+        part = success_rate / (1 - self.lapse_rate - self.divergence_rate)
+        log_target = math.log(target_loss)
+        if not part < 1 or self._reached(2**24, log_target) < part:
+            raise ValueError(f"no width is solved by {success_rate:.0%} of the seeds of {self}")
+        low, high = 0, 2**24
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._reached(middle, log_target) >= part else (middle, high)
+        if high == 1:
+            return 0.0
+        above, below = self._quantile(low, part), self._quantile(high, part)
+        return math.log(low) + (math.log(high) - math.log(low)) * (above - log_target) / (above - below)
+
+    def _reached(self, width: int, log_loss: float) -> float:
+        """The part of the seeds, lapses aside, whose log loss is at most this."""
+        depths = (log_loss - self.curve.log_loss(math.log(width) + self.shift * NODES)) / self.noise
+        return float(NODE_WEIGHTS @ np.array([0.5 * math.erfc(-depth / math.sqrt(2)) for depth in depths]))
+
+    def _quantile(self, width: int, part: float) -> float:
+        low, high = -60.0, 10.0
+        for _ in range(48):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._reached(width, middle) >= part else (middle, high)
+        return (low + high) / 2
+
+
+Stress = Literal["lapses", "fcn_line", "kink"]
+
+
+def smooth_cell(stream: int, *, slope: float, log_target: float, low: float = 4.0, high: float = 4096.0) -> SimulatedCell:
+    """A cell with a logistic, exponential or plateau curve of this slope at the target, which it passes between `low` and
+    `high`, log-uniformly; noise of 0.1 to 0.3, a shift of 2 to 5%, and 5% lapses.
+    """
+    draws = np.random.default_rng((stream, 1))
+    crossing = draws.uniform(math.log(low), math.log(high))
+    families: tuple[Curve, ...] = (
+        Logistic.through(crossing, slope=slope, log_target=log_target),
+        Exponential.through(crossing, slope=slope, log_target=log_target),
+        Plateau.through(crossing, slope=slope, log_target=log_target, floor=math.exp(log_target) / 5),
+    )
+    curve = families[int(draws.integers(len(families)))]
+    return SimulatedCell(curve, draws.uniform(0.1, 0.3), draws.uniform(0.02, 0.05), 0.05, 0.0, stream)
+
+
+def stress_cell(stream: int, kind: Stress, *, log_target: float) -> SimulatedCell:
+    """A cell that is unlike what the estimator expects.
+
+    `lapses`: 10% of the seeds lapse and another 5% diverge; `fcn_line`: the curve is an FCN's exact line; `kink`: the curve is
+    broken where the loss is up to 0.7 above or below the log target.
+    """
+    draws = np.random.default_rng((stream, 2))
+    noise, shift = draws.uniform(0.1, 0.3), draws.uniform(0.02, 0.05)
+    match kind:
+        case "lapses":
+            slope = float(draws.choice([1.0, 3.0, 10.0]))
+            smooth = smooth_cell(stream, slope=slope, log_target=log_target)
+            return SimulatedCell(smooth.curve, noise, shift, 0.10, 0.05, stream)
+        case "fcn_line":
+            line = FcnLine(T=int(draws.integers(8, 129)), q=int(draws.integers(1, 4)), d=int(draws.integers(2, 33)))
+            return SimulatedCell(line, noise, shift, 0.05, 0.0, stream)
+        case "kink":
+            left, right = np.exp(draws.uniform(0.0, math.log(10.0), size=2))
+            offset, kink = draws.uniform(-0.7, 0.7), draws.uniform(math.log(8.0), math.log(2048.0))
+            return SimulatedCell(Kinked(kink, log_target + offset, left, right), noise, shift, 0.05, 0.0, stream)

@@ -1,0 +1,57 @@
+from .axes import is_axis as is_axis, values_of as values_of
+from .claims import (
+    Bound as Bound,
+    Claim as Claim,
+    Compare as Compare,
+    Floor as Floor,
+    Linearity as Linearity,
+    Selection as Selection,
+    Sharpness as Sharpness,
+    Slope as Slope,
+    ThresholdClaim as ThresholdClaim,
+    ThresholdGrowth as ThresholdGrowth,
+    ThresholdNear as ThresholdNear,
+    ThresholdOrder as ThresholdOrder,
+)
+from .drawings import (
+    Curves as Curves,
+    Drawing as Drawing,
+    Matrices as Matrices,
+    Profile as Profile,
+    keeps_weights as keeps_weights,
+)
+from .errors import (
+    Path as Path,
+    PlacedError as PlacedError,
+    first_problem as first_problem,
+    listed as listed,
+    shown as shown,
+    suggestion as suggestion,
+)
+from .fields import (
+    flattened as flattened,
+    free_fields as free_fields,
+    known_fields as known_fields,
+    known_leaves as known_leaves,
+    size_field_of as size_field_of,
+    with_field as with_field,
+    without_field as without_field,
+)
+from .law_settings import LawSettings as LawSettings
+from .overrides import apply_settings as apply_settings
+from .search_spec import (
+    SamplerName as SamplerName,
+    SearchSettings as SearchSettings,
+    WidthRange as WidthRange,
+    storage_beyond_a_file as storage_beyond_a_file,
+)
+from .spec import (
+    Budget as Budget,
+    Criterion as Criterion,
+    Statistic as Statistic,
+    SweepSpec as SweepSpec,
+    TrialGroup as TrialGroup,
+    WandbSettings as WandbSettings,
+)
+from .text_types import Slug as Slug
+from .yaml_source import Document as Document, parse as parse

@@ -1,0 +1,164 @@
+"""Claims (the configs): statements about a sweep's numbers with the rule by which they hold.
+
+A claim looks at the trials that `where` selects (dotted fields and their values), cell by cell, and ends as `holds`,
+`does not hold` or `not enough data` (sweeps.findings.claim_verdicts).
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from stsq_core.configs import Record, as_tuple
+from sweeps.spec.errors import FieldError
+from sweeps.spec.fields import unknown_field
+from sweeps.spec.text_types import Slug, Words
+
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
+
+
+class Selection(Record):
+    """Trials chosen by their fields: `where` maps a dotted field to a value, or to a list of values."""
+
+    where: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _fields_exist(self) -> Self:
+        for name in self.where:
+            if reason := unknown_field(name):
+                raise FieldError(("where", name), reason)
+        return self
+
+
+class _Claim(Selection):
+    name: Slug
+    says: Words
+
+
+class Bound(_Claim):
+    """The mean over seeds of a final metric is at least, or at most, a number; `step0` divides by its value before training."""
+
+    kind: Literal["bound"] = "bound"
+    metric: str
+    at_least: float | None = None
+    at_most: float | None = None
+    over_step0: bool = False
+
+    @model_validator(mode="after")
+    def _one_side(self) -> Self:
+        if (self.at_least is None) == (self.at_most is None):
+            raise ValueError(f"claim {self.name}: give at_least or at_most, one of the two")
+        return self
+
+
+class Compare(_Claim):
+    """A final metric is smaller where `field` has the value `smaller` than where it has the value `than`, all else equal but
+    the fields or branches in `ignoring`."""
+
+    kind: Literal["compare"] = "compare"
+    metrics: Texts
+    field: str
+    smaller: Any
+    than: Any
+    ignoring: Texts = ()
+
+    @model_validator(mode="after")
+    def _field_exists(self) -> Self:
+        if reason := unknown_field(self.field):
+            raise FieldError(("field",), reason)
+        return self
+
+
+class Slope(_Claim):
+    """1/L against step has the slope of the exact recursion for one-hot codes over the last half, within a fraction."""
+
+    kind: Literal["slope"] = "slope"
+    within: Fraction = 0.03
+
+
+class Linearity(_Claim):
+    """1/L against step is a straight line (R^2) while L lies between `below` and a multiple of the attention reference."""
+
+    kind: Literal["linear"] = "linear"
+    below: Fraction = 0.5
+    above_reference: Positive = 2.0
+    r_squared: Fraction = 0.98
+
+
+class Floor(_Claim):
+    """No net measures below the exact floor by more than 3 standard errors; up to a width it comes within a fraction of it."""
+
+    kind: Literal["floor"] = "floor"
+    near_up_to: int = 0
+    within: Fraction = 0.06
+
+
+class Sharpness(_Claim):
+    """The width that reaches the loss `reaches`, over the width that reaches `begins`, is at least or at most a number."""
+
+    kind: Literal["sharpness"] = "sharpness"
+    begins: Fraction = 0.5
+    reaches: Fraction = 0.05
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @model_validator(mode="after")
+    def _one_side(self) -> Self:
+        if (self.at_least is None) == (self.at_most is None):
+            raise ValueError(f"claim {self.name}: give at_least or at_most, one of the two")
+        if self.reaches >= self.begins:
+            raise ValueError(f"claim {self.name}: reaches must be below begins; got {self.reaches} and {self.begins}")
+        return self
+
+
+class ThresholdOrder(_Claim):
+    """The thresholds of cells at the same T, q and d grow in the given order of the values of `by`, and no intervals meet."""
+
+    kind: Literal["threshold_order"] = "threshold_order"
+    by: str
+    order: Annotated[tuple[Any, ...], BeforeValidator(as_tuple)]
+
+    @model_validator(mode="after")
+    def _an_order_of_a_field(self) -> Self:
+        if reason := unknown_field(self.by):
+            raise FieldError(("by",), reason)
+        if len(self.order) < 2:
+            raise FieldError(("order",), f"an order needs two values or more; got {list(self.order)}")
+        return self
+
+
+class ThresholdNear(_Claim):
+    """Each threshold lies within a factor of a published one; where that was published, `says` tells."""
+
+    kind: Literal["threshold_near"] = "threshold_near"
+    value: Positive
+    factor: Annotated[float, Field(gt=1)] = 2.0
+
+
+class ThresholdGrowth(_Claim):
+    """The rate at which thresholds grow with a letter of the task, in a law fitted to them, is at most or at least a number.
+
+    The laws: `log_power` is c (ln L)^gamma, `power` is c L^gamma, and `log` is a + b ln L; the rate is gamma, of `log` b.
+    """
+
+    kind: Literal["threshold_growth"] = "threshold_growth"
+    letter: Literal["T", "q", "d"] = "T"
+    law: Literal["log_power", "power", "log"] = "log_power"
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @model_validator(mode="after")
+    def _one_side(self) -> Self:
+        if (self.at_least is None) == (self.at_most is None):
+            raise ValueError(f"claim {self.name}: give at_least or at_most, one of the two")
+        return self
+
+
+ThresholdClaim = ThresholdOrder | ThresholdNear | ThresholdGrowth
+"""Claims about thresholds, not about single trials."""
+
+Claim = Annotated[
+    Bound | Compare | Slope | Linearity | Floor | Sharpness | ThresholdOrder | ThresholdNear | ThresholdGrowth,
+    Field(discriminator="kind"),
+]

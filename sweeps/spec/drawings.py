@@ -1,0 +1,74 @@
+"""Drawings (the configs): the figures by which a sweep is shown instead of its width thresholds.
+
+Each has `panels` side by side, one a value of that field, and a line for the values of the fields in `by`: the mean over seeds
+with its interval.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from stsq_core.configs import as_tuple
+from sweeps.spec.claims import Selection, Texts
+from sweeps.spec.errors import FieldError
+from sweeps.spec.fields import unknown_field
+from sweeps.spec.text_types import Slug, Words
+
+WIDTH = "m"
+"""The one axis that is not a field: the width."""
+
+
+class _Drawing(Selection):
+    name: Slug
+    title: Words
+    by: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
+    panels: str | None = None
+
+    @model_validator(mode="after")
+    def _axes_exist(self) -> Self:
+        for where, name in [("by", name) for name in self.by] + [("panels", self.panels)]:
+            if name is not None and (reason := unknown_field(name)):
+                raise FieldError((where,), reason)
+        return self
+
+
+class Curves(_Drawing):
+    """Metrics against the step; `inverse` draws one over the relative loss. `theory` overlays the exact recursion for one-hot
+    codes, or the attention reference."""
+
+    kind: Literal["curves"] = "curves"
+    metrics: Texts
+    inverse: bool = False
+    log: bool = False
+    theory: Annotated[tuple[Literal["one_hot_descent", "attention_reference"], ...], BeforeValidator(as_tuple)] = ()
+
+
+class Profile(_Drawing):
+    """A final metric against `T_test`, `q_test`, the width `m` or a field; `theory` overlays the exact floor and 2Td."""
+
+    kind: Literal["profile"] = "profile"
+    metric: str = "loss"
+    against: str
+    log: bool = True
+    theory: Annotated[tuple[Literal["fcn_floor"], ...], BeforeValidator(as_tuple)] = ()
+
+    @model_validator(mode="after")
+    def _against_something(self) -> Self:
+        if self.against not in ("T_test", "q_test", WIDTH) and (reason := unknown_field(self.against)):
+            raise FieldError(("against",), f"{reason}; or T_test, q_test, m")
+        return self
+
+
+class Matrices(_Drawing):
+    """Heat maps of kept arrays of one seed of each selected cell, at initialisation and after training."""
+
+    kind: Literal["matrices"] = "matrices"
+    arrays: Texts = ("W", "V")
+
+
+Drawing = Annotated[Curves | Profile | Matrices, Field(discriminator="kind")]
+
+
+def keeps_weights(drawings: tuple[Any, ...]) -> bool:
+    """Whether a drawing needs the trained arrays."""
+    return any(isinstance(drawing, Matrices) for drawing in drawings)

@@ -1,0 +1,73 @@
+"""What a sweep file says of a threshold search: the widths to search, and how."""
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from stsq_core.configs import Record
+from sweeps.spec.errors import FieldError
+
+SamplerName = Literal["threshold", "tpe", "gp", "random", "grid"]
+
+
+_SERVER = re.compile(r"(grpc|postgresql(\+\w+)?|mysql(\+\w+)?)://[^?]+")
+
+
+def storage_beyond_a_file(url: object) -> str | None:
+    """Why a sweep file may not name this storage; None where it may.
+
+    A sweep file is data that others may have written, and a storage URL can name any file of this machine, to be written as a
+    database or read as a driver's options. So a file names servers only, and a user names the rest with `--set`.
+    """
+    if not isinstance(url, str) or _SERVER.fullmatch(url):
+        return None
+    return (
+        f"a sweep file may name a server only (grpc://HOST:PORT, postgresql://... or mysql://..., without options after '?'); "
+        f"got {url!r}: leave it out, and give it on the command line: --set 'search.storage={url}'"
+    )
+
+
+class WidthRange(Record):
+    """The widths m, both ends included, among which a cell's threshold is searched."""
+
+    low: int
+    high: int
+
+    @model_validator(mode="after")
+    def _ends_in_order(self) -> Self:
+        if self.low < 1:
+            raise FieldError(
+                ("low",), f"a width is a whole number of units and at least 1; got low={self.low}: use low: 1 or more"
+            )
+        if self.high <= self.low:
+            raise FieldError(
+                ("high",),
+                f"high must exceed low; got low={self.low}, high={self.high}: raise high, or declare a grid of widths",
+            )
+        return self
+
+
+class SearchSettings(Record):
+    """How thresholds are searched.
+
+    `sampler` chooses widths: `threshold` is ours, the others are Optuna's. Points are asked for in rounds of `batch`, until the
+    interval is within a share `tolerance` of the threshold (or one unit) on either side, or a cell has `cap` points.
+    `storage` is an Optuna storage URL or `grpc://HOST:PORT`; without one the studies lie in the run directory. A file names a
+    server only, see `storage_beyond_a_file`.
+    """
+
+    sampler: SamplerName = "threshold"
+    batch: Annotated[int, Field(ge=2, le=1000)] = 8
+    cap: Annotated[int, Field(ge=2, le=100_000)] = 96
+    tolerance: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    storage: str | None = None
+
+    @model_validator(mode="after")
+    def _one_batch_fits(self) -> Self:
+        if self.cap < self.batch:
+            raise FieldError(
+                ("cap",),
+                f"cap must be at least batch, the points of one round; got cap={self.cap}, batch={self.batch}: raise cap",
+            )
+        return self

@@ -1,0 +1,250 @@
+"""A sweep as one frozen record: the trials it declares, what counts as solved, and what it may cost.
+
+One YAML file holds one sweep. What decides a trial's numbers stands under `trials`; everything else here changes no number.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
+
+from stsq_core.configs import SAMPLES, WIDTH, Record, Size, as_tuple, size_named
+from sweeps.spec import yaml_source
+from sweeps.spec.axes import Axis, is_axis, values_of
+from sweeps.spec.claims import Claim
+from sweeps.spec.drawings import Drawing
+from sweeps.spec.errors import FieldError, Path
+from sweeps.spec.fields import not_a_size, unknown_field, width_fields
+from sweeps.spec.law_settings import LawSettings
+from sweeps.spec.search_spec import SearchSettings, WidthRange
+from sweeps.spec.text_types import Slug, Words
+
+MAX_SEED = 2**63
+
+
+Seed = Annotated[int, Field(ge=0, lt=MAX_SEED)]
+Seeds = Annotated[int, Field(ge=0, le=100_000)] | Annotated[tuple[Seed, ...], BeforeValidator(as_tuple)]
+
+_AXIS: TypeAdapter[Any] = TypeAdapter(Axis)
+
+
+Statistic = Literal["median", "mean", "solved"]
+
+
+class Criterion(Record):
+    """When a trial is solved, and where its cell's threshold lies.
+
+    A trial is solved when its final `relative_loss <= target_loss`. The width threshold is where a fraction `success_rate` of
+    the seeds is solved; its interval has the given `level`. With `statistic: mean` it is where the mean loss over seeds, a
+    diverged one counted as 1, falls to the target: another quantity, which a few seeds that learn nothing can move far.
+    `statistic: solved` looks at which trials are solved and not at their losses, as a loss that counts errors needs.
+
+    `of` says what the threshold is about: the width m, another whole number of the trials (`model.rank`,
+    `training.num_samples`), or `samples`, those that a trial draws until an evaluation first finds its loss at the target:
+    then the threshold is the median over seeds.
+    """
+
+    of: str = WIDTH.name
+    target_loss: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    success_rate: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    level: Annotated[float, Field(gt=0, lt=1)] = 0.9
+    statistic: Statistic = "median"
+
+    @model_validator(mode="after")
+    def _a_mean_has_no_success_rate(self) -> Self:
+        if self.statistic == "mean" and self.success_rate != 0.5:
+            raise FieldError(
+                ("success_rate",),
+                f"a mean has no success rate; got success_rate={self.success_rate}, statistic=mean: leave success_rate out",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _of_a_size(self) -> Self:
+        if self.of not in (WIDTH.name, SAMPLES.name) and (reason := not_a_size(self.of)):
+            raise FieldError(("of",), reason)
+        if self.of == SAMPLES.name and (self.statistic, self.success_rate) != ("median", 0.5):
+            raise FieldError(
+                ("of",),
+                "the samples to a target are told by their median over seeds; got "
+                f"statistic={self.statistic}, success_rate={self.success_rate}: leave both out",
+            )
+        return self
+
+    @property
+    def size(self) -> Size:
+        """What the threshold is about."""
+        return size_named(self.of)
+
+
+class Budget(Record):
+    """What a sweep may cost, over all of its sessions.
+
+    Wall `minutes`; `retries` of a pack whose worker was lost; `failures`, a number of trials or a share of all, at which the
+    sweep stops instead of burning what is left; and no more than `max_workers` at a time.
+    """
+
+    minutes: Annotated[float, Field(gt=0)] | None = None
+    retries: Annotated[int, Field(ge=0, le=100)] = 2
+    failures: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)] | None = None
+    max_workers: Annotated[int, Field(ge=1)] | None = None
+
+
+class WandbSettings(Record):
+    """Where the runs of a sweep appear in Weights & Biases; `auto` is online with a key and a server, else offline.
+
+    A sweep of more trials than `max_trial_runs` has one run a cell instead of one a trial.
+    """
+
+    project: str | None = None
+    entity: str | None = None
+    tags: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
+    mode: Literal["auto", "offline", "online", "disabled"] = "auto"
+    max_trial_runs: Annotated[int, Field(ge=0)] = 1000
+
+
+def _case(value: object) -> object:
+    """One entry of a zipped axis, which may be an axis of its own."""
+    return _AXIS.validate_python(value) if is_axis(value) else value
+
+
+ZipAxis = Annotated[tuple[Annotated[Any, BeforeValidator(_case)], ...], BeforeValidator(as_tuple)]
+
+
+class TrialGroup(Record):
+    """Trials that share a `base` and differ along axes.
+
+    `grid` axes are crossed. `zip` axes advance together, case by case; an entry of a zipped axis that is itself an axis is
+    crossed within its case. `seeds` is a number (seeds derived for each cell, so that no two cells share one and a larger
+    number extends a smaller) or a list. With `search` the widths stand on no axis: they are searched, each with a fresh seed.
+    """
+
+    name: Slug
+    base: dict[str, Any] = Field(default_factory=dict)
+    grid: dict[str, Axis] = Field(default_factory=dict)
+    zip: dict[str, ZipAxis] = Field(default_factory=dict)
+    seeds: Seeds | None = 3
+    search: WidthRange | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_search_takes_fresh_seeds(cls, data: Any) -> Any:
+        """Without `seeds`, a group that is searched has none."""
+        if isinstance(data, dict) and data.get("search") is not None and "seeds" not in data:
+            return {**data, "seeds": None}
+        return data
+
+    @model_validator(mode="after")
+    def _searched_or_seeded(self) -> Self:
+        if self.search is not None and self.seeds is not None:
+            raise FieldError(
+                ("seeds",),
+                f"a search takes a fresh seed for every point; got seeds={self.seeds} beside search: leave seeds out",
+            )
+        if self.search is None and self.seeds is None:
+            raise FieldError(("seeds",), "seeds: null goes with a search only: give a number of seeds, or a list")
+        return self
+
+    @model_validator(mode="after")
+    def _fields_exist(self) -> Self:
+        for where, axes in (("grid", self.grid), ("zip", self.zip)):
+            for name in axes:
+                if reason := unknown_field(name):
+                    raise FieldError((where, name), reason)
+        if both := sorted(self.grid.keys() & self.zip.keys()):
+            raise FieldError(("zip", both[0]), f"{both[0]} stands in grid and in zip: keep one of the two")
+        if "seed" in self.base:
+            raise FieldError(("base", "seed"), str(unknown_field("seed")))
+        return self
+
+    @model_validator(mode="after")
+    def _zipped_alike(self) -> Self:
+        lengths = {name: len(axis) for name, axis in self.zip.items()}
+        if len(set(lengths.values())) > 1:
+            told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            raise FieldError(("zip",), f"zipped axes need equally many entries; {told}: make them equal, or move one to grid")
+        return self
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Self:
+        if self.seeds in (0, ()):
+            raise FieldError(("seeds",), "a sweep of no trials: seeds is empty; give at least one seed")
+        axes: dict[Path, Any] = {("grid", name): axis for name, axis in self.grid.items()}
+        for name, axis in self.zip.items():
+            axes[("zip", name)] = axis
+            axes |= {("zip", name, place): entry for place, entry in enumerate(axis) if is_axis(entry)}
+        for path, axis in axes.items():
+            if not values_of(axis):
+                raise FieldError(path, f"a sweep of no trials: the axis {path[1]} is empty; give it at least one value")
+        if isinstance(self.seeds, tuple) and len(set(self.seeds)) < len(self.seeds):
+            raise FieldError(("seeds",), f"seeds holds a seed twice; got {list(self.seeds)}: make them distinct")
+        return self
+
+
+def _some_trials(value: object) -> object:
+    if isinstance(value, list | tuple) and not value:
+        raise ValueError("a sweep of no trials: trials is empty; give at least one group")
+    return as_tuple(value)
+
+
+class SweepSpec(Record):
+    """A declared set of cells with their criterion and budget, what is claimed of them, and the figures that show it.
+
+    A sweep with `drawings` is shown by them; one without by its width thresholds.
+    """
+
+    name: Slug
+    title: str = ""
+    hypothesis: Words
+    trials: Annotated[tuple[TrialGroup, ...], BeforeValidator(_some_trials)]
+    criterion: Criterion = Criterion()
+    budget: Budget = Budget()
+    search: SearchSettings = SearchSettings()
+    laws: LawSettings = LawSettings()
+    wandb: WandbSettings = WandbSettings()
+    claims: Annotated[tuple[Claim, ...], BeforeValidator(as_tuple)] = ()
+    drawings: Annotated[tuple[Drawing, ...], BeforeValidator(as_tuple)] = ()
+
+    @model_validator(mode="after")
+    def _names_tell_apart(self) -> Self:
+        for what, named in (("groups of trials", self.trials), ("claims", self.claims), ("drawings", self.drawings)):
+            names = [one.name for one in named]
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise ValueError(f"two {what} are named {twice[0]!r}: give each a name of its own")
+        return self
+
+    @model_validator(mode="after")
+    def _searched_sizes_stand_on_no_axis(self) -> Self:
+        size = self.criterion.size
+        fields = width_fields() if size == WIDTH else (size.name,)
+        for place, group in enumerate(self.trials):
+            if group.search is not None and size == SAMPLES:
+                raise FieldError(
+                    ("trials", place, "search"), "the samples to a target are counted, not chosen: leave search out, give seeds"
+                )
+            for where, axes in (("grid", group.grid), ("zip", group.zip)):
+                for name in fields:
+                    if group.search is not None and name in axes:
+                        raise FieldError(
+                            ("trials", place, where, name),
+                            f"{name} is the {size.noun}, and search says which are tried: remove one of the two",
+                        )
+        return self
+
+    @model_validator(mode="after")
+    def _searches_look_at_losses(self) -> Self:
+        for place, group in enumerate(self.trials):
+            if group.search is not None and self.criterion.statistic == "solved":
+                raise FieldError(
+                    ("trials", place, "search"),
+                    "a search looks at losses; got statistic=solved: give a grid and seeds, or statistic=median",
+                )
+        return self
+
+    @property
+    def heading(self) -> str:
+        """The title, or the name where there is none."""
+        return self.title or self.name
+
+    def as_yaml(self) -> str:
+        """The sweep as YAML, every default written out; `load_sweep` reads it back to an equal sweep."""
+        return yaml_source.dump(self.model_dump(mode="json"))

@@ -1,0 +1,176 @@
+"""YAML read as plain data that remembers its lines, so that every error can say `sweep.yaml:12: trials.0.base.task.q: ...`.
+
+Numbers are read as in YAML 1.2 (`1e-3` is a number, `yes` is a word), a key given twice is an error, and nothing but plain
+data is
+built: no tag can name a Python object.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from stsq_core.configs import UserError
+from sweeps.spec.errors import Path, dotted
+
+TAG = "tag:yaml.org,2002:"
+MAX_NODES = 200_000
+"""More values than any sweep file needs; anchors repeated inside anchors can ask for billions."""
+
+_RESOLVERS = (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+0123456789."),
+    ),
+)
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's parser with the scalars of YAML 1.2."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's writer, which quotes whatever YAML 1.1 or 1.2 would take for something else than a word."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    # PyYAML folds these line ends away unless they are escaped, and it escapes them between double quotes only.
+    style = '"' if re.search("[\x85\u2028\u2029]", text) else None
+    return dumper.represent_scalar(TAG + "str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+for _tag, _pattern, _first in _RESOLVERS:
+    for _class in (_Loader, _Dumper):
+        _class.add_implicit_resolver(TAG + _tag, re.compile(f"^(?:{_pattern})$"), _first)
+
+
+@dataclass(frozen=True)
+class Document:
+    """Plain data, the name of its source, and where each path of it was written."""
+
+    data: Any
+    source: str
+    origins: dict[Path, str] = field(default_factory=dict)
+
+    def place(self, path: Path) -> str:
+        """Where a path stands, as `file:line: dotted.path`; a missing field stands where its parent does."""
+        known = [path[:length] for length in range(len(path), -1, -1) if path[:length] in self.origins]
+        origin = self.origins[known[0]] if known else self.source
+        if path and (under := self._settings_under(path) - {origin}):
+            origin = f"{origin} with {', '.join(sorted(under))}"
+        return ": ".join(part for part in (origin, dotted(path)) if part)
+
+    @property
+    def has_settings(self) -> bool:
+        """Whether `--set` changed something in it."""
+        return bool(self._settings_under(()))
+
+    def is_set(self, path: Path) -> bool:
+        """Whether `--set` gave what stands at `path`."""
+        return self.origins.get(path, "").startswith("--set ")
+
+    def _settings_under(self, path: Path) -> set[str]:
+        """The settings that changed something inside what stands at `path`, and so may be to blame for it."""
+        return {origin for place, origin in self.origins.items() if place[: len(path)] == path and origin.startswith("--set ")}
+
+    def error(self, path: Path, problem: str) -> UserError:
+        """A `UserError` that begins with the place of the problem."""
+        return UserError(f"{self.place(path)}: {problem}")
+
+
+def parse(text: str, source: str) -> Document:
+    """Read one YAML document.
+
+    Raises:
+        UserError: malformed YAML, a key given twice, a tag, or more than one document; the message gives `source:line`.
+    """
+    origins: dict[Path, str] = {}
+    try:
+        root = yaml.compose(text, Loader=_Loader)
+        data = None if root is None else _Builder(source, origins).build(root, ())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{source}:{mark.line + 1}" if mark else source
+        raise UserError(f"{place}: this is not valid YAML: {error.problem or error.context}; mend the text near here") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{source}: this is not valid YAML: {error}") from None
+    except RecursionError:
+        raise UserError(f"{source}: this is nested too deeply for a sweep file") from None
+    return Document(data, source, origins)
+
+
+def dump(data: Mapping[str, Any]) -> str:
+    """Plain data as YAML that `parse` reads back to equal data."""
+    return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
+
+
+@dataclass
+class _Builder:
+    """Builds plain data from YAML nodes and notes the line of every path."""
+
+    source: str
+    origins: dict[Path, str]
+    num_nodes: int = 0
+
+    def build(self, node: yaml.Node, path: Path) -> Any:
+        self.num_nodes += 1
+        if self.num_nodes > MAX_NODES:
+            raise UserError(
+                f"{self.source}: more than {MAX_NODES} values, counting repeated anchors; write axes as geom or linear"
+            )
+        self.origins.setdefault(path, f"{self.source}:{node.start_mark.line + 1}")
+        match node:
+            case yaml.MappingNode(tag="tag:yaml.org,2002:map"):
+                return self._mapping(node, path)
+            case yaml.SequenceNode(tag="tag:yaml.org,2002:seq"):
+                return [self.build(child, (*path, place)) for place, child in enumerate(node.value)]
+            case yaml.ScalarNode() if node.tag in _SCALARS:
+                return self._scalar(node)
+        raise UserError(f"{self.origins[path]}: the tag {node.tag!r} is not allowed: a sweep file holds plain data only")
+
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = f"{self.source}:{key_node.start_mark.line + 1}"
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise UserError(f"{line}: a key must be a word, not a list or a mapping")
+            key = str(key_node.value)
+            if key in data:
+                raise UserError(f"{line}: {dotted((*path, key))}: the key {key!r} is given twice; keep one")
+            self.origins[(*path, key)] = line
+            data[key] = self.build(value_node, (*path, key))
+        return data
+
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        try:
+            return _SCALARS[node.tag](node.value)
+        except ValueError:
+            line = node.start_mark.line + 1
+            raise UserError(f"{self.source}:{line}: {node.value!r} is not a {node.tag.removeprefix(TAG)}") from None
+
+
+def _number(text: str) -> float:
+    special = text.lower().lstrip("+-") in (".inf", ".nan")
+    return float(text.replace(".", "") if special else text)
+
+
+def _integer(text: str) -> int:
+    return int(text, 0) if text.lstrip("+-").startswith(("0x", "0o")) else int(text)
+
+
+_SCALARS: Mapping[str, Any] = {
+    TAG + "null": lambda text: None,
+    TAG + "bool": lambda text: text.lower() == "true",
+    TAG + "int": _integer,
+    TAG + "float": _number,
+    TAG + "str": str,
+}

@@ -1,0 +1,5 @@
+"""The run directory: ledger, journals, checkpoints, sessions, weights, and the results read back from them."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

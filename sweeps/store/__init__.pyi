@@ -1,0 +1,39 @@
+from .checkpoints import FileCheckpoint as FileCheckpoint, Preempted as Preempted, staying as staying
+from .files import disk_errors as disk_errors, keep as keep, outlast as outlast, write_atomically as write_atomically
+from .gc_pause import no_collection as no_collection
+from .journal import (
+    Curve as Curve,
+    JournalWriter as JournalWriter,
+    follow as follow,
+    read_curves as read_curves,
+    read_metrics as read_metrics,
+    trials_of_journal as trials_of_journal,
+)
+from .ledger import (
+    Ledger as Ledger,
+    LedgerRecord as LedgerRecord,
+    Status as Status,
+    merge as merge,
+    record_of_failure as record_of_failure,
+    record_of_result as record_of_result,
+)
+from .live_training import (
+    Training as Training,
+    begun_packs as begun_packs,
+    last_step as last_step,
+    read_training as read_training,
+)
+from .outcomes import (
+    DIVERGED as DIVERGED,
+    FAILED as FAILED,
+    FINISHED as FINISHED,
+    LEAST_LOSS as LEAST_LOSS,
+    STATUSES as STATUSES,
+    Outcomes as Outcomes,
+    none_of_nan as none_of_nan,
+)
+from .results import Results as Results, read_results as read_results
+from .run_directory import Lock as Lock, RunDirectory as RunDirectory, create_or_open as create_or_open, open_run as open_run
+from .run_plugins import keep_plugins as keep_plugins, load_kept as load_kept, name_plugins as name_plugins
+from .sessions import Session as Session, elapsed_minutes as elapsed_minutes, read_sessions as read_sessions, session as session
+from .weights import load_weights as load_weights, save_weights as save_weights

@@ -1,0 +1,263 @@
+"""Journals: the measurements of a pack while it trains, one JSON line a logged step for the whole pack.
+
+The first line names the pack and its trials; each further line holds a step and the relative loss of each trial, and where the
+trials were evaluated the values of each metric. Everything that shows curves reads journals; nothing that trains waits for a
+reader.
+"""
+
+import json
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self, TypeVar
+
+import numpy as np
+
+from stsq_core.configs import Measurement
+from sweeps.cells import Pack
+from sweeps.store.files import disk_errors, outlast
+from sweeps.store.ledger import Ledger, json_number
+from sweeps.store.run_directory import RunDirectory
+
+SCHEMA = 1
+Curve = tuple[np.ndarray, np.ndarray]
+"""Steps (int, [n]) and a number at each (float, [n]; may hold nan and inf) of one trial."""
+
+
+Points = list[tuple[int, float]]
+Told = TypeVar("Told")
+
+
+class JournalWriter:
+    """Appends the measurements of one pack; called with a `Measurement`, so that it can be `train_pack`'s `report`.
+
+    A journal that is there already is continued, without a line that a crash has torn.
+    """
+
+    def __init__(self, path: Path, pack: Pack) -> None:
+        self.path = path
+        self._places = {trial_id: place for place, trial_id in enumerate(pack.trial_ids)}
+        head = {"schema": SCHEMA, "pack_id": pack.pack_id, "trial_ids": list(pack.trial_ids)}
+        self._head = _line(head)
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self._descriptor, self._size = -1, 0
+        outlast(path, self._begin)
+
+    def __call__(self, measurement: Measurement) -> None:
+        self.append(measurement)
+
+    def append(self, measurement: Measurement) -> None:
+        """Add one line.
+
+        Raises:
+            UserError: the disk is full, or its storage did not come back.
+        """
+        told: dict[str, Any] = {
+            "step": measurement.step,
+            "relative_loss": [json_number(loss) for loss in measurement.relative_loss],
+        }
+        places = [self._places[trial_id] for trial_id in measurement.trial_ids]
+        if places != list(range(len(self._places))):
+            told["trials"] = places
+        if measurement.metrics:
+            metrics = measurement.metrics.items()
+            told["metrics"] = {name: [json_number(value) for value in values] for name, values in metrics}
+        line, start = _line(told), self._size
+        self._do(lambda: self._write(line, start))
+
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self._size
+
+    def truncate(self, size: int = 0) -> None:
+        """Drop what was written after `size` bytes; the line that names the pack stays."""
+        self._size = max(min(size, self._size), len(self._head))
+        self._do(lambda: os.ftruncate(self._descriptor, self._size))
+
+    def sync(self) -> None:
+        """Return once everything written is on disk."""
+        self._do(lambda: os.fsync(self._descriptor))
+
+    def close(self) -> None:
+        """Close the file; closing twice is harmless."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        """Open the file and keep what can be kept; a journal of another pack, or without its first line, begins anew."""
+        self.close()
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        data = self.path.read_bytes()
+        if data.startswith(self._head):
+            self._size = data.rfind(b"\n") + 1
+            os.ftruncate(self._descriptor, self._size)
+        else:
+            os.ftruncate(self._descriptor, 0)
+            self._write(self._head, 0)
+
+    def _do(self, action: Callable[[], None]) -> None:
+        """Do something with the file, also when its storage goes away meanwhile: a stale descriptor is of no more use."""
+
+        def act() -> None:
+            if self._descriptor < 0:
+                self._descriptor = os.open(self.path, os.O_RDWR)
+            try:
+                action()
+            except OSError:
+                with suppress(OSError):
+                    self.close()
+                raise
+
+        outlast(self.path, act)
+
+    def _write(self, data: bytes, start: int) -> None:
+        self._size = start
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._descriptor, view, self._size)
+            self._size += written
+            view = view[written:]
+
+
+def follow(path: Path, offset: int = 0) -> tuple[list[Measurement], int]:
+    """The measurements written after `offset` bytes, and the offset to go on from next time.
+
+    A journal that became shorter (its pack resumed from a checkpoint) is read from its start again: whoever follows it skips
+    steps that it has seen. A missing journal, or one without a whole first line, holds nothing yet.
+    """
+    try:
+        with path.open("rb") as file:
+            head = _header(file.readline())
+            if head is None:
+                return [], 0
+            start = file.tell()
+            if offset > start and _ends_a_line(file, offset):
+                start = offset
+            file.seek(start)
+            data = file.read()
+    except FileNotFoundError:
+        return [], 0
+    whole = data.rfind(b"\n") + 1
+    return list(_measurements(data[:whole].splitlines(), head)), start + whole
+
+
+def read_curves(
+    run: RunDirectory, trial_ids: Collection[str] | None = None, *, ended_in: Mapping[str, str] | None = None
+) -> dict[str, Curve]:
+    """The training curves (relative losses of the batch) of a run, of all trials or of some; `ended_in` tells the pack of each
+    that has ended, where that is at hand.
+
+    A trial that stands in several journals (its pack was divided, or packed anew after a restart) is read from the journal of
+    the pack that the ledger names, else from the newest.
+    """
+    return {trial_id: _curve(points) for trial_id, points in _read(run, trial_ids, ended_in, _losses_in).items()}
+
+
+def read_metrics(
+    run: RunDirectory, trial_ids: Collection[str] | None = None, *, ended_in: Mapping[str, str] | None = None
+) -> dict[str, dict[str, Curve]]:
+    """The metrics of a run's evaluations by trial and name, of all trials or of some, from the journals of `read_curves`.
+
+    A trial that was never evaluated is left out.
+    """
+    read = _read(run, trial_ids, ended_in, _metrics_in)
+    return {trial_id: {name: _curve(points) for name, points in named.items()} for trial_id, named in read.items() if named}
+
+
+def _read(
+    run: RunDirectory,
+    trial_ids: Collection[str] | None,
+    ended_in: Mapping[str, str] | None,
+    read_journal: Callable[[Path, set[str] | None], dict[str, Told]],
+) -> dict[str, Told]:
+    """What each trial's own journal tells of it."""
+    if ended_in is None:
+        ended_in = {values["trial_id"]: values["pack_id"] for values in Ledger(run.ledger).lines()}
+    wanted = None if trial_ids is None else set(trial_ids)
+    told: dict[str, Told] = {}
+    if wanted is not None:
+        packs: dict[str, set[str]] = {}
+        for trial_id in wanted & ended_in.keys():
+            packs.setdefault(ended_in[trial_id], set()).add(trial_id)
+        for pack_id, own in packs.items():
+            told |= read_journal(run.curves / f"{pack_id}.jsonl", own)
+        wanted -= told.keys()
+        if not wanted:
+            return told
+    for path in sorted(run.curves.glob("*.jsonl"), key=lambda journal: (journal.stat().st_mtime_ns, journal.name)):
+        for trial_id, found in read_journal(path, wanted).items():
+            if trial_id not in told or ended_in.get(trial_id, path.stem) == path.stem:
+                told[trial_id] = found
+    return told
+
+
+def _losses_in(path: Path, wanted: set[str] | None) -> dict[str, Points]:
+    told: dict[str, Points] = {}
+    for step, trial_id, place, measurement in _mentions(path, wanted):
+        told.setdefault(trial_id, []).append((step, measurement.relative_loss[place]))
+    return told
+
+
+def _metrics_in(path: Path, wanted: set[str] | None) -> dict[str, dict[str, Points]]:
+    told: dict[str, dict[str, Points]] = {}
+    for step, trial_id, place, measurement in _mentions(path, wanted):
+        own = told.setdefault(trial_id, {})
+        for name, values in measurement.metrics.items():
+            own.setdefault(name, []).append((step, values[place]))
+    return told
+
+
+def _mentions(path: Path, wanted: set[str] | None) -> Iterator[tuple[int, str, int, Measurement]]:
+    """Every measurement of every wanted trial: the step, the trial and its place in the measurement."""
+    if wanted is not None and wanted.isdisjoint(trials_of_journal(path)):
+        return
+    for measurement in follow(path)[0]:
+        for place, trial_id in enumerate(measurement.trial_ids):
+            if wanted is None or trial_id in wanted:
+                yield measurement.step, trial_id, place, measurement
+
+
+def _curve(points: Points) -> Curve:
+    steps, values = zip(*points, strict=True)
+    return np.array(steps), np.array(values)
+
+
+def trials_of_journal(path: Path) -> tuple[str, ...]:
+    """The trials that a journal's first line names; none where there is no journal, or no whole first line."""
+    try:
+        with path.open("rb") as file:
+            return _header(file.readline()) or ()
+    except FileNotFoundError:
+        return ()
+
+
+def _measurements(lines: Sequence[bytes], trial_ids: tuple[str, ...]) -> Iterator[Measurement]:
+    for line in lines:
+        told = json.loads(line)
+        named = tuple(trial_ids[place] for place in told["trials"]) if "trials" in told else trial_ids
+        metrics = {name: tuple(map(float, values)) for name, values in told.get("metrics", {}).items()}
+        yield Measurement(told["step"], named, tuple(map(float, told["relative_loss"])), metrics)
+
+
+def _header(line: bytes) -> tuple[str, ...] | None:
+    """The trials that a journal's first line names; None for a line that is not whole yet."""
+    return tuple(json.loads(line)["trial_ids"]) if line.endswith(b"\n") else None
+
+
+def _ends_a_line(file: BinaryIO, offset: int) -> bool:
+    file.seek(offset - 1)
+    return file.read(1) == b"\n"
+
+
+def _line(told: dict[str, Any]) -> bytes:
+    return json.dumps(told, allow_nan=False, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,351 @@
+"""The ledger: one JSON line for each trial that ended, append-only, the only source of truth after training.
+
+A line is whole or absent: records are written at once and forced to disk, and a line torn by a crash is dropped when the
+ledger is next opened for writing. A trial that ended more than once (a failed one tried again) counts as its newest line
+says.
+"""
+
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import orjson
+
+from stsq_core.configs import NUMERICS, TrialConfig, TrialResult, UserError, plugins_of
+from stsq_core.plugins import loaded_plugins
+from sweeps.store.files import outlast, write_atomically
+
+SCHEMA = 1
+Status = Literal["finished", "diverged", "failed"]
+
+
+@dataclass(frozen=True)
+class LedgerRecord:
+    """How one trial ended.
+
+    `relative_loss` and its standard error are None unless the trial finished; `reason` says why one failed. `metrics` are
+    those of its last evaluation, None where it asked for no more than the relative loss, and `plugins` those whose kinds the
+    trial is of, name to digest: a line holds either if any. `config` is nested as in a sweep file with every default written
+    out. `seconds` is the trial's share of its pack's wall time, `device` what it ran on.
+    """
+
+    schema: int
+    trial_id: str
+    config: Mapping[str, Any]
+    status: Status
+    relative_loss: float | None
+    relative_loss_stderr: float | None
+    steps: int
+    seconds: float
+    reason: str | None
+    device: str
+    pack_id: str
+    finished_at: str
+    numerics: int
+    metrics: Mapping[str, float] | None = None
+    plugins: Mapping[str, str] | None = None
+
+    @cached_property
+    def trial_config(self) -> TrialConfig:
+        """The config, checked; made on first use, because most readers of a long ledger need few of them."""
+        return TrialConfig.model_validate(dict(self.config))
+
+    def as_json(self) -> str:
+        """The record as one line without its end."""
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        metrics, plugins = told.pop("metrics"), told.pop("plugins")
+        if metrics:
+            told["metrics"] = {name: json_number(value) for name, value in metrics.items()}
+        if plugins:
+            told["plugins"] = dict(plugins)
+        return json.dumps(told, allow_nan=False, separators=(",", ":"))
+
+
+def json_number(value: float) -> float | str:
+    """A number as JSON holds it: what is not finite as a word, which `float` reads."""
+    return value if math.isfinite(value) else str(float(value))
+
+
+def record_of_result(result: TrialResult, *, pack_id: str, device: str) -> LedgerRecord:
+    """The ledger's record of a trial that ended by itself."""
+    return LedgerRecord(
+        schema=SCHEMA,
+        trial_id=result.config.trial_id,
+        config=result.config.model_dump(mode="json"),
+        status=result.status,
+        relative_loss=result.relative_loss,
+        relative_loss_stderr=result.relative_loss_stderr,
+        steps=result.steps,
+        seconds=result.seconds,
+        reason=None,
+        device=device,
+        pack_id=pack_id,
+        finished_at=_now(),
+        numerics=NUMERICS,
+        metrics=dict(result.metrics) or None,
+        plugins=plugins_of(result.config) or None,
+    )
+
+
+def record_of_failure(config: TrialConfig, reason: str, *, pack_id: str, device: str, seconds: float = 0.0) -> LedgerRecord:
+    """The ledger's record of a trial that gave no result."""
+    return LedgerRecord(
+        schema=SCHEMA,
+        trial_id=config.trial_id,
+        config=config.model_dump(mode="json"),
+        status="failed",
+        relative_loss=None,
+        relative_loss_stderr=None,
+        steps=0,
+        seconds=seconds,
+        reason=reason,
+        device=device,
+        pack_id=pack_id,
+        finished_at=_now(),
+        numerics=NUMERICS,
+        plugins=plugins_of(config) or None,
+    )
+
+
+class Ledger:
+    """The ledger file of a run. `notes` says in words what the last reading or writing had to leave out; `told` is given a line
+    when an addition has to wait for the file's storage.
+    """
+
+    def __init__(self, path: Path, *, told: Callable[[str], None] | None = None) -> None:
+        self.path = path
+        self.notes: list[str] = []
+        self._told = told
+
+    def read(self, *, all_plugins: bool = False) -> tuple[LedgerRecord, ...]:
+        """The newest record of each trial, in the order in which trials first ended; none where there is no file yet.
+
+        Records of another `NUMERICS` are left out, and those of a version of a plugin that is not loaded unless `all_plugins`
+        are asked for: under these versions their trials are other trials.
+
+        Raises:
+            UserError: a line that is no ledger line (only the last may be torn), or another schema.
+        """
+        records: dict[str, LedgerRecord] = {}
+        for values in self.lines(all_plugins=all_plugins):
+            records[values["trial_id"]] = _record(values)
+        return tuple(records.values())
+
+    def follow(self, offset: int = 0) -> tuple[list[LedgerRecord], int]:
+        """The records in the whole lines after `offset` bytes, in order, and the offset to go on from next time.
+
+        A ledger that became shorter (lines that did not all fit on the disk were taken back) is read from its start again.
+
+        Raises:
+            UserError: as `read`.
+        """
+        records: list[LedgerRecord] = []
+        try:
+            with self.path.open("rb") as file:
+                if offset and not _ends_a_line(file, offset):
+                    offset = 0
+                file.seek(offset)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break
+                    values = _checked(line, f"{self.path}, byte {offset}")
+                    if values is not None and values["numerics"] == NUMERICS and not _foreign(values):
+                        records.append(_record(values))
+                    offset += len(line)
+        except FileNotFoundError:
+            return [], 0
+        except OSError as error:
+            raise _unreadable(self.path, error) from None
+        return records, offset
+
+    def trial_ids(self) -> frozenset[str]:
+        """The trials that it holds.
+
+        Raises:
+            UserError: as `read`.
+        """
+        return frozenset(values["trial_id"] for values in self.lines())
+
+    def lines(self, *, all_plugins: bool = False) -> Iterator[dict[str, Any]]:
+        """The fields of every line that `read` takes, `config` as JSON has it: `read` for ledgers of a million lines.
+
+        Raises:
+            UserError: as `read`.
+        """
+        self.notes = []
+        num_others = 0
+        num_foreign: Counter[str] = Counter()
+        for values in self._lines():
+            if values["numerics"] != NUMERICS:
+                num_others += 1
+            elif not all_plugins and (foreign := _foreign(values)):
+                num_foreign.update(foreign)
+            else:
+                yield values
+        if num_others:
+            self.notes.append(f"{self.path.name}: {num_others} lines of another version of the arithmetic are ignored")
+        for name, num in num_foreign.items():
+            self.notes.append(
+                f"{self.path.name}: {num} lines of another version of the plugin {name} are ignored: "
+                "an edited plugin gives other numbers, so that their trials are to be trained again"
+            )
+
+    def append(self, records: Iterable[LedgerRecord]) -> None:
+        """Add records, all or none, and return once they are on disk.
+
+        Raises:
+            UserError: the disk is full, may not be written or did not come back.
+        """
+        text = "".join(record.as_json() + "\n" for record in records)
+        if text:
+            whole = outlast(self.path, self._cut, told=self._told)
+            outlast(self.path, lambda: _write_from(self.path, text.encode(), whole), told=self._told)
+
+    def _cut(self) -> int:
+        """Make the file where there is none, drop a torn line, and give the size that is left."""
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            return self._cut_torn_line(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _cut_torn_line(self, descriptor: int) -> int:
+        """Drop what stands behind the last line's end, and give the size that is left."""
+        size = os.fstat(descriptor).st_size
+        start, tail = size, b""
+        while start and b"\n" not in tail:
+            step = min(start, 65_536)
+            start -= step
+            tail = os.pread(descriptor, step, start) + tail
+        whole = start + tail.rfind(b"\n") + 1
+        if whole == size:
+            return size
+        if _parsed(tail[tail.rfind(b"\n") + 1 :]) is not None:
+            os.pwrite(descriptor, b"\n", size)
+            return size + 1
+        os.ftruncate(descriptor, whole)
+        self.notes.append(f"{self.path.name}: the last line was torn by a crash and is dropped")
+        return whole
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        try:
+            with self.path.open("rb") as file:
+                for number, line in enumerate(file, start=1):
+                    if not line.endswith(b"\n") and _parsed(line) is None:
+                        self.notes.append(f"{self.path.name}: the last line was torn by a crash and is ignored")
+                        return
+                    values = _checked(line, f"{self.path}:{number}")
+                    if values is not None:
+                        yield values
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _unreadable(self.path, error) from None
+
+
+def _write_from(path: Path, data: bytes, offset: int) -> None:
+    """Write at the end of a file, over whatever a try that failed has left there."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.ftruncate(descriptor, offset)
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, offset)
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def merge(paths: Iterable[Path], out: Path) -> int:
+    """Write the records of several ledgers into a new one and return how many it holds.
+
+    Where ledgers disagree about a trial, one that ended as a result counts before one that failed, and then the newer before
+    the older.
+
+    Raises:
+        UserError: a ledger that is missing or cannot be read, or an `out` that exists already.
+    """
+    if out.exists():
+        raise UserError(f"the ledger {str(out)!r} exists already: give a path that does not")
+    best: dict[str, LedgerRecord] = {}
+    for path in paths:
+        if not path.is_file():
+            raise UserError(f"there is no ledger {str(path)!r}: give the ledger.jsonl of a run")
+        for record in Ledger(path).read(all_plugins=True):
+            best[record.trial_id] = max(best.get(record.trial_id, record), record, key=_weight)
+    write_atomically(out, "".join(record.as_json() + "\n" for record in best.values()).encode())
+    return len(best)
+
+
+def _weight(record: LedgerRecord) -> tuple[bool, str]:
+    return record.status != "failed", record.finished_at
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        values = orjson.loads(line)
+    except ValueError:
+        return None
+    return values if isinstance(values, dict) else None
+
+
+_NAMES = tuple(field.name for field in fields(LedgerRecord) if field.name not in ("metrics", "plugins"))
+_NAMED = frozenset(_NAMES)
+
+
+def _record(values: Mapping[str, Any]) -> LedgerRecord:
+    told = {name: values[name] for name in _NAMES}
+    return LedgerRecord(**told, metrics=values["metrics"], plugins=values.get("plugins"))
+
+
+def _foreign(values: Mapping[str, Any]) -> list[str]:
+    """The plugins of a line that are not loaded, or in another version."""
+    if not (plugins := values.get("plugins")):
+        return []
+    digests = {plugin.digest for plugin in loaded_plugins()}
+    return [name for name, digest in plugins.items() if digest not in digests]
+
+
+def _checked(line: bytes, place: str) -> dict[str, Any] | None:
+    """The fields of a whole line, None for an empty one; `place` names the line in an error."""
+    values = _parsed(line)
+    if values is None:
+        if line.strip():
+            raise UserError(f"{place}: this is not a ledger line: {line[:60]!r}; remove the line")
+        return None
+    schema = values.get("schema")
+    if schema != SCHEMA:
+        raise UserError(
+            f"{place}: this ledger line has schema {schema!r}; this version reads {SCHEMA}: use the version that wrote it"
+        )
+    if not values.keys() >= _NAMED:
+        first = next(name for name in _NAMES if name not in values)
+        raise UserError(f"{place}: this ledger line has no field {first!r}; remove the line")
+    metrics = values.get("metrics")
+    values["metrics"] = None if metrics is None else {name: float(value) for name, value in metrics.items()}
+    return values
+
+
+def _ends_a_line(file: BinaryIO, offset: int) -> bool:
+    file.seek(offset - 1)
+    return file.read(1) == b"\n"
+
+
+def _unreadable(path: Path, error: OSError) -> UserError:
+    return UserError(f"the ledger {str(path)!r} cannot be read: {error.strerror}")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

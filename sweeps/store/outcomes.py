@@ -1,0 +1,156 @@
+"""How many trials ended, as columns: the records of a ledger in a form in which a million of them fit and count quickly."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from operator import itemgetter
+from typing import Any, overload
+
+import numpy as np
+
+from stsq_core.configs import NUMERICS, WIDTH, Size, plugins_of
+from sweeps.cells import Trials
+from sweeps.store.ledger import SCHEMA, LedgerRecord, Status
+
+FINISHED, DIVERGED, FAILED = range(3)
+STATUSES: tuple[Status, ...] = ("finished", "diverged", "failed")
+
+_TOLD = (
+    "status", "relative_loss", "relative_loss_stderr", "steps", "seconds", "reason", "device", "pack_id", "finished_at",
+    "metrics",
+)  # fmt: skip
+_WORDS = frozenset(("status", "reason", "device", "pack_id", "finished_at"))
+_told = itemgetter(*_TOLD)
+BATCH = 65_536
+
+LEAST_LOSS = 1e-12
+"""Relative losses below this are rounding; taken literally, a loss of zero would draw every line to the width before it."""
+
+
+class Outcomes(Sequence[LedgerRecord]):
+    """Ended trials, each once; a record is made when it is asked for.
+
+    `status` [trial] holds places in `STATUSES`; losses are nan where there are none; the other columns are those of a record.
+    """
+
+    def __init__(self, trials: Trials, columns: Mapping[str, np.ndarray]) -> None:
+        self.trials = trials
+        self._columns = columns
+        self.status = columns["status"]
+        self.relative_loss = columns["relative_loss"]
+        self.relative_loss_stderr = columns["relative_loss_stderr"]
+        self.steps = columns["steps"]
+        self.seconds = columns["seconds"]
+        self.reason = columns["reason"]
+        self.device = columns["device"]
+        self.pack_id = columns["pack_id"]
+        self.finished_at = columns["finished_at"]
+        self.metrics = columns["metrics"]
+
+    @classmethod
+    def of(cls, records: Iterable[LedgerRecord], size: Size = WIDTH) -> "Outcomes":
+        """The columns of any records, the newest of each trial, in families of a size; outcomes are handed back as they are."""
+        if isinstance(records, Outcomes):
+            return records
+        newest = {record.trial_id: record for record in records}
+        rows = Rows()
+        for record in newest.values():
+            rows.add(vars(record))
+        return rows.outcomes(Trials.of((record.trial_config for record in newest.values()), size))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Outcomes"]) -> "Outcomes":
+        """Outcomes of different trials, one after another; at least one part."""
+        columns = {name: np.concatenate([part._columns[name] for part in parts]) for name in parts[0]._columns}
+        return cls(Trials.joined([part.trials for part in parts]), columns)
+
+    def take(self, places: np.ndarray) -> "Outcomes":
+        """Some of the outcomes: places, or a mask."""
+        return Outcomes(self.trials.take(places), {name: column[places] for name, column in self._columns.items()})
+
+    @cached_property
+    def trial_ids(self) -> tuple[str, ...]:
+        return self.trials.trial_ids
+
+    def num_ended(self, status: Status) -> int:
+        """How many ended in one way."""
+        return int(np.count_nonzero(self.status == STATUSES.index(status)))
+
+    def __len__(self) -> int:
+        return len(self.trials)
+
+    @overload
+    def __getitem__(self, place: int) -> LedgerRecord: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Outcomes": ...
+    def __getitem__(self, place: int | slice) -> "LedgerRecord | Outcomes":
+        if isinstance(place, slice):
+            return self.take(np.arange(len(self))[place])
+        told = {name: self._columns[name][place] for name in _TOLD}
+        plain: dict[str, Any] = {name: value.item() if isinstance(value, np.generic) else value for name, value in told.items()}
+        plain |= {name: none_of_nan(plain[name]) for name in ("relative_loss", "relative_loss_stderr")}
+        config = self.trials[place]
+        plain["status"] = STATUSES[plain["status"]]
+        return LedgerRecord(
+            schema=SCHEMA,
+            trial_id=self.trial_ids[place],
+            config=config.model_dump(mode="json"),
+            numerics=NUMERICS,
+            plugins=plugins_of(config) or None,
+            **plain,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self.trial_ids)
+
+
+class Rows:
+    """Collects the lines of a ledger as columns."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, list[Any]] = {name: [] for name in _TOLD}
+        self._fresh: list[tuple[Any, ...]] = []
+        self._words: dict[str, str] = {}
+        self._num = 0
+
+    def __len__(self) -> int:
+        return self._num
+
+    def add(self, values: Mapping[str, Any]) -> None:
+        """Take the told fields of one record."""
+        self._fresh.append(_told(values))
+        self._num += 1
+        if len(self._fresh) == BATCH:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Turn rows into columns; words that come again are kept once."""
+        for name, values in zip(_TOLD, zip(*self._fresh, strict=True), strict=False):
+            share = self._words.setdefault
+            self._columns[name] += map(share, values, values) if name in _WORDS else values
+        self._fresh.clear()
+
+    def outcomes(self, trials: Trials, places: Sequence[int] | None = None) -> Outcomes:
+        """The rows, or those at some places, as the outcomes of these trials."""
+        self._settle()
+        told = {
+            name: column if places is None else [column[place] for place in places] for name, column in self._columns.items()
+        }
+        codes = {status: place for place, status in enumerate(STATUSES)}
+        columns: dict[str, np.ndarray] = {
+            "status": np.array([codes[status] for status in told["status"]], dtype=np.int8),
+            **{name: np.array(told[name], dtype=np.float64) for name in ("relative_loss", "relative_loss_stderr", "seconds")},
+            "steps": np.array(told["steps"], dtype=np.int64),
+            **{
+                name: np.array([*told[name], None], dtype=object)[:-1]
+                for name in ("reason", "device", "pack_id", "finished_at", "metrics")
+            },
+        }
+        return Outcomes(trials, columns)
+
+
+def none_of_nan(value: float) -> float | None:
+    """A number, or None where a column has none."""
+    return None if value != value else value

@@ -1,0 +1,197 @@
+"""The results of a run: the ledger's records of the trials that its sweep declares now.
+
+A ledger keeps every result it ever held, also of trials that a later form of the sweep no longer declares. Thresholds, laws,
+figures and exit codes rest on the declared ones alone; the others are counted and told.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from stsq_core.configs import SAMPLES, WIDTH, Size, TrialConfig, TrialFamily
+from sweeps.cells import Cell, SearchedCell, Trials, cell_of, expand, searched_cells, twice_the_steps
+from sweeps.spec import SweepSpec, with_field
+from sweeps.store.gc_pause import no_collection
+from sweeps.store.ledger import Ledger
+from sweeps.store.outcomes import Outcomes, Rows
+from sweeps.store.run_directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class Results:
+    """Records of declared trials. `declared` names all trials that the sweep declares, ended or not.
+
+    Of a searched cell, whose trials are not declared beforehand, that is every trial that the ledger holds within its range
+    and at its rates, whoever asked for it. `rechecks` are trials of cells with twice the steps (module `recheck`).
+    `ledger_notes` says what the ledger had to leave out when it was read, `num_others` counts the records of other trials.
+    """
+
+    records: Outcomes
+    declared: frozenset[str]
+    num_others: int
+    ledger_notes: tuple[str, ...] = ()
+    foreign_cells: frozenset[str] = frozenset()
+    searched: tuple[SearchedCell, ...] = ()
+    rechecks: Outcomes = field(default_factory=lambda: Outcomes.of(()))
+
+    @property
+    def num_of_points(self) -> int:
+        """Records of searched cells."""
+        families = {cell.family.key for cell in self.searched}
+        own = [place for place, family in enumerate(self.records.trials.families) if family.key in families]
+        return int(np.count_nonzero(np.isin(self.records.trials.family, own)))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know of the records, in words."""
+        return (*self.ledger_notes, *filter(None, [self.note_on_others]))
+
+    @property
+    def note_on_others(self) -> str:
+        """How many records are left out because the sweep does not declare their trials; nothing where there are none."""
+        if not self.num_others:
+            return ""
+        one = self.num_others == 1
+        trials, are = ("trial", "is") if one else ("trials", "are")
+        return f"{self.num_others} {trials} in the ledger that this sweep does not declare {are} kept there and left out here"
+
+
+def read_results(run: RunDirectory, spec: SweepSpec | None = None, cells: Sequence[Cell] | None = None) -> Results:
+    """The results of a run, of its own sweep file unless that is given; `cells` are the sweep's, where they are at hand.
+
+    Raises:
+        UserError: the ledger or the sweep cannot be read.
+    """
+    spec = run.read_spec() if spec is None else spec
+    cells = expand(spec) if cells is None else cells
+    ledger = Ledger(run.ledger)
+    with no_collection():  # a million rows that stay
+        results = _collected(ledger.lines(), cells, searched_cells(spec))
+    return replace(results, ledger_notes=tuple(ledger.notes))
+
+
+def _collected(lines: Iterable[Mapping[str, Any]], cells: Sequence[Cell], searched: tuple[SearchedCell, ...]) -> Results:
+    """The newest line of each trial of the sweep, in the order in which trials first ended, declared ones first."""
+    declared = Trials.joined([cell.trials for cell in cells])
+    places = {trial_id: place for place, trial_id in enumerate(declared.trial_ids)}
+    rows, row_of = Rows(), dict[int, int]()
+    families = _Families(cells, searched)
+    size = size_of_cells(cells, searched)
+    found, again = _Found(), _Found()
+    others: set[str] = set()
+    samples: dict[str, Mapping[str, Any]] = {}
+    for values in lines:
+        place = places.get(values["trial_id"])
+        if place is not None:
+            row_of[place] = len(rows)
+            rows.add(values)
+        elif (family := families.searched_by(values["config"])) is not None:
+            found.add(family, values)
+        elif (family := families.doubled(values["config"])) is not None:
+            again.add(family, values)
+        elif values["trial_id"] not in others:
+            others.add(values["trial_id"])
+            samples.setdefault(families.key_of(values["config"]), values["config"])
+    taken = declared.take(np.fromiter(row_of, dtype=np.int64, count=len(row_of)))
+    known = {cell.cell_id for cell in cells} | {cell.cell_id for cell in searched}
+    named = (cell_of(TrialConfig.model_validate(dict(config)), size) for config in samples.values())
+    records, points = rows.outcomes(taken, list(row_of.values())), found.outcomes()
+    return Results(
+        Outcomes.joined([records, points]),
+        frozenset(places).union(points.trial_ids),
+        len(others),
+        foreign_cells=frozenset(named) - known,
+        searched=searched,
+        rechecks=again.outcomes(),
+    )
+
+
+def size_of_cells(cells: Sequence[Cell], searched: Sequence[SearchedCell]) -> Size:
+    """What the thresholds of a sweep's cells are about."""
+    families = [*(cell.trials.families[0] for cell in cells), *(cell.family for cell in searched)]
+    return families[0].size if families else WIDTH
+
+
+class _Families:
+    """Says to which searched cell, or cell with twice the steps, an undeclared line of a ledger belongs."""
+
+    def __init__(self, cells: Sequence[Cell], searched: Sequence[SearchedCell]) -> None:
+        families = [*(cell.trials.families[0] for cell in cells), *(cell.family for cell in searched)]
+        self._families = families
+        self._size_fields = {family.sample.model.kind: size_field(family) for family in families}
+        self._searched = {self._key(cell.family): cell for cell in searched}
+
+    @cached_property
+    def _doubled(self) -> dict[str, TrialFamily]:
+        twice = [TrialFamily(twice_the_steps(family.sample), family.size) for family in self._families]
+        return {self._key(family): family for family in twice if family.size != SAMPLES}
+
+    def searched_by(self, config: Mapping[str, Any]) -> TrialFamily | None:
+        """The family of the searched cell that a trial is a point of."""
+        cell = self._searched.get(self.key_of(config)) if self._searched else None
+        if cell is None or config["optimizer"]["lr"] not in cell.rates:
+            return None
+        return cell.family if cell.low <= size_in(config, cell.family) <= cell.high else None
+
+    def doubled(self, config: Mapping[str, Any]) -> TrialFamily | None:
+        """The family of a cell with twice the steps that a trial belongs to."""
+        return self._doubled.get(self.key_of(config))
+
+    def key_of(self, config: Mapping[str, Any]) -> str:
+        """Equal for ledger configs that differ in size, seed and rate only."""
+        told = with_field(config, "optimizer.lr", 0)
+        if name := self._size_fields.get(config["model"]["kind"]):
+            told = with_field(told, name, 0)
+        return json.dumps({**told, "seed": 0}, sort_keys=True)
+
+    def _key(self, family: TrialFamily) -> str:
+        return self.key_of(family.sample.model_dump(mode="json"))
+
+
+class _Found:
+    """Lines of trials that are not declared beforehand, the newest of each."""
+
+    def __init__(self) -> None:
+        self._rows = Rows()
+        self._row_of: dict[str, int] = {}
+        self._families: list[TrialFamily] = []
+        self._trials: dict[str, tuple[int, int, float, int]] = {}
+
+    def add(self, family: TrialFamily, values: Mapping[str, Any]) -> None:
+        if family not in self._families:
+            self._families.append(family)
+        config = values["config"]
+        own = self._families.index(family), size_in(config, family), float(config["optimizer"]["lr"]), int(config["seed"])
+        self._trials[values["trial_id"]] = own
+        self._row_of[values["trial_id"]] = len(self._rows)
+        self._rows.add(values)
+
+    def outcomes(self) -> Outcomes:
+        """The lines as outcomes, in the order in which trials first ended."""
+        if not self._trials:
+            return Outcomes.of(())
+        family, widths, rates, seeds = zip(*self._trials.values(), strict=True)
+        columns = np.array(family), np.array(widths), np.array(rates), np.array(seeds)
+        return self._rows.outcomes(Trials(self._families, *columns), list(self._row_of.values()))
+
+
+def size_field(family: TrialFamily) -> str | None:
+    """The dotted field that sets a family's size, also where the task fixes it; None for what is counted."""
+    if family.size == WIDTH:
+        return f"model.{family.sample.model.size_field}"
+    return next(iter(family.size.fields(family.sample)), None)
+
+
+def size_in(config: Mapping[str, Any], family: TrialFamily) -> int:
+    """The size that a ledger's config of this family tells."""
+    sample, name = family.sample, size_field(family)
+    if name is None:
+        return family.size.of(sample)
+    number: Any = config
+    for part in name.split("."):
+        number = number[part]
+    return int(number) + (sample.model.offset(sample.task) if family.size == WIDTH else 0)

@@ -1,0 +1,256 @@
+"""The run directory: everything that a sweep leaves behind, from which every threshold, figure and page can be made again."""
+
+import fcntl
+import os
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from stsq_core.configs import UserError
+from sweeps.cells import cell_of, check_sweep, describe, expand, searched_cells
+from sweeps.spec import SweepSpec, parse
+from sweeps.store.files import disk_errors, write_atomically
+from sweeps.store.ledger import Ledger
+from sweeps.store.run_plugins import load_kept
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The paths of a run; nothing is read or written by naming them."""
+
+    path: Path
+
+    @property
+    def spec(self) -> Path:
+        """The sweep as it was last started; earlier ones are `spec.1.yaml`, `spec.2.yaml`, ..."""
+        return self.path / "spec.yaml"
+
+    @property
+    def ledger(self) -> Path:
+        """One line for each trial that ended."""
+        return self.path / "ledger.jsonl"
+
+    @property
+    def curves(self) -> Path:
+        """The journals, one for each pack: PACK_ID.jsonl."""
+        return self.path / "curves"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The states of packs in training."""
+        return self.path / "checkpoints"
+
+    @property
+    def weights(self) -> Path:
+        """Trained arrays kept on request: TRIAL_ID.npz."""
+        return self.path / "weights"
+
+    @property
+    def studies(self) -> Path:
+        """The Optuna studies of searches, one a cell, where the sweep names no other storage."""
+        return self.path / "study.journal"
+
+    @property
+    def plugins(self) -> Path:
+        """Copies of the plugins whose kinds its trials are of (`sweeps.store.run_plugins`)."""
+        return self.path / "plugins"
+
+    @property
+    def identity(self) -> Path:
+        """A random name of this directory, by which studies in a shared storage know whose they are."""
+        return self.path / "study.id"
+
+    @property
+    def ray(self) -> Path:
+        """What Ray Tune stores."""
+        return self.path / "ray"
+
+    @property
+    def wandb(self) -> Path:
+        """Weights & Biases files."""
+        return self.path / "wandb"
+
+    @property
+    def report(self) -> Path:
+        """Page, figures and tables."""
+        return self.path / "report"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that runs the sweep."""
+        return self.path / "lock"
+
+    @property
+    def sessions(self) -> Path:
+        """When, where and with which versions the sweep was run."""
+        return self.path / "sessions.jsonl"
+
+    def make_rooms(self) -> None:
+        """Make the folders that workers write to; they make none themselves, since a run directory whose storage went away is
+        not to be begun anew below its place.
+
+        Raises:
+            UserError: the directory may not be written.
+        """
+        for folder in (self.curves, self.checkpoints):
+            with disk_errors(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+
+    def read_spec(self) -> SweepSpec:
+        """The sweep of this run.
+
+        Raises:
+            UserError: a spec that cannot be read or is no longer valid, or a plugin of it that may not be loaded.
+        """
+        load_kept(self.plugins)
+        try:
+            text = self.spec.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{str(self.spec)!r} cannot be read: {error}") from None
+        return check_sweep(parse(text, str(self.spec)))
+
+
+def create_or_open(path: Path | str, spec: SweepSpec) -> RunDirectory:
+    """The run directory of a sweep, made where there is none.
+
+    The same sweep with other axes, seeds or criterion extends the directory: its old `spec.yaml` is kept under a number.
+
+    Raises:
+        UserError: the path holds another sweep (of another name, or with results of which none belongs to a cell of this one)
+            or other files, may not be written, or its sweep is running now and differs.
+    """
+    run = RunDirectory(Path(path))
+    if run.path.exists() and not run.path.is_dir():
+        raise UserError(f"{str(run.path)!r} is a file; a run needs a directory: give another --out")
+    with disk_errors(run.path):
+        run.path.mkdir(parents=True, exist_ok=True)
+        foreign = [] if run.spec.exists() else sorted(entry.name for entry in run.path.iterdir() if not _is_own(run, entry))
+    if foreign:
+        raise UserError(
+            f"{str(run.path)!r} is not empty and is no run (it holds {foreign[0]!r}): "
+            f"give an empty or new directory for the sweep {spec.name!r} with --out"
+        )
+    text = spec.as_yaml()
+    if run.spec.exists() and run.spec.read_text(encoding="utf-8") == text:
+        return run
+    with Lock(run.lock):
+        _write_spec(run, spec, text)
+    return run
+
+
+def _is_own(run: RunDirectory, entry: Path) -> bool:
+    """Whether a file is one that a run killed at its very start has left: its lock, or a sweep that it was writing."""
+    return entry == run.lock or (entry.name.startswith(f".{run.spec.name}.") and entry.suffix == ".new")
+
+
+def open_run(path: Path | str) -> RunDirectory:
+    """The run directory at a path, for reading; its plugins are loaded where the user has allowed them.
+
+    Raises:
+        UserError: there is none, or a plugin of it may not be loaded.
+    """
+    run = RunDirectory(Path(path))
+    if not run.spec.is_file():
+        what = "holds no spec.yaml, so it is no run" if run.path.is_dir() else "does not exist"
+        raise UserError(f"{str(run.path)!r} {what}: give the directory of a run, such as runs/quickstart")
+    load_kept(run.plugins)
+    return run
+
+
+def _write_spec(run: RunDirectory, spec: SweepSpec, text: str) -> None:
+    if run.spec.exists():
+        held = run.read_spec().name
+        if held != spec.name:
+            raise UserError(f"{str(run.path)!r} holds the sweep {held!r}, not {spec.name!r}: give another directory with --out")
+        _check_related(run, spec)
+        write_atomically(_next_old_spec(run), run.spec.read_bytes())
+    write_atomically(run.spec, text.encode())
+
+
+def _check_related(run: RunDirectory, spec: SweepSpec) -> None:
+    """Refuse a sweep that shares no cell with the results that the directory holds: only its name is that of the old one."""
+    records = Ledger(run.ledger).read()
+    grids = expand(spec)
+    declared = {trial_id for cell in grids for trial_id in cell.trials.trial_ids}
+    if not records or any(record.trial_id in declared for record in records):
+        return
+    labels = {cell.cell_id: cell.label for cell in grids} | {cell.cell_id: cell.label for cell in searched_cells(spec)}
+    if any(cell_of(record.trial_config, spec.criterion.size) in labels for record in records):
+        return
+    label = next(iter(labels.values()))
+    held = f"{len(records)} result{'s' if len(records) > 1 else ''}"
+    raise UserError(
+        f"{str(run.path)!r} holds {held} of another sweep that is named {spec.name!r} too: its cells, such as "
+        f"{describe(records[0].trial_config)!r}, are none of those asked for now, such as {label!r}: give another "
+        "directory with --out, or another name to the sweep"
+    )
+
+
+def _next_old_spec(run: RunDirectory) -> Path:
+    number = 1
+    while (old := run.path / f"spec.{number}.yaml").exists():
+        number += 1
+    return old
+
+
+class Lock:
+    """Lets only one process run a sweep in a directory; the operating system frees it when its holder dies, however it dies."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = -1
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        Raises:
+            UserError: another process holds it (the message names that process), or the directory may not be written.
+        """
+        with disk_errors(self.path):
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.pread(descriptor, 500, 0).decode(errors="replace").strip() or "another process"
+                os.close(descriptor)
+                raise UserError(
+                    f"{str(self.path.parent)!r} is in use by {holder}: wait until it ends or stop it, or give another --out"
+                ) from None
+            except OSError:
+                os.close(descriptor)
+                raise
+            since = datetime.now(UTC).isoformat(timespec="seconds")
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()} since {since}\n".encode(), 0)
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Free the lock; freeing it twice is harmless."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            with suppress(OSError):  # where its storage is away, a lock falls with its process
+                os.ftruncate(descriptor, 0)
+                os.close(descriptor)
+
+    def holder(self) -> str | None:
+        """Who holds the lock now, in words; None where nobody does."""
+        try:
+            with self.path.open("rb") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return file.read(500).decode(errors="replace").strip() or "another process"
+        except OSError:
+            pass
+        return None
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.release()

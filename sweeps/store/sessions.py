@@ -1,0 +1,180 @@
+"""When, where and with which versions a sweep was run: the provenance of its numbers, and the clock of its time budget."""
+
+import json
+import os
+import platform
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from stsq_core.configs import UserError
+from sweeps.store.files import disk_errors
+from sweeps.store.run_directory import RunDirectory
+
+PACKAGES = ("stsq", "torch", "ray", "numpy", "optuna", "pydantic", "wandb", "plotly", "matplotlib")
+
+
+@dataclass(frozen=True)
+class Session:
+    """One time that a sweep was run.
+
+    `started_at` and `ended_at` are seconds since 1970; `ended_at` is None while the session runs. `outcome` is `killed` for one
+    whose end nobody wrote down: then `ended_at` is when it last wrote a result or a measurement. `lasted_s` is what a clock
+    that is never set measured of a session that ended by itself.
+    """
+
+    started_at: float
+    ended_at: float | None
+    outcome: str | None
+    command: str
+    host: str
+    cpu: str
+    num_cpus: int
+    git_revision: str | None
+    versions: dict[str, str]
+    lasted_s: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Wall time, up to now for a session that runs."""
+        if self.lasted_s is not None:
+            return self.lasted_s
+        return max((time.time() if self.ended_at is None else self.ended_at) - self.started_at, 0.0)
+
+
+@contextmanager
+def session(run: RunDirectory, command: Sequence[str] | None = None) -> Iterator[None]:
+    """Write down the start and the end of a session of a run whose lock is held.
+
+    A former session that was killed is closed first, at the time of the last thing it wrote.
+    """
+    if (former := _lines(run)) and former[-1]["event"] == "start":
+        _append(run, {"event": "end", "at": _last_sign_of_life(run, former[-1]["at"]), "outcome": "killed"})
+    _append(run, {"event": "start", "at": time.time(), **_circumstances(sys.argv if command is None else command)})
+    began = time.monotonic()
+    try:
+        yield
+    except BaseException as error:
+        with suppress(UserError):  # the error that ends the session is the one to be told
+            _append(run, _end(f"stopped by {type(error).__name__}", began))
+        raise
+    _append(run, _end("ended", began))
+
+
+def read_sessions(run: RunDirectory) -> tuple[Session, ...]:
+    """The sessions of a run, oldest first."""
+    sessions: list[Session] = []
+    started: dict[str, Any] | None = None
+    for line in _lines(run):
+        if line["event"] == "start":
+            started = line
+            sessions.append(_session_of(line, None))
+        elif started is not None:
+            sessions[-1] = _session_of(started, line)
+    return tuple(sessions)
+
+
+def elapsed_minutes(run: RunDirectory) -> float:
+    """Wall minutes of the sessions of a run that have ended: what counts against `budget.minutes` beside the present one.
+
+    A session that runs is left to a clock that nobody sets.
+    """
+    return sum(one.seconds for one in read_sessions(run) if one.ended_at is not None) / 60
+
+
+def _session_of(start: dict[str, Any], end: dict[str, Any] | None) -> Session:
+    told = {name: start[name] for name in ("command", "host", "cpu", "num_cpus", "git_revision", "versions")}
+    if end is None:
+        return Session(started_at=start["at"], ended_at=None, outcome=None, **told)
+    return Session(started_at=start["at"], ended_at=end["at"], outcome=end["outcome"], lasted_s=end.get("lasted_s"), **told)
+
+
+def _end(outcome: str, began: float) -> dict[str, Any]:
+    return {"event": "end", "at": time.time(), "lasted_s": round(time.monotonic() - began, 3), "outcome": outcome}
+
+
+def _circumstances(command: Sequence[str]) -> dict[str, Any]:
+    return {
+        "command": shlex.join(command),
+        "host": socket.gethostname(),
+        "cpu": _cpu_name(),
+        "num_cpus": os.cpu_count() or 1,
+        "system": platform.platform(),
+        "git_revision": _git_revision(),
+        "versions": _versions(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    """The versions of Python and of what matters to the numbers and their pictures, without importing any of it."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+def _git_revision() -> str | None:
+    """The commit of the code that runs, marked where files differ from it; None where the code is not a checkout."""
+    folder = Path(__file__).parent
+    tracked = _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)
+    revision = _git(folder, "rev-parse", "HEAD")
+    if not tracked or not revision:
+        return None
+    return f"{revision} with changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", ".") else revision
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _last_sign_of_life(run: RunDirectory, started_at: float) -> float:
+    written = [run.ledger, *run.curves.glob("*.jsonl"), *run.checkpoints.glob("**/*")]
+    return max([started_at, *(path.stat().st_mtime for path in written if path.is_file())])
+
+
+def _lines(run: RunDirectory) -> list[dict[str, Any]]:
+    """The whole lines; one torn by a crash is left out."""
+    try:
+        text = run.sessions.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    lines = []
+    for line in text.splitlines():
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            continue
+    return lines
+
+
+def _append(run: RunDirectory, told: dict[str, Any]) -> None:
+    with disk_errors(run.sessions):
+        torn = run.sessions.exists() and not run.sessions.read_bytes().endswith(b"\n") and run.sessions.stat().st_size > 0
+        with run.sessions.open("a", encoding="utf-8") as file:
+            file.write(("\n" if torn else "") + json.dumps(told) + "\n")
+            file.flush()
+            os.fsync(file.fileno())

@@ -1,0 +1,197 @@
+"""What the losses of a cell say about its width threshold: a posterior over log m*, and where to look next.
+
+The threshold is where the fraction of solved seeds, lapses counted as unsolved, equals the success rate p:
+`(1 - lapse) Phi(s) = p` at s standard deviations of the seeds. It lies `s noise / slope` beyond the crossing of the median of
+the seeds that did not lapse (module `loss_curve`); where `1 - lapse <= p` no width reaches the success rate, and the mass
+counts as above the range. The posterior is made on a grid that closes in on the mass, and is a function of the points alone:
+neither their order nor how they came about matters. Of very many points those nearest to the threshold count.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from statistics import NormalDist
+
+import numpy as np
+
+from sweeps.thresholds.loss_curve import Axis, Evidence, Grid, Lapses, Weights, weigh
+
+MARGIN = 1.5
+"""How far beyond the range, in log m, a threshold is thought possible before any evidence."""
+SLOPES = math.log(0.1), math.log(100.0)
+NOISES = math.log(0.02), math.log(1.5)
+LAPSES = Lapses((0.01, 0.04, 0.09, 0.15, 0.25, 0.5), (0.24, 0.32, 0.23, 0.13, 0.07, 0.01))
+"""At the last rate half of the seeds lapse whatever the width: where all seeds diverge, no width is the threshold."""
+FEW_LAPSES = Lapses((0.03, 0.15, 0.5), (0.7, 0.29, 0.01))
+COARSE, FINE = (48, 6, 4), (56, 10, 5)
+"""Cells of the crossing, of a slope and of the noise while the grid closes in, and in the end."""
+MOST_POINTS = 128
+TAIL, NUISANCE_TAIL = 1e-5, 1e-4
+"""Mass that closing in may leave outside at each end, of the crossing and of the other axes."""
+MOST_STAGES = 4
+LEAST_LOG_LOSS = -27.0
+
+
+class ThresholdPosterior:
+    """The posterior of log m* of one cell.
+
+    Args:
+        widths: [n] whole numbers.
+        log_losses: [n] log relative losses; inf or nan where the point lapsed for sure (it diverged).
+        low: the least width that may be asked.
+        high: the largest.
+        log_target: log of the target of the relative loss, below 0.
+        success_rate: the fraction of seeds that must reach the target.
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int] | np.ndarray,
+        log_losses: Sequence[float] | np.ndarray,
+        *,
+        low: int,
+        high: int,
+        log_target: float,
+        success_rate: float = 0.5,
+    ) -> None:
+        if not 1 <= low < high:
+            raise ValueError(f"a search needs 1 <= low < high; got low={low}, high={high}")
+        if not log_target < 0:
+            raise ValueError(f"the target must be below 1, the zero predictor's loss; got {math.exp(log_target):g}")
+        if not 0 < success_rate < 1:
+            raise ValueError(f"success_rate must lie between 0 and 1; got {success_rate}")
+        self.low, self.high = low, high
+        self.log_target, self.success_rate = log_target, success_rate
+        self.widths = np.asarray(widths, dtype=np.int64)
+        self.log_losses = np.asarray(log_losses, dtype=float)
+        if self.widths.shape != self.log_losses.shape:
+            raise ValueError(f"as many widths as losses are needed; got {len(self.widths)} and {len(self.log_losses)}")
+
+    def quantiles(self, levels: Sequence[float] | np.ndarray) -> np.ndarray:
+        """Log m* at these levels; -inf or inf where the mass lies below or above the range."""
+        values = self._unbounded(levels)
+        values = np.where(values < math.log(self.low), -np.inf, values)
+        return np.where(values > math.log(self.high), np.inf, values)
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """The central interval of log m*, ends possibly infinite."""
+        low, high = self.quantiles([(1 - level) / 2, (1 + level) / 2])
+        return float(low), float(high)
+
+    def samples(self, num: int, seed: int) -> np.ndarray:
+        """Draws of log m* [num], with -inf and inf."""
+        return self.quantiles(np.random.default_rng(seed).uniform(size=num))
+
+    @property
+    def median(self) -> float:
+        """The estimate of log m*."""
+        return float(self.quantiles([0.5])[0])
+
+    @property
+    def probability_below(self) -> float:
+        """That the threshold lies below the range."""
+        return self._mass_up_to(math.log(self.low))
+
+    @property
+    def probability_above(self) -> float:
+        """That the threshold lies above the range, or that no width reaches the success rate."""
+        return 1 - self._mass_up_to(math.log(self.high))
+
+    def next_widths(self, num: int, in_flight: Sequence[int] | np.ndarray = (), *, shift: float = 0.0) -> list[int]:
+        """Widths to ask now: spread over the posterior's quantiles, or without evidence over the range, less those in flight.
+
+        `shift`, between -1/2 and 1/2, moves the quantiles by that part of their distance.
+        """
+        total = num + len(in_flight)
+        ends = math.log(self.low), math.log(self.high)
+        if not len(self.widths) and total > 1:
+            wanted = np.linspace(*ends, total)
+        else:
+            wanted = np.clip(self._unbounded((np.arange(total) + 0.5 + shift) / total), *ends)
+        open_places = np.ones(total, dtype=bool)
+        for width in in_flight:
+            distances = np.where(open_places, np.abs(wanted - math.log(width)), np.inf)
+            open_places[np.argmin(distances)] = False
+        return [int(width) for width in np.rint(np.exp(wanted[open_places]))]
+
+    def _unbounded(self, levels: Sequence[float] | np.ndarray) -> np.ndarray:
+        edges, reached = self._cumulative
+        values: np.ndarray = np.interp(np.asarray(levels, dtype=float), reached, edges, right=np.inf)
+        return values
+
+    def _mass_up_to(self, log_width: float) -> float:
+        edges, reached = self._cumulative
+        return float(np.interp(log_width, edges, reached))
+
+    @cached_property
+    def _cumulative(self) -> tuple[np.ndarray, np.ndarray]:
+        """Log widths, and the mass up to each; less than 1 in the end where no width may reach the success rate."""
+        return _threshold_masses(self._weights, self.success_rate)
+
+    @cached_property
+    def _weights(self) -> Weights:
+        evidence = self._evidence
+        num, num_slopes, num_noises = COARSE
+        slopes = Axis(*SLOPES, num_slopes)
+        crossing = Axis(math.log(self.low) - MARGIN, math.log(self.high) + MARGIN, num)
+        weights = weigh(evidence, Grid(crossing, slopes, slopes, Axis(*NOISES, num_noises), FEW_LAPSES))
+        for _ in range(MOST_STAGES):
+            closer = _closer(weights, COARSE, FEW_LAPSES)
+            shrunk = closer.crossing.step / weights.grid.crossing.step
+            weights = weigh(evidence, closer)
+            if shrunk > 0.7:
+                break
+        return weigh(evidence, _closer(weights, FINE, LAPSES))
+
+    @property
+    def _evidence(self) -> Evidence:
+        known = np.isfinite(self.log_losses) | (self.log_losses == -np.inf)
+        order = np.lexsort((self.log_losses[known], self.widths[known]))
+        log_widths = np.log(self.widths[known][order])
+        log_losses = np.maximum(self.log_losses[known][order], LEAST_LOG_LOSS)
+        nearest = _nearest(log_losses <= self.log_target)
+        return Evidence(log_widths[nearest], log_losses[nearest], int(np.sum(~known)), self.log_target)
+
+
+def _nearest(solved: np.ndarray) -> slice:
+    """Of points in the order of their widths, as many as count: those about the place that parts unsolved from solved best."""
+    wrong = np.concatenate([[0], np.cumsum(solved)]) + np.concatenate([np.cumsum(~solved[::-1])[::-1], [0]])
+    middle = int(np.flatnonzero(wrong == wrong.min()).mean())
+    start = max(0, min(middle - MOST_POINTS // 2, len(solved) - MOST_POINTS))
+    return slice(start, start + MOST_POINTS)
+
+
+def _closer(weights: Weights, nums: tuple[int, int, int], lapses: Lapses) -> Grid:
+    """A grid over the mass."""
+    grid, (num, num_slopes, num_noises) = weights.grid, nums
+    return Grid(
+        crossing=grid.crossing.around(weights.by_left.sum(axis=(1, 2, 3)), tail=TAIL, num=num),
+        left=grid.left.around(weights.by_left.sum(axis=(0, 2, 3)), tail=NUISANCE_TAIL, num=num_slopes),
+        right=grid.right.around(weights.by_right.sum(axis=(0, 2, 3)), tail=NUISANCE_TAIL, num=num_slopes),
+        noise=grid.noise.around(weights.by_left.sum(axis=(0, 1, 3)), tail=NUISANCE_TAIL, num=num_noises),
+        lapses=lapses,
+    )
+
+
+def _threshold_masses(weights: Weights, success_rate: float) -> tuple[np.ndarray, np.ndarray]:
+    """The cumulative distribution of the threshold: crossings moved by the seeds' scatter and the lapse rate."""
+    grid, step = weights.grid, weights.grid.crossing.step
+    moves, masses, total = [], [], float(weights.by_left.sum())
+    for place, rate in enumerate(grid.lapses.rates):
+        if 1 - rate <= success_rate:
+            continue
+        deviations = NormalDist().inv_cdf(success_rate / (1 - rate))
+        axis, mass = (grid.right, weights.by_right) if deviations > 0 else (grid.left, weights.by_left)
+        move = deviations * np.exp(grid.noise.centres) / np.exp(axis.centres[:, None])
+        moves.append(np.broadcast_to(move / step, mass.shape[1:3]))
+        masses.append(mass[..., place])
+    move, mass = np.stack(moves), np.stack(masses, axis=1)  # [lapse, slope, noise], [crossing, lapse, slope, noise]
+    whole = np.floor(move).astype(int)
+    least = int(whole.min())
+    cells = np.arange(grid.crossing.num)[:, None, None, None] + whole - least
+    part = move - whole
+    num = int(cells.max()) + 2
+    bins = np.bincount(cells.ravel(), (mass * (1 - part)).ravel(), num)
+    bins += np.bincount(cells.ravel() + 1, (mass * part).ravel(), num)
+    edges = grid.crossing.low + step * (least + np.arange(num + 1))
+    return edges, np.concatenate([[0.0], np.cumsum(bins)]) / total

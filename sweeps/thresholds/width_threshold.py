@@ -1,0 +1,139 @@
+"""The threshold of a cell, as a record, and the points it rests on."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, overload
+
+import numpy as np
+
+from stsq_core.configs import WIDTH, Size, TrialConfig
+from sweeps.spec import Criterion, Statistic
+from sweeps.store import STATUSES, Outcomes, Status, none_of_nan
+from sweeps.thresholds.intervals import attainable_level
+from sweeps.thresholds.recheck import Recheck
+from sweeps.thresholds.search_state import SearchState
+
+
+@dataclass(frozen=True)
+class Point:
+    """One trial of a cell; `chosen` where its learning rate is the one that its width was judged by."""
+
+    trial_id: str
+    width: int
+    seed: int
+    lr: float
+    status: Status
+    relative_loss: float | None
+    relative_loss_stderr: float | None
+    chosen: bool
+
+
+class Points(Sequence[Point]):
+    """The trials of a cell by width, rate and seed; a point is made when it is asked for. `chosen` is a mask."""
+
+    def __init__(self, outcomes: Outcomes, chosen: np.ndarray) -> None:
+        self.outcomes = outcomes
+        self.chosen = chosen
+
+    @property
+    def widths(self) -> np.ndarray:
+        return self.outcomes.trials.widths
+
+    def take(self, places: np.ndarray) -> "Points":
+        """Some of the points: places, or a mask."""
+        return Points(self.outcomes.take(places), self.chosen[places])
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    @overload
+    def __getitem__(self, place: int) -> Point: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Points": ...
+    def __getitem__(self, place: int | slice) -> "Point | Points":
+        if isinstance(place, slice):
+            return self.take(np.arange(len(self))[place])
+        outcomes, trials = self.outcomes, self.outcomes.trials
+        return Point(
+            trial_id=outcomes.trial_ids[place],
+            width=trials.widths[place].item(),
+            seed=trials.seeds[place].item(),
+            lr=trials.rates[place].item(),
+            status=STATUSES[outcomes.status[place]],
+            relative_loss=none_of_nan(outcomes.relative_loss[place].item()),
+            relative_loss_stderr=none_of_nan(outcomes.relative_loss_stderr[place].item()),
+            chosen=bool(self.chosen[place]),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self.outcomes)
+
+
+@dataclass(frozen=True)
+class WidthThreshold:
+    """The threshold of one cell: of the width, unless `size` says of what else; then `widths` and `m_star` are such sizes.
+
+    `found`: `m_star` is the threshold and `M` the whole number of units. `above_range` (`below_range`): it lies above (below)
+    every width tried. `failed`: no trial gave a number. `low` and `high` bound it at the `level`: None where the end is
+    censored (`low_censored`: it lies below the least width; `high_censored`: above the largest) or where one seed cannot give
+    an interval. `replicates` are bootstrap replicates of log m*, or draws from its posterior where the widths were searched
+    (then `search` says how far the search is); -inf below and inf above the range. `recheck` is what came of twice the steps.
+    """
+
+    cell_id: str
+    label: str
+    config_sample: TrialConfig
+    status: Literal["found", "above_range", "below_range", "failed"]
+    m_star: float | None
+    M: int | None
+    low: float | None
+    high: float | None
+    low_censored: bool
+    high_censored: bool
+    level: float
+    target_loss: float
+    success_rate: float
+    widths: tuple[int, ...]
+    num_seeds: int
+    num_trials: int
+    num_diverged: int
+    num_failed: int
+    crosses_more_than_once: bool
+    points: Points = field(repr=False)
+    note: str
+    replicates: np.ndarray = field(repr=False, compare=False)
+    statistic: Statistic = "median"
+    search: SearchState | None = field(default=None, repr=False, compare=False)
+    recheck: Recheck | None = None
+    size: Size = WIDTH
+
+    @property
+    def kind(self) -> str:
+        """The architecture, as `transformer` or `fcn`."""
+        return self.config_sample.model.kind
+
+
+def status_of(crossing: float) -> Literal["found", "above_range", "below_range", "failed"]:
+    """How a threshold ended, from its log width: nan for none."""
+    if math.isnan(crossing):
+        return "failed"
+    if math.isinf(crossing):
+        return "above_range" if crossing > 0 else "below_range"
+    return "found"
+
+
+def width_of(log_width: float) -> float:
+    """A width from its logarithm, without the last digits in which 20 would become 20.000000000000004 and be rounded up."""
+    return round(math.exp(log_width), 9)
+
+
+def few_seeds(num_seeds: int, criterion: Criterion) -> str:
+    """Why the interval of so few seeds has less than the level that is asked for, in words."""
+    if num_seeds == 1:
+        return "one seed gives no interval"
+    share = attainable_level(num_seeds, criterion.success_rate)
+    return f"{num_seeds} seeds cannot give a {criterion.level:.0%} interval: it covers at most {share:.0%}"

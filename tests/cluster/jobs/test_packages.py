@@ -1,0 +1,92 @@
+"""What would be uploaded is checked before it is."""
+
+from pathlib import Path
+
+import pytest
+
+from cluster.jobs import job_client
+from cluster.jobs.packages import check_size, packaged_files
+from cluster.jobs.submission import JobRequest, entrypoint_of, package_of, submit
+from stsq_core import UserError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("sweep.yaml", "kept/data.bin", ".venv/lib.py", "secret.yaml"):
+        path = tmp_path / "package" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x" * 100)
+    (tmp_path / "package/.gitignore").write_text("secret.yaml\n")
+    return tmp_path / "package"
+
+
+def test_the_listing_is_what_ray_uploads(folder: Path) -> None:
+    files = packaged_files(folder)
+    assert files is not None
+    assert {str(path) for path in files} == {"sweep.yaml", "kept/data.bin", ".gitignore"}
+    assert files[Path("kept/data.bin")] == 100
+
+
+def test_a_large_package_is_refused_with_its_largest_files() -> None:
+    files = {Path("big.bin"): 120 * 2**20, Path("small.txt"): 3}
+    with pytest.raises(UserError, match=r"120 MiB.*100 MiB.*big\.bin \(120\.0 MiB\)"):
+        check_size(Path("here"), files)
+
+
+def test_a_sweep_file_that_git_ignores_is_refused(folder: Path) -> None:
+    with pytest.raises(UserError, match="excluded from the package"):
+        entrypoint_of(JobRequest(str(folder / "secret.yaml"), working_dir=folder), packaged_files(folder))
+
+
+def test_a_sweep_file_elsewhere_is_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="does not lie in the working directory"):
+        entrypoint_of(JobRequest(str(tmp_path / "other.yaml"), working_dir=folder), packaged_files(folder))
+
+
+def test_a_link_that_leads_out_of_the_package_is_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.yaml").write_text("name: other")
+    (folder / "linked.yaml").symlink_to(tmp_path / "other.yaml")
+    with pytest.raises(UserError, match="does not lie in the working directory"):
+        entrypoint_of(JobRequest(str(folder / "linked.yaml"), working_dir=folder), packaged_files(folder))
+
+
+def test_a_plugin_travels_with_the_package_or_is_refused(folder: Path, tmp_path: Path) -> None:
+    (folder / "mine.py").touch()
+    (folder / ".rayignore").write_text("hidden.py\n")
+    (folder / "hidden.py").touch()
+
+    def entrypoint(plugin: Path) -> str:
+        request = JobRequest("smoke", arguments=("--plugin", str(plugin)), working_dir=folder, plugins=(plugin,))
+        return entrypoint_of(request, packaged_files(folder))
+
+    assert entrypoint(Path("mine.py")).endswith("--plugin mine.py")
+    with pytest.raises(UserError, match=r"the plugin .*hidden\.py is excluded from the package by \.gitignore or \.rayignore"):
+        entrypoint(Path("hidden.py"))
+    with pytest.raises(UserError, match="absolute path: name it as it lies in"):
+        entrypoint(folder / "mine.py")
+    with pytest.raises(UserError, match="does not lie in the working directory"):
+        entrypoint(Path("../other.py"))
+
+
+def test_a_missing_working_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no directory"):
+        package_of(JobRequest("smoke", working_dir=tmp_path / "none"))
+
+
+def test_the_entry_point_is_quoted(folder: Path) -> None:
+    request = JobRequest(str(folder / "sweep.yaml"), ("task.T=16,32",), ("--out", "/shared/my run"), folder)
+    assert (
+        entrypoint_of(request, packaged_files(folder))
+        == "python -m cluster run sweep.yaml --set task.T=16,32 --out '/shared/my run'"
+    )
+
+
+def test_a_bad_sweep_is_refused_before_anything_is_sent(folder: Path) -> None:
+    with pytest.raises(UserError, match="mapping"):
+        submit("http://127.0.0.1:9", JobRequest(str(folder / "sweep.yaml"), working_dir=folder), say=print)
+
+
+def test_no_job_server_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_client, "PAUSE_S", 0.0)
+    with pytest.raises(UserError, match="no job server answers"):
+        submit("http://127.0.0.1:9", JobRequest("smoke", working_dir=folder), say=print)

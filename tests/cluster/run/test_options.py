@@ -1,0 +1,28 @@
+"""Where a run goes, by default and inside the package copy of a Ray job."""
+
+from pathlib import Path
+
+import pytest
+
+from cluster.run.options import num_cores, run_path
+from stsq_core import UserError
+
+
+def test_a_run_goes_to_runs_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_path("small", None) == tmp_path / "runs/small"
+    assert run_path("small", Path("elsewhere")) == tmp_path / "elsewhere"
+
+
+def test_a_job_writes_nothing_into_its_package_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = tmp_path / "working_dir_files/_ray_pkg_0"
+    copy.mkdir(parents=True)
+    monkeypatch.chdir(copy)
+    assert run_path("small", None) == Path.home() / "stsq-runs/small"
+    assert run_path("small", Path("/shared/run")) == Path("/shared/run")
+    with pytest.raises(UserError, match="give an absolute path"):
+        run_path("small", Path("runs/small"))
+
+
+def test_there_is_a_core() -> None:
+    assert num_cores() >= 1

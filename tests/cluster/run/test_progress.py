@@ -1,0 +1,55 @@
+"""The progress line: counts, rates and the time left, read from a queue and from journals."""
+
+import io
+import time
+from pathlib import Path
+
+import pytest
+from asked_once import Once
+from rich.console import Console
+
+from cluster.run import progress as module
+from cluster.run.progress import Progress
+from stsq_core import Measurement, TrialConfig, TrialResult
+from sweeps.cells.packs import Room
+from sweeps.schedule.queue import PackOutcome, PackQueue
+from sweeps.store.journal import JournalWriter
+from sweeps.store.ledger import Ledger
+
+
+def config(seed: int) -> TrialConfig:
+    told = {"task": {"T": 4, "q": 2, "d": 2}, "model": {"kind": "fcn", "width": 4}, "optimizer": {"kind": "adam", "lr": 0.1}}
+    return TrialConfig.model_validate({**told, "training": {"steps": 100}, "seed": seed})
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> PackQueue:
+    return PackQueue(Once(tuple(map(config, range(4)))), Ledger(tmp_path / "ledger.jsonl"), room=Room(most=2))
+
+
+def test_the_line_tells_what_running_packs_have_done(queue: PackQueue, tmp_path: Path) -> None:
+    progress = Progress(queue, tmp_path, Console(file=io.StringIO()), num_workers=2)
+    assert "0/4 trials · starting" in progress.line()
+    pack = queue.next()
+    assert pack is not None
+    progress.started(pack)
+    assert "sent to 2 workers" in progress.line()
+    with JournalWriter(tmp_path / f"{pack.pack_id}.jsonl", pack) as journal:
+        journal.append(Measurement(50, pack.trial_ids, (0.5, 0.4)))
+    time.sleep(0.01)
+    assert "model-steps/s" in progress.line()
+    assert "left" in progress.line()
+    results = tuple(TrialResult(one, "finished", 0.1, 0.01, 100, 0.1) for one in pack.configs)
+    outcome = PackOutcome(pack, results)
+    queue.record(outcome)
+    progress.ended(outcome)
+    assert progress.line().startswith("2/4 trials")
+    assert progress.summary().startswith("2 trials ended")
+
+
+def test_plain_lines_come_every_few_seconds(queue: PackQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PLAIN_EVERY_S", 0.01)
+    said = io.StringIO()
+    with Progress(queue, tmp_path, Console(file=said)):
+        time.sleep(0.2)
+    assert said.getvalue().count("0/4 trials") > 1

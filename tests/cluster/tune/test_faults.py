@@ -1,0 +1,244 @@
+"""Faults on real Ray processes: workers that hang or are sent away, drained nodes, a lost head, storage that is away or full.
+
+docs/faults.md says what is to happen; `chaos` kills at random.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from killer import in_mid_training
+from ray_nodes import RayNodes, kill
+
+from sweeps.store.ledger import Ledger
+
+pytestmark = pytest.mark.clusters
+
+Write = Callable[..., Path]
+Numbers = Callable[[Path], dict[str, tuple[object, ...]]]
+
+QUIET = ("--wandb", "disabled", "--checkpoint-every", 0.2)
+PATIENCE_S = 400
+
+
+@pytest.fixture
+def sweep(write_sweep: Write, small: dict[str, Any]) -> Path:
+    """The small sweep, its transformers trained long enough to be met in mid-training."""
+    small["trials"][0]["base"]["training"] |= {"steps": 20_000, "log_every": 250}
+    return write_sweep(small)
+
+
+@pytest.fixture
+def undisturbed(stsq: Any, sweep: Path, numbers: Numbers) -> dict[str, tuple[object, ...]]:
+    """The numbers of the same sweep where nothing happens."""
+    assert stsq.run("run", sweep, "--inline", *QUIET, "--out", "undisturbed", timeout_s=PATIENCE_S).code == 0
+    return numbers(stsq.folder / "undisturbed")
+
+
+@pytest.fixture
+def nodes() -> Iterator[RayNodes]:
+    """A head without a CPU, and one node that trains."""
+    with RayNodes(head_cpus=0) as cluster:
+        cluster.add()
+        yield cluster
+
+
+def one_in_training(run: Path, until: Any, *, other_than: int = 0) -> int:
+    """A worker that trains a pack which has a saved state."""
+
+    def found() -> int:
+        return next((worker for worker in in_mid_training(run) if worker != other_than), 0)
+
+    return int(until(found, timeout_s=PATIENCE_S, what="a worker in mid-training"))
+
+
+def test_a_worker_that_hangs_is_ended_and_its_pack_goes_on(
+    stsq: Any, sweep: Path, until: Any, numbers: Numbers, undisturbed: dict[str, tuple[object, ...]]
+) -> None:
+    run = stsq.folder / "runs/small"
+    words = ("run", sweep, *QUIET, "--workers", 1, "--hung-after", 20)
+    process = stsq.start(*words, "--set", "budget.retries=0")
+    os.kill(one_in_training(run, until), signal.SIGSTOP)
+    ended = stsq.wait(process, timeout_s=PATIENCE_S)
+    assert ended.code == 1, ended
+    reasons = {record.reason for record in Ledger(run / "ledger.jsonl").read() if record.status == "failed"}
+    (reason,) = reasons
+    assert "hung worker: no step for 2" in str(reason)
+    assert "hung worker: no step for 2" in ended.out, "the failure table says it"
+
+    process = stsq.start(*words, "--retry-failed")
+    os.kill(one_in_training(run, until), signal.SIGSTOP)
+    ended = stsq.wait(process, timeout_s=PATIENCE_S)
+    assert ended.code == 0, ended
+    assert "a worker was lost (hung worker: no step for 2" in ended.err
+    found = {record.trial_id: (record.status, record.relative_loss) for record in Ledger(run / "ledger.jsonl").read()}
+    assert found == {trial_id: (status, loss) for trial_id, (status, loss, *_) in undisturbed.items()}
+
+
+def test_a_worker_that_is_told_to_end_saves_its_pack_which_goes_on_at_no_cost_in_retries(
+    stsq: Any, sweep: Path, until: Any, numbers: Numbers, undisturbed: dict[str, tuple[object, ...]]
+) -> None:
+    run = stsq.folder / "runs/small"
+    process = stsq.start(
+        "run", sweep, "--wandb", "disabled", "--workers", 1, "--set", "budget.retries=0", "--checkpoint-every", 1
+    )
+    os.kill(one_in_training(run, until), signal.SIGTERM)
+    ended = stsq.wait(process, timeout_s=PATIENCE_S)
+    assert ended.code == 0, ended
+    assert "a worker left a node that is taken away; its pack goes on elsewhere from its last checkpoint" in ended.err
+    assert numbers(run) == undisturbed
+
+
+DRAIN = """
+from ray._raylet import GcsClient
+from ray.core.generated.autoscaler_pb2 import DrainNodeReason
+(node,) = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+reason = DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
+import time
+accepted, why = GcsClient(address=ray.get_runtime_context().gcs_address).drain_node(node, reason, "spot", 2**31 * 1000)
+print(accepted, why)
+"""
+
+
+def test_a_drained_node_gives_its_pack_to_another_at_no_cost_in_retries(
+    nodes: RayNodes, stsq: Any, sweep: Path, until: Any, numbers: Numbers, undisturbed: dict[str, tuple[object, ...]]
+) -> None:
+    run = stsq.folder / "runs/small"
+    words = (
+        "run",
+        sweep,
+        "--address",
+        nodes.address,
+        "--wandb",
+        "disabled",
+        "--set",
+        "budget.retries=0",
+        "--checkpoint-every",
+        1,
+    )
+    process = stsq.start(*words, **nodes.access)
+    worker = one_in_training(run, until)
+    assert "True" in nodes.ask(DRAIN)
+    until(lambda: worker not in in_mid_training(run), timeout_s=PATIENCE_S, what="the worker's leave")
+    nodes.add()
+    ended = stsq.wait(process, timeout_s=PATIENCE_S)
+    assert ended.code == 0, ended
+    assert "a worker left a node that is taken away" in ended.err
+    assert numbers(run) == undisturbed
+
+
+ASK_WHILE_ONE_GOES = """
+import os, signal, threading, time
+from cluster.tune.ray_cluster import answers, num_nodes
+
+@ray.remote(num_cpus=0)
+def slowly():
+    time.sleep(6)
+    return True
+
+print(num_nodes())
+threading.Timer(3, os.killpg, (%d, signal.SIGKILL)).start()
+print(len(list(answers(slowly, what="anything"))))
+"""
+
+
+def test_a_node_that_goes_while_it_is_asked_is_left_out(nodes: RayNodes) -> None:
+    told = nodes.ask(ASK_WHILE_ONE_GOES % nodes.add().pid)
+    before, answered = (int(line) for line in told.splitlines() if line.isdecimal())  # Ray has words of its own about it
+    assert answered == before - 1 > 0
+
+
+def test_a_lost_head_is_one_error_and_the_same_command_goes_on_when_it_is_back(
+    nodes: RayNodes, stsq: Any, sweep: Path, until: Any, numbers: Numbers, undisturbed: dict[str, tuple[object, ...]]
+) -> None:
+    run = stsq.folder / "runs/small"
+    words = ("run", sweep, *QUIET, "--address", nodes.address)
+    process = stsq.start(*words, **nodes.access)
+    one_in_training(run, until)
+    kill(nodes.head)
+    ended = stsq.wait(process, timeout_s=PATIENCE_S)
+    assert ended.code == 2, ended
+    (line,) = [line for line in ended.err.splitlines() if line.startswith("stsq:")]
+    assert "the same command goes on" in line
+    for node in list(nodes.nodes):
+        nodes.lose(node)
+    nodes.start_head()
+    nodes.add()
+    again = stsq.run(*words, timeout_s=PATIENCE_S, **nodes.access)
+    assert again.code == 0, again
+    assert numbers(run) == undisturbed
+
+
+def test_storage_that_is_away_for_a_while_costs_no_trial(
+    stsq: Any, sweep: Path, until: Any, numbers: Numbers, undisturbed: dict[str, tuple[object, ...]]
+) -> None:
+    run, away = stsq.folder / "runs/small", stsq.folder / "away"
+    process = stsq.start("run", sweep, *QUIET, "--workers", 2)
+    one_in_training(run, until)
+    run.rename(away)  # as below a mount that went away
+    time.sleep(20)
+    assert process.poll() is None, stsq.wait(process)
+    away.rename(run)
+    ended = stsq.wait(process, timeout_s=PATIENCE_S)
+    assert ended.code == 0, ended
+    assert numbers(run) == undisturbed
+
+
+FULL_DISK = """
+mount -t tmpfs -o size=64k none disk || exit 99
+python -m cluster run sweep.yaml --out disk/run --wandb disabled --workers 1 --checkpoint-every 0.2 2> first.err
+echo $? > first.code
+mount -o remount,size=64m disk
+python -m cluster run sweep.yaml --out disk/run --wandb disabled --workers 1 2> second.err
+echo $? > second.code
+cp -r disk/run copied
+"""
+
+
+@pytest.mark.skipif(not shutil.which("unshare") or os.geteuid() != 0, reason="a small disk of one's own needs unshare and root")
+def test_a_full_disk_is_one_error_and_the_same_command_goes_on_when_there_is_room(
+    stsq: Any, sweep: Path, numbers: Numbers, undisturbed: dict[str, tuple[object, ...]]
+) -> None:
+    (stsq.folder / "disk").mkdir()
+    script = FULL_DISK.replace("python", sys.executable)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script], cwd=stsq.folder, env=environment, timeout=PATIENCE_S, check=False
+    )
+    if done.returncode == 99:
+        pytest.skip("no file system can be mounted here")
+    told = {path.name: path.read_text() for path in stsq.folder.glob("*.err")}
+    codes = [(stsq.folder / f"{which}.code").read_text().strip() for which in ("first", "second")]
+    assert codes == ["2", "0"], told
+    (line,) = [line for line in told["first.err"].splitlines() if line.startswith("stsq:")]
+    assert "No space left on device; free some space" in line
+    assert numbers(stsq.folder / "copied") == undisturbed
+
+
+FILL = """
+import numpy
+held = [ray.put(numpy.zeros(2**20)) for _ in range(20)]
+print("full", flush=True)
+import time
+time.sleep(100000)
+"""
+
+
+def test_a_full_object_store_hinders_nobody(
+    stsq: Any, sweep: Path, numbers: Numbers, undisturbed: dict[str, tuple[object, ...]]
+) -> None:
+    """Packs and outcomes travel as a few kilobytes, in messages."""
+    with RayNodes(head_cpus=1) as nodes:
+        program = f"import ray\nray.init(address={nodes.address!r}, log_to_driver=False)\n{FILL}"
+        filler = stsq.start(code=program, **nodes.access)
+        assert any(line == "full\n" for line in filler.stdout)
+        ended = stsq.run("run", sweep, *QUIET, "--address", nodes.address, timeout_s=PATIENCE_S, **nodes.access)
+    assert ended.code == 0, ended
+    assert numbers(stsq.folder / "runs/small") == undisturbed

@@ -1,0 +1,97 @@
+"""A cluster that grows under a sweep, on real Ray nodes: GPUs that come later, shared by workers; and what Prometheus reads.
+
+The GPUs are Ray's logical ones: workers are placed by them, see that torch has none, and train on the CPU with packs for it.
+"""
+
+import re
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray_nodes import RayNodes
+
+from cluster.tune.metrics import METRICS
+from sweeps.store.live_training import read_training
+from sweeps.store.run_directory import RunDirectory
+
+pytestmark = pytest.mark.clusters
+
+PATIENCE_S = 400
+LINE = re.compile(r"(\w+)\{(.*)\} (\S+)")
+
+
+@pytest.fixture
+def nodes() -> Iterator[RayNodes]:
+    with RayNodes(head_cpus=0) as cluster:
+        yield cluster
+
+
+def told_by(process: Any, beginning: str) -> str:
+    """The next line on a process's standard error that begins so."""
+    return next(line for line in process.stderr if line.startswith(beginning))
+
+
+def workers_of(run: Path) -> set[str]:
+    """Who trains now."""
+    return {one.worker for one in read_training(RunDirectory(run), now=time.time())}
+
+
+def numbers_at(nodes: RayNodes) -> dict[tuple[str, str], float]:
+    """What the nodes' endpoints tell of stsq now, by name and the tag that is not the run's own."""
+    ports = nodes.ask("print(*{node['MetricsExportPort'] for node in ray.nodes() if node['Alive']})").split()
+    found = {}
+    for port in ports:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+                text = answer.read().decode()
+        except urllib.error.URLError:  # an agent that is still starting
+            continue
+        for name, tags, value in LINE.findall(text):
+            told = dict(re.findall(r'(\w+)="([^"]*)"', tags))
+            if name.startswith("ray_stsq") and told["sweep"] == "small":
+                found[name, told.get("status", told.get("state", ""))] = float(value)
+    return found
+
+
+def test_workers_follow_the_gpus_that_come_and_prometheus_sees_them(
+    stsq: Any, write_sweep: Callable[..., Path], small: dict[str, Any], until: Any, nodes: RayNodes
+) -> None:
+    small["trials"] = small["trials"][:1]
+    small["trials"][0]["grid"]["task.T"] = [6, 7, 8, 9, 10, 11]  # a pack each at least, so that some wait for workers to come
+    small["trials"][0]["base"]["training"] |= {"steps": 10**7, "log_every": 1000}
+    run = stsq.folder / "runs/small"
+    words = ("--address", nodes.address, "--wait-for-gpus", 10, "--gpus-per-worker", 0.5, "--wandb", "disabled")
+    process = stsq.start("run", write_sweep(small), *words, **nodes.access)
+    told_by(process, "the cluster has no GPU yet: waiting 10 minutes")
+
+    nodes.add(num_cpus=2, num_gpus=1)
+    assert told_by(process, "Ray is up") == "Ray is up: 2 workers (0.5 of a GPU each) on 2 nodes\n"
+    until(lambda: len(workers_of(run)) == 2, timeout_s=PATIENCE_S, what="two workers that share a GPU")
+
+    nodes.add(num_cpus=1, num_gpus=1)
+    until(lambda: len(workers_of(run)) == 3, timeout_s=PATIENCE_S, what="a worker on the GPU that came later")
+
+    def all_at_work() -> dict[tuple[str, str], float] | None:
+        told = numbers_at(nodes)
+        return told if told.get(("ray_stsq_packs", "in_flight")) == told.get(("ray_stsq_workers", "")) == 3 else None
+
+    told = until(all_at_work, timeout_s=PATIENCE_S, what="three workers at work, as Prometheus reads it")
+    assert {name for name, _ in told} == {metric.exported_name for metric in METRICS}
+    assert sum(value for (name, _), value in told.items() if name == "ray_stsq_trials") == 24
+
+    process.send_signal(signal.SIGINT)
+    ended = stsq.wait(process, timeout_s=PATIENCE_S)
+    assert ended.code == 130, ended
+    assert "Traceback" not in ended.err
+
+
+def test_a_gpu_that_never_comes_ends_the_wait(stsq: Any, write_sweep: Callable[..., Path], nodes: RayNodes) -> None:
+    words = ("--address", nodes.address, "--wait-for-gpus", 0.01, "--wandb", "disabled")
+    ended = stsq.run("run", write_sweep(), *words, timeout_s=PATIENCE_S, **nodes.access)
+    assert ended.code == 2, ended
+    assert "no GPU has come to the cluster in 0.01 minutes" in ended.err

@@ -1,0 +1,96 @@
+"""Seats from what nodes offer, and the room of a worker: no Ray here, nodes are told as `ray.nodes()` tells them."""
+
+import math
+from typing import Any
+
+import pytest
+
+from cluster.run.options import RunOptions
+from cluster.tune.placement import Seat, Wish, own_room, seats_of, widest_room, worth_a_core
+from stsq_core import UserError
+from sweeps.cells.packs import Room
+
+GPU, CORE = Seat("gpu"), Seat("core")
+
+
+def node(cpus: float, gpus: float = 0, *, memory: float = 0, alive: bool = True) -> dict[str, Any]:
+    offered = {"CPU": cpus, "GPU": gpus, "memory": memory}
+    return {"Alive": alive, "Resources": {name: amount for name, amount in offered.items() if amount}}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "wish", "seats"),
+    [
+        ([node(4), node(2)], Wish(), {CORE: 6}),
+        ([node(4), node(2, alive=False)], Wish(), {CORE: 4}),
+        ([node(8, 2), node(4, 4)], Wish(), {GPU: 6}),
+        ([node(2, 4)], Wish(), {GPU: 2}),
+        ([node(8, 2)], Wish(gpus_per_worker=0.25), {GPU: 8}),
+        ([node(8, 2)], Wish(gpus_per_worker=0.4), {GPU: 4}),
+        ([node(8, 2)], Wish(device="cpu"), {CORE: 8}),
+        ([node(8, 2), node(16)], Wish(cpu_workers=99), {GPU: 2, CORE: 22}),
+        ([node(8, 2), node(16)], Wish(cpu_workers=5), {GPU: 2, CORE: 5}),
+        ([node(8, 2), node(16)], Wish(cpu_workers=5, max_workers=4), {GPU: 2, CORE: 2}),
+        ([node(8, 2)], Wish(max_workers=1), {GPU: 1}),
+        ([node(4)], Wish(workers=9), {CORE: 9}),
+        ([node(4)], Wish(workers=9, max_workers=3), {CORE: 3}),
+        ([node(0)], Wish(), {CORE: 1}),
+    ],
+)
+def test_seats_are_what_living_nodes_have_place_for(nodes: list[Any], wish: Wish, seats: dict[Seat, int]) -> None:
+    assert seats_of(nodes, wish) == seats
+
+
+def test_a_seat_says_what_ray_reserves_and_where_it_trains() -> None:
+    seats = list(seats_of([node(8, 2), node(4, memory=2**32)], Wish(gpus_per_worker=0.5, cpu_workers=1)))
+    assert [seat.resources for seat in seats] == [{"CPU": 1.0, "GPU": 0.5}, {"CPU": 1.0}]
+    assert [(seat.device, seat.spare) for seat in seats] == [("auto", False), ("cpu", True)]
+    assert seats[1].core_bytes == 2**30
+    assert Seat(**seats[0].as_config()) == seats[0]
+    assert widest_room(seats) == Room("cuda")
+    assert widest_room(seats[1:]) == Room("cpu", 2**30)
+
+
+def test_cuda_without_a_gpu_is_refused() -> None:
+    with pytest.raises(UserError, match="has no GPU: use --device cpu, a cluster with GPUs, or --wait-for-gpus"):
+        seats_of([node(4)], Wish(device="cuda"))
+
+
+def test_a_worker_tells_the_room_of_the_device_that_torch_sees() -> None:
+    seat = Seat("gpu", gpu_share=1.0, device="cpu", core_bytes=2**31)
+    assert own_room(seat.as_config()) == Room("cpu", 2**31)
+
+
+@pytest.mark.parametrize(
+    ("unused", "share", "room"),
+    [(90.0, 1.0, 90.0), (90.0, 0.25, 25.0), (10.0, 0.25, 10.0)],
+    ids=["whole", "its share", "no more than is free"],
+)
+def test_a_worker_that_shares_a_gpu_tells_its_part_of_the_memory(
+    monkeypatch: pytest.MonkeyPatch, unused: float, share: float, room: float
+) -> None:
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (unused, 100.0))
+    seat = Seat("gpu", gpu_share=share, device="cuda")
+    assert own_room(seat.as_config()) == Room("cuda", room)
+
+
+def test_a_gpu_that_torch_does_not_see_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def blind() -> None:
+        raise RuntimeError("no NVIDIA driver")
+
+    monkeypatch.setattr("torch.cuda.mem_get_info", blind)
+    with pytest.raises(UserError, match=r"could not tell how much memory its GPU has: .*; try --device cpu"):
+        own_room(Seat("gpu", gpu_share=1.0, device="cuda").as_config())
+
+
+def test_a_core_takes_what_it_ends_before_the_gpus_are_done() -> None:
+    left = 3e16
+    assert worth_a_core(1e13, left=left, num_gpus=1)
+    assert not worth_a_core(1e14, left=left, num_gpus=1)
+    assert not worth_a_core(1e13, left=left, num_gpus=4)
+
+
+@pytest.mark.parametrize(("own", "sweeps", "most"), [(None, None, None), (3, None, 3), (None, 2, 2), (3, 2, 2), (2, 3, 2)])
+def test_the_lower_bound_on_workers_counts(own: int | None, sweeps: int | None, most: int | None) -> None:
+    assert RunOptions(max_workers=own).bounded(sweeps).wish.max_workers == most
+    assert math.isinf(RunOptions().wish.max_workers or math.inf)

@@ -1,0 +1,47 @@
+"""Which Ray a run joins, and the directory of one of our own; nothing here starts Ray."""
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from cluster.tune import ray_cluster as module
+from cluster.tune.ray_cluster import cluster_address
+from stsq_core import UserError
+
+
+def test_the_address_given_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cluster_address(None) is None
+    assert cluster_address("auto") == "auto"
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert cluster_address(None) == "10.0.0.1:6379"
+    assert cluster_address("local") is None
+
+
+@pytest.mark.parametrize("address", ["http://head:8265", "https://head", "ray://head:10001"])
+def test_what_cannot_drive_a_sweep_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(UserError, match=r"RAY_ADDRESS.*stsq job submit"):
+        cluster_address(None)
+
+
+def test_directories_of_killed_runs_are_removed_and_those_of_living_ones_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(module, "MAX_ROOT", 500)
+    for name in ("dead", "alive"):
+        (tmp_path / f"stsq-ray-{name}").mkdir()
+        (tmp_path / f"stsq-ray-{name}/held").touch()
+    (tmp_path / "someone-elses").mkdir()
+    with (tmp_path / "stsq-ray-alive/held").open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with module._temporary_directory() as own:
+            assert {path.name for path in tmp_path.iterdir()} == {"stsq-ray-alive", "someone-elses", own.name}
+    assert {path.name for path in tmp_path.iterdir()} == {"stsq-ray-alive", "someone-elses"}
+
+
+def test_a_long_root_gives_way_to_a_short_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path / ("x" * 80)))
+    with module._temporary_directory() as own:
+        assert own.parent == Path("/tmp")

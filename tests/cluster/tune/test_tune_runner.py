@@ -1,0 +1,191 @@
+"""Packs on a real local Ray: results, kills of worker and driver, stops, and a disk that fills up."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.store.journal import read_curves
+from sweeps.store.ledger import Ledger
+from sweeps.store.run_directory import RunDirectory
+
+pytestmark = pytest.mark.ray
+
+Write = Callable[..., Path]
+Numbers = Callable[[Path], dict[str, tuple[object, ...]]]
+
+QUIET = ("--wandb", "disabled", "--workers", 2)
+
+
+def slow(small: dict[str, Any], steps: int) -> dict[str, Any]:
+    small["trials"][0]["base"]["training"] |= {"steps": steps, "log_every": 100}
+    return small
+
+
+def ray_folders() -> set[Path]:
+    return set(Path("/tmp").glob("stsq-ray-*"))
+
+
+def test_ray_gives_the_numbers_of_an_inline_run_and_leaves_nothing_behind(
+    stsq: Any, write_sweep: Write, numbers: Numbers
+) -> None:
+    before = ray_folders()
+    ended = stsq.run("run", write_sweep(), "--workers", 2)
+    assert ended.code == 0, ended
+    assert not ray_folders() - before
+    run = stsq.folder / "runs/small"
+    assert len(list(run.glob("wandb/offline-run-*/*.wandb"))) == 8
+    assert not list(run.glob("ray/*"))
+    assert stsq.run("run", write_sweep(), "--inline", "--wandb", "disabled", "--out", "inline").code == 0
+    assert numbers(run) == numbers(stsq.folder / "inline")
+
+
+def test_killed_worker_then_killed_driver_change_no_bit(
+    stsq: Any, write_sweep: Write, small: dict[str, Any], until: Any, numbers: Numbers
+) -> None:
+    sweep = write_sweep(slow(small, steps=4_000))
+    assert stsq.run("run", sweep, "--inline", "--wandb", "disabled", "--out", "undisturbed").code == 0
+    run = stsq.folder / "runs/small"
+
+    process = stsq.start("run", sweep, *QUIET, "--checkpoint-every", 0.2)
+    state = until(lambda: next(run.glob("checkpoints/*.state"), None), what="a checkpoint")
+    worker = training(run, state.stem)
+    assert worker != process.pid
+    os.kill(worker, signal.SIGKILL)
+    until(lambda: training(run, state.stem) not in (None, worker), what="another worker on the pack")
+    process.send_signal(signal.SIGKILL)
+    _, told = process.communicate()
+    assert "a worker was lost" in told
+
+    again = stsq.run("run", sweep, *QUIET)
+    assert again.code == 0, again
+    assert numbers(run) == numbers(stsq.folder / "undisturbed")
+    assert curves(run) == curves(stsq.folder / "undisturbed")
+    assert "nothing to train" in stsq.run("run", sweep, *QUIET).err
+
+
+def test_a_worker_that_dies_every_time_fails_its_pack_and_no_other(
+    stsq: Any, write_sweep: Write, small: dict[str, Any], until: Any, numbers: Numbers
+) -> None:
+    sweep = write_sweep(slow(small, steps=60_000))
+    run = stsq.folder / "runs/small"
+    process = stsq.start("run", sweep, *QUIET, "--set", "budget.retries=1")
+    killed: set[int] = set()
+
+    def all_killed() -> bool:
+        for claim in run.glob("checkpoints/*.claim"):
+            worker = training(run, claim.stem)
+            if worker and worker not in killed and is_slow(run, claim.stem):
+                killed.add(worker)
+                os.kill(worker, signal.SIGKILL)
+        return process.poll() is not None
+
+    until(all_killed, timeout_s=150, what="the end of the run")
+    ended = stsq.wait(process)
+    assert ended.code == 1, ended
+    assert "lost worker, 2 times" in ended.out
+    by_status = [status for status, *_ in numbers(run).values()]
+    assert sorted(by_status) == ["failed"] * 4 + ["finished"] * 4
+    assert all(record.seconds > 0 for record in Ledger(run / "ledger.jsonl").read())
+
+
+def test_ctrl_c_ends_ray_too(stsq: Any, write_sweep: Write, small: dict[str, Any], until: Any) -> None:
+    before, run = ray_folders(), stsq.folder / "runs/small"
+    process = stsq.start("run", write_sweep(slow(small, steps=60_000)), *QUIET)
+    until(lambda: list(run.glob("curves/*.jsonl")), what="training")
+    group = children(process.pid)
+    assert group
+    os.killpg(process.pid, signal.SIGINT)  # a terminal tells the whole process group
+    ended = stsq.wait(process)
+    assert ended.code == 130, ended
+    assert "Traceback" not in ended.err
+    assert not ray_folders() - before
+    until(lambda: not any(alive(pid) for pid in group), timeout_s=20, what="the end of Ray's processes")
+
+
+def test_a_driver_killed_while_ray_starts_leaves_a_run_that_starts_anew(
+    stsq: Any, write_sweep: Write, until: Any, numbers: Numbers
+) -> None:
+    run = stsq.folder / "runs/small"
+    process = stsq.start("run", write_sweep(), *QUIET)
+    until(lambda: (run / "sessions.jsonl").exists(), what="the session")
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    again = stsq.run("run", write_sweep(), *QUIET)
+    assert again.code == 0, again
+    assert "Traceback" not in again.err
+    assert len(numbers(run)) == 8
+
+
+def training(run: Path, pack_id: str) -> int | None:
+    """The process that has claimed a pack."""
+    claim = run / "checkpoints" / f"{pack_id}.claim"
+    told = re.match(r"process (\d+)", claim.read_text() if claim.exists() else "")
+    return int(told.group(1)) if told else None
+
+
+def is_slow(run: Path, pack_id: str) -> bool:
+    """Whether a pack holds transformers, which train long here."""
+    journal = run / "curves" / f"{pack_id}.jsonl"
+    return journal.exists() and journal.read_text().count("\n") > 3 and '"step":100,' in journal.read_text()
+
+
+def curves(run: Path) -> dict[str, list[list[float]]]:
+    return {trial_id: [part.tolist() for part in curve] for trial_id, curve in read_curves(RunDirectory(run)).items()}
+
+
+def children(pid: int) -> list[int]:
+    told = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True, check=True).stdout.split("\n")[1:-1]
+    pairs = [tuple(map(int, line.split())) for line in told]
+    found, generation = [], {pid}
+    while generation := {child for child, parent in pairs if parent in generation}:
+        found += generation
+    return [child for child in found if alive(child)]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+GARBAGE = """
+import gc, sys
+from cluster.tune.ray_cluster import ray_cluster
+import ray
+from ray._private import worker
+
+class Node:
+    pass
+
+class Witness:  # lets other threads have their turn, and the collector with them, before the worker is forgotten
+    def __init__(self, core): self.core = core
+    def __getattr__(self, name): return getattr(self.core, name)
+    def shutdown_driver(self):
+        self.core.shutdown_driver()
+        gc.set_threshold(1, 1, 1)
+        [[] for _ in range(10_000)]
+        gc.set_threshold(700, 10, 10)
+
+with ray_cluster(None, num_cpus=1):
+    gc.freeze()  # so few objects are left that the collector looks at all of them
+    node = Node()
+    node.itself, node.reference = node, ray.put(1)
+    gc.collect()
+    del node
+    worker.global_worker.core_worker = Witness(worker.global_worker.core_worker)
+assert gc.isenabled()
+print("alive")
+"""
+
+
+def test_garbage_that_holds_references_of_rays_does_not_end_the_driver(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", GARBAGE], capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stdout) == (0, "alive\n"), ended.stderr

@@ -1,0 +1,56 @@
+"""Figures for a paper come out as PNG and PDF, the same for the same results, for few cells and for many."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from dashboards.paper.figures import TITLE_LETTERS, losses_figure, save_figure, threshold_figure
+from dashboards.plots.cells import cell_views
+from dashboards.plots.panels import threshold_panels
+from dashboards.words.findings import Findings
+from dashboards.words.style import theme_pairs
+
+
+def test_the_threshold_figure_is_a_readable_png_and_a_pdf(findings: Findings, tmp_path: Path) -> None:
+    figure = threshold_figure(threshold_panels(findings.regimes), level=0.9)
+    png, pdf = save_figure(figure, tmp_path, "thresholds")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert pdf.read_bytes().startswith(b"%PDF")
+    assert figure.get_figwidth() == pytest.approx(7.0)
+    assert [axes.get_xlabel() for axes in figure.axes] == ["$T$", "$T$"]
+    sizes = [text.get_fontsize() for axes in figure.axes for text in axes.get_xticklabels()]
+    assert min(sizes) >= 8
+
+
+def test_equal_results_give_equal_files(findings: Findings, tmp_path: Path) -> None:
+    drawn = [
+        save_figure(threshold_figure(threshold_panels(findings.regimes), level=0.9), tmp_path, name)
+        for name in ("first", "second")
+    ]
+    for first, second in zip(*drawn, strict=True):
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_losses_have_a_panel_a_cell(findings: Findings) -> None:
+    views = cell_views(findings.thresholds, findings.curves())
+    figure = losses_figure(views)
+    assert [axes.get_title(loc="left") for axes in figure.axes][:1] == ["Transformer, T = 16"]
+    assert len(figure.axes) == len(views)
+
+
+def test_a_long_name_is_broken_into_lines_and_leaves_room_for_its_panel(findings: Findings, tmp_path: Path) -> None:
+    views = [
+        dataclasses.replace(view, name=view.threshold.label) for view in cell_views(findings.thresholds, findings.curves())
+    ]
+    figure = losses_figure(views)
+    assert max(len(line) for axes in figure.axes for line in axes.get_title(loc="left").split("\n")) <= TITLE_LETTERS
+    save_figure(figure, tmp_path, "losses")
+    assert min(axes.get_position().width for axes in figure.axes) > 0.1
+
+
+def test_no_colour_is_swapped_twice() -> None:
+    pairs = theme_pairs()
+    lights = {light for light, _ in pairs}
+    assert len(lights) == len(pairs)
+    assert not lights & {dark for _, dark in pairs}

@@ -1,0 +1,56 @@
+"""Tables of laws hold the fits' own numbers: rows, CSV and LaTeX."""
+
+import csv
+import io
+import math
+
+from dashboards.paper.law_tables import COLUMNS, held_out_rows, law_rows, laws_csv, laws_latex, verdict_rows
+from dashboards.words.findings import Findings
+
+
+def test_rows_hold_every_number_of_every_law(findings: Findings) -> None:
+    rows = law_rows(findings.comparisons, findings.thresholds)
+    expected = [
+        (comparison.kind, law.name, letter, estimate.value)
+        for comparison in findings.comparisons
+        for law in comparison.laws
+        for letter, estimate in law.parameters.items()
+    ]
+    assert [(row["architecture"], row["law"], row["parameter"], row["value"]) for row in rows] == expected
+    for row in rows:
+        assert row["delta_aicc"] is None or row["delta_aicc"] >= 0
+        assert all(not isinstance(value, float) or math.isfinite(value) for value in row.values())
+
+
+def test_verdicts_name_the_best_law_of_each_architecture(findings: Findings) -> None:
+    rows = verdict_rows(findings.comparisons, findings.thresholds)
+    assert [row["verdict"] for row in rows] == [comparison.verdict for comparison in findings.comparisons]
+    assert [row["best"] for row in rows] == [c.best.name if c.best else None for c in findings.comparisons]
+    assert held_out_rows(findings.comparisons, findings.thresholds) == []
+
+
+def test_csv_reads_back_in_full_precision(findings: Findings) -> None:
+    rows = list(csv.DictReader(io.StringIO(laws_csv(findings.comparisons, findings.thresholds))))
+    assert tuple(rows[0]) == COLUMNS
+    assert [float(row["value"]) for row in rows] == [
+        row["value"] for row in law_rows(findings.comparisons, findings.thresholds)
+    ]
+
+
+def test_latex_has_a_row_a_law_under_each_architecture(findings: Findings) -> None:
+    lines = laws_latex(findings.comparisons, findings.thresholds).splitlines()
+    rows = [line for line in lines if line.startswith("$")]
+    assert len(rows) == sum(len(comparison.laws) for comparison in findings.comparisons)
+    assert {line.count("&") for line in rows} == {4}
+    assert [line for line in lines if "multicolumn" in line] == [
+        r"\multicolumn{5}{l}{transformer} \\", r"\multicolumn{5}{l}{FCN} \\",
+    ]  # fmt: skip
+    law = findings.comparisons[0].law("attention")
+    assert law is not None
+    assert rf"$b = {law.parameters['b'].value:.2f}\;[" in "\n".join(rows)
+    assert (lines[0], lines[-1]) == (r"\begin{tabular}{llrrl}", r"\end{tabular}")
+
+
+def test_no_law_no_row() -> None:
+    assert law_rows([], []) == []
+    assert laws_csv([], []) == ",".join(COLUMNS) + "\n"

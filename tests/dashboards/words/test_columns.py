@@ -1,0 +1,96 @@
+"""A column for every axis that tells cells apart, none for what an architecture alone decides, named as in a sweep file."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from dashboards.words.columns import Axes, axes_of, family_names, field_name, value_words
+from dashboards.words.findings import Findings, read_findings
+from stsq_core import TrialConfig
+from sweeps.store.run_directory import RunDirectory
+
+MakeRun = Callable[..., RunDirectory]
+
+
+def axes(findings: Findings) -> Axes:
+    return axes_of(findings.thresholds)
+
+
+def test_what_the_architecture_decides_needs_no_column(findings: Findings) -> None:
+    assert axes(findings).fields == ()
+    assert family_names(findings.laws, findings.thresholds) == ("transformer", "fcn")
+
+
+def test_one_family_needs_no_name(make_run: MakeRun, attention: dict[str, Any]) -> None:
+    findings = read_findings(make_run(trials=[attention]).path)
+    assert family_names(findings.laws, findings.thresholds) == ("",)
+
+
+@pytest.mark.parametrize(
+    ("grid", "fields", "families"),
+    [
+        ({"model.positions.query": ["sum", "dual"]}, ("model.positions.query",), {"query=sum", "query=dual"}),
+        (
+            {"training.objective": ["population", "minibatch"]},
+            ("training.objective",),
+            {"objective=population", "objective=minibatch"},
+        ),
+        (
+            {"optimizer": [{"kind": "adam", "lr": 0.03}, {"kind": "gd", "lr": 1.0}]},
+            ("optimizer.kind",),
+            {"optimizer.kind=adam", "optimizer.kind=gd"},
+        ),
+        (
+            {"optimizer.schedule.kind": ["cosine", "constant"], "training.steps": [300]},
+            ("optimizer.schedule.kind",),
+            {"schedule.kind=cosine", "schedule.kind=constant"},
+        ),
+    ],
+)
+def test_every_axis_beside_the_task_is_a_column_and_names_the_families(
+    make_run: MakeRun, attention: dict[str, Any], grid: dict[str, Any], fields: tuple[str, ...], families: set[str]
+) -> None:
+    findings = read_findings(make_run(trials=[{**attention, "grid": grid}]).path)
+    found = axes(findings)
+    assert found.fields == fields
+    assert set(family_names(findings.laws, findings.thresholds)) == {f"transformer {family}" for family in families}
+    samples = [threshold.config_sample for threshold in findings.thresholds]
+    assert len({(config.task.T, *found.values(config).values()) for config in samples}) == len(samples)
+
+
+def test_an_axis_of_one_architecture_says_nothing_of_the_other(
+    make_run: MakeRun, attention: dict[str, Any], fully_connected: dict[str, Any], fcn: Callable[..., TrialConfig]
+) -> None:
+    trials = [{**attention, "grid": {"model.positions.query": ["sum", "dual"]}}, fully_connected]
+    findings = read_findings(make_run(trials=trials).path)
+    assert axes(findings).values(fcn()) == {"model.positions.query": None}
+    assert family_names(findings.laws, findings.thresholds)[-1] == "fcn"
+
+
+class Cell(NamedTuple):
+    config_sample: TrialConfig
+    kind: str = "bit_attention"
+    label: str = "a cell"
+
+
+def test_where_settings_are_not_crossed_what_is_unusual_names_a_family_and_so_does_what_is_left_out() -> None:
+    usual = {"kind": "bit_attention", "width": 8, "keys": "positions", "values": "bits", "answer_gap": 20.0}
+    others = ({}, {"keys": "embeddings"}, {"values": "embeddings"}, {"answer_gap": None})
+    task, adam = {"kind": "sparse_boolean", "T": 16, "q": 3, "function": "and"}, {"kind": "adam", "lr": 0.003}
+    configs = [
+        TrialConfig.model_validate({"task": task, "model": usual | other, "optimizer": adam, "training": {"steps": 10}})
+        for other in others
+    ]
+    found = axes_of(map(Cell, configs))
+    names = [found.family_settings(config) for config in configs]
+    assert names == [("keys=positions",), ("keys=embeddings",), ("values=embeddings",), ("answer_gap=null",)]
+
+
+def test_a_field_is_named_by_its_shortest_end_that_is_its_own() -> None:
+    fields = ("model.positions.query", "optimizer.kind", "optimizer.schedule.kind", "training.steps", "model.tail_width")
+    assert [field_name(field) for field in fields] == ["query", "optimizer.kind", "schedule.kind", "steps", "tail_width"]
+
+
+def test_values_are_spelled_as_in_a_sweep_file() -> None:
+    assert [value_words(value) for value in (None, "sum", 600, 0.9, 1e-8)] == ["", "sum", "600", "0.9", "1e-08"]

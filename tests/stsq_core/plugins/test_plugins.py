@@ -1,0 +1,171 @@
+"""Plugins: loaded by name, refused with file and line, and part of what a trial is."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stsq_core import TrialConfig, UserError
+from stsq_core.configs.family import TrialFamily
+from stsq_core.configs.trial import plugins_of
+from stsq_core.configs.unions import MODELS, TASKS
+from stsq_core.plugins import Plugin, load, loaded_plugins, read_plugin, used_plugins
+from stsq_core.plugins.checks import problem_of
+from stsq_core.plugins.loading import unload, unload_all
+from stsq_core.plugins.trying import try_pair
+
+TEXT = (Path(__file__).parents[3] / "docs" / "plugins" / "selected_max.py").read_text()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_loaded() -> Iterator[None]:
+    yield
+    unload_all()
+
+
+def plugin(text: str = TEXT, name: str = "selected_max.py") -> Plugin:
+    return Plugin(name, text, name)
+
+
+def edited(old: str, new: str) -> Plugin:
+    assert old in TEXT
+    return plugin(TEXT.replace(old, new))
+
+
+def trial(**training: object) -> TrialConfig:
+    return TrialConfig.model_validate(
+        {
+            "task": {"kind": "selected_max", "T": 5, "q": 2, "d": 2},
+            "model": {"kind": "pooled", "width": 4},
+            "optimizer": {"kind": "adam", "lr": 0.01},
+            "training": {"batch_size": 8, "steps": 4, **training},
+        }
+    )
+
+
+def line_of(text: str, words: str) -> int:
+    return next(number for number, line in enumerate(text.splitlines(), start=1) if words in line)
+
+
+def test_a_trial_of_a_plugin_is_covered_by_its_text() -> None:
+    load(plugin())
+    first = trial()
+    assert plugins_of(first) == {"selected_max.py": plugin().digest}
+    assert used_plugins([first]) == (plugin(),)
+    assert TrialFamily(first).ids([4, 7], [0.01, 0.02], [0, 3]) == [
+        TrialFamily(first).member(*own).trial_id for own in ((4, 0.01, 0), (7, 0.02, 3))
+    ]
+    told = first.trial_id
+    unload(plugin())
+    load(plugin(TEXT + "\n# a remark\n"))
+    assert trial().trial_id != told
+    assert trial().model_dump() == first.model_dump()
+
+
+def test_loading_opens_both_unions_and_unloading_closes_them() -> None:
+    before = TASKS.records, MODELS.records
+    load(plugin())
+    load(plugin())
+    assert TASKS.added == ("selected_max",)
+    assert MODELS.added == ("pooled",)
+    schema = TrialConfig.model_json_schema()
+    assert {"SelectedMax", "Pooled", "Stsq", "Fcn"} <= schema["$defs"].keys()
+    unload(plugin())
+    assert (TASKS.records, MODELS.records) == before
+    with pytest.raises(ValueError, match="selected_max"):
+        trial()
+
+
+def test_our_trials_are_what_they_were(transformer, fcn) -> None:
+    before = [transformer().trial_id, fcn().trial_id]
+    load(plugin())
+    assert [transformer().trial_id, fcn().trial_id] == before
+    assert plugins_of(fcn()) == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "at", "words"),
+    [
+        ("class Pooled(Architecture):", "class Pooled(Architecture:", "class Pooled", ["not valid Python"]),
+        ("import torch\n", "import torch\nimport no_such_thing\n", "no_such_thing", ["ModuleNotFoundError", "no_such_thing"]),
+        ('kind: Literal["selected_max"] = "selected_max"', "pass", "class SelectedMax(", ["kind: Literal["]),
+        ('Literal["pooled"] = "pooled"', 'Literal["fcn"] = "fcn"', "class Pooled(", ["'fcn'", "stsq's own"]),
+        ("def examples(self)", "def examples(self, seed)", "class SelectedMax(", ["examples", "without arguments"]),
+        ("def examples(self)", "def samples(self)", "class SelectedMax(", ["examples() is missing"]),
+        ("def network(self)", "def net(self)", "class Pooled(", ["network() is missing"]),
+        ("width: Annotated[int, Field(ge=1)]", "units: int", "class Pooled(", ["no field 'width'"]),
+        ("Field(ge=1)]", "Field(ge=1)] = 8", "class Pooled(", ["must have no default"]),
+    ],
+)
+def test_a_plugin_that_cannot_work_is_refused_where_it_stands(old: str, new: str, at: str, words: list[str]) -> None:
+    wrong = edited(old, new)
+    with pytest.raises(UserError) as refused:
+        load(wrong)
+    told = str(refused.value)
+    assert told.startswith(f"selected_max.py:{line_of(wrong.text, at)}: "), told
+    assert "\n" not in told
+    for word in words:
+        assert word in told
+    assert not loaded_plugins()
+    assert not TASKS.added
+
+
+def test_our_own_kinds_keep_the_rules_that_plugins_are_held_to() -> None:
+    for record in (*TASKS.records, *MODELS.records):
+        assert problem_of(record) is None, record
+        assert (record.__doc__ or "").strip(), f"{record.__name__} has no docstring for `stsq list --kinds`"
+
+
+def test_a_plugin_without_a_task_or_model_is_refused() -> None:
+    with pytest.raises(UserError, match=r"^empty\.py: this plugin defines no task and no model"):
+        load(plugin("from stsq_core.configs.task import Stsq\n", "empty.py"))
+
+
+def test_two_plugins_of_one_kind_are_refused() -> None:
+    load(plugin())
+    with pytest.raises(UserError, match=r"other\.py:\d+: the kind 'selected_max' .* selected_max\.py too"):
+        load(plugin(TEXT + "\n", "other.py"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [("my_task.txt", b"", "ends in .py"), ("missing.py", None, "cannot be read"), ("latin.py", b"\xe9", "not UTF-8")],
+)
+def test_files_that_are_no_plugins(tmp_path: Path, name: str, content: bytes | None, words: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=re.escape(words)):
+        read_plugin(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "at", "words"),
+    [
+        ("y.unsqueeze(2), selected", "y, selected", "def batch", ["y (k, batch, R, q)", "(1, 8, 1, 2)", "(1, 8, 2)"]),
+        (".amax(2, keepdim=True)", ".amax(2)", "def batch", ["target (k, batch, R, size)", "(1, 8, 1, 2)"]),
+        ("x.square() * largest", "-x.square() * largest", "def zero_loss", ["number above 0"]),
+        (".relu()", ".log()", "def outputs", ["must be finite"]),
+        (".transpose(1, 2).unsqueeze(2)", "", "def outputs", ["the shape (1, 8, 1, 2)"]),
+        ('start.normals("start V", d, width)', "torch.randn(len(self.configs), d, width)", "def initial", ["alone"]),
+        ('parameters["V"], pooled', 'parameters["V"].double(), pooled', 'parameters["V"].double()', ["RuntimeError"]),
+        ("= hidden.reshape", "= (hidden - hidden.mean()).reshape", "def outputs", ["the outputs of a trial are others"]),
+        ("return PooledNetwork\n", "return 3\n", "def network", ["subclass of stsq_core.programs.network.Network", "got 3"]),
+    ],
+)
+def test_what_a_plugin_gets_wrong_is_seen_before_it_trains(old: str, new: str, at: str, words: list[str]) -> None:
+    wrong = edited(old, new)
+    load(wrong)
+    with pytest.raises(UserError) as refused:
+        try_pair(trial())
+    told = str(refused.value)
+    assert told.startswith(f"selected_max.py:{line_of(wrong.text, at)}: "), told
+    for word in words:
+        assert word in told
+
+
+def test_a_good_plugin_and_our_own_pairs_pass(fcn) -> None:
+    load(plugin())
+    try_pair(trial())
+    try_pair(trial(num_samples=20))
+    try_pair(fcn())

@@ -1,0 +1,107 @@
+"""The fully connected net against torch.nn and autograd; the floor that no training can break."""
+
+import pytest
+import torch
+from torch import nn
+
+from stsq_core import train_pack
+from stsq_core.numerics.streams import Purpose
+from stsq_core.oracles import theory
+from stsq_core.training.stack import build_program
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("y_enters", ["first", "second", "both"])
+@pytest.mark.parametrize("depth", [2, 3])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+def test_gradient_is_that_of_the_same_net_in_torch_nn(fcn, y_enters: str, depth: int, activation: str) -> None:
+    trial = fcn(
+        T=5,
+        q=2,
+        d=2,
+        width=6,
+        model__depth=depth,
+        model__tail_width=7,
+        model__y_enters=y_enters,
+        model__activation=activation,
+        training={"steps": 5, "batch_size": 8, "dtype": "float64"},
+    )
+    program = build_program((trial,), CPU)
+    parameters = program.initial()
+    losses, gradients = program.gradients(parameters, 2)
+    weights = program.weights(parameters, 0)
+
+    layers = []
+    for name in sorted(weights):
+        matrix = torch.from_numpy(weights[name])
+        layer = nn.Linear(matrix.shape[1] - 1, matrix.shape[0], dtype=torch.float64)
+        layer.weight.data, layer.bias.data = matrix[:, :-1].clone(), matrix[:, -1].clone()
+        layers.append(layer)
+    draws = program.streams.draws(Purpose.TOKENS, 2)
+    X = program.kernels.normals(draws, rows=1, numbers=80, dtype=torch.float64)[0].view(8, 10)
+    y = program.subsets(2)[0]
+    hot = torch.zeros(8, 5, dtype=torch.float64).scatter_(1, y, 1.0)
+    active = {"relu": torch.relu, "tanh": torch.tanh, "gelu": nn.functional.gelu}[activation]
+    h = active(layers[0](torch.cat([X, hot], 1) if y_enters != "second" else X))
+    h = torch.cat([h, hot], 1) if y_enters != "first" else h
+    for layer in layers[1:-1]:
+        h = active(layer(h))
+    target = torch.stack([X[b].view(5, 2)[y[b]].mean(0) for b in range(8)])
+    loss = ((layers[-1](h) - target) ** 2).sum(1).mean()
+    (loss / 2).backward()
+    torch.testing.assert_close(losses[0], loss.detach() * 2 / 2)
+    mine = program.weights(gradients, 0)
+    for name, layer in zip(sorted(mine), layers, strict=True):
+        expected = torch.cat([layer.weight.grad, layer.bias.grad[:, None]], 1)
+        torch.testing.assert_close(torch.from_numpy(mine[name]), expected)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+def test_units_beyond_the_width_never_wake(fcn, activation: str) -> None:
+    shared = {"training__steps": 30, "model__activation": activation}
+    program = build_program((fcn(width=5, **shared), fcn(width=8, **shared)), CPU)
+    parameters = program.initial()
+    for step in range(30):
+        _, gradients = program.gradients(parameters, step)
+        for name, gradient in gradients.items():
+            parameters[name] -= 0.1 * gradient
+    assert not parameters["W1"][0, 5:].any()
+    assert not parameters["W2"][0, :, 5:8].any()
+    assert parameters["W1"][1, 5:, :13].all()
+    assert not parameters["W1"][..., 13:].any()
+
+
+def test_a_narrow_net_starts_as_a_prefix_of_a_wide_one(fcn) -> None:
+    program = build_program((fcn(width=5), fcn(width=8)), CPU)
+    narrow, wide = (program.weights(program.initial(), i) for i in (0, 1))
+    torch.testing.assert_close(torch.from_numpy(narrow["W1"]), torch.from_numpy(wide["W1"][:5]))
+    # The second layer's scale is its own fan-in's: width + T inputs.
+    ratio = (5 + 4) ** 0.5 / (8 + 4) ** 0.5
+    torch.testing.assert_close(torch.from_numpy(narrow["W2"][:, :5]) * ratio, torch.from_numpy(wide["W2"][:, :5]))
+
+
+def test_initial_weights_have_torchs_linear_scale(fcn) -> None:
+    program = build_program((fcn(T=16, d=4, width=64, model__tail_width=256),), CPU)
+    for array, fan_in in zip(program.weights(program.initial(), 0).values(), (16 * 4 + 16, 64 + 16, 256), strict=True):
+        matrix = torch.from_numpy(array)
+        assert matrix.shape[1] == fan_in + 1
+        assert matrix.abs().max() <= fan_in**-0.5
+        assert matrix.std().item() == pytest.approx((3 * fan_in) ** -0.5, rel=0.03)
+
+
+def test_no_trained_net_is_below_its_floor(fcn) -> None:
+    """Beyond sampling error; and training comes close, so that the floor is not met by learning nothing."""
+    shared = {
+        "T": 8,
+        "q": 2,
+        "d": 2,
+        "model__tail_width": 128,
+        "optimizer": {"kind": "adam", "lr": 0.01, "schedule": {"kind": "cosine"}},
+    }
+    widths = (2, 4, 8, 12, 16, 20)
+    results = train_pack([fcn(width=m, **shared, training={"steps": 1000, "batch_size": 128}) for m in widths])
+    for m, result in zip(widths, results, strict=True):
+        floor = theory.fcn_floor(m, T=8, d=2, q=2)
+        assert result.relative_loss > floor - 4 * result.relative_loss_stderr
+        assert result.relative_loss < floor + 0.08

@@ -1,0 +1,148 @@
+"""A replayed step is the called step, bit for bit: with a stand-in for the graph that calls the captured work again."""
+
+import logging
+
+import pytest
+import torch
+
+import stsq_core.training.stack
+import stsq_core.training.stepper
+from stsq_core import train_pack
+from stsq_core.configs.trial import Evaluation
+from stsq_core.numerics.checkpoint import Checkpoint
+from stsq_core.training.descent import Descent
+from stsq_core.training.stack import build_program
+from stsq_core.training.stepper import EagerStepper, GraphStepper, stepper_for
+
+CPU = torch.device("cpu")
+
+
+class BrokenOffError(Exception):
+    """Raised by the checkpoint in the place of a SIGKILL."""
+
+
+class Breaking(Checkpoint):
+    """Saves before step `at` and breaks off, once."""
+
+    def __init__(self, at: int) -> None:
+        self.saved: bytes | None = None
+        self.left = at
+
+    def load(self) -> bytes | None:
+        return self.saved
+
+    def due(self) -> bool:
+        self.left -= 1
+        return self.left == 0
+
+    def save(self, state: bytes) -> None:
+        self.saved = state
+        raise BrokenOffError
+
+
+@pytest.fixture
+def replayed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Stacks step by replays; the list holds the step at which each capture was made."""
+    captures: list[int] = []
+
+    def replaying(program, descent, parameters, moments, *, step):
+        def capture(rehearsal, work):
+            before = {name: tensor.clone() for name, tensor in (parameters | moments).items()}
+            rehearsal()
+            for name, tensor in (parameters | moments).items():
+                assert torch.equal(tensor, before[name]), f"the rehearsal changed {name}"
+            return work
+
+        captures.append(step)
+        return GraphStepper(program, descent, parameters, moments, step=step, capture=capture)
+
+    monkeypatch.setattr(stsq_core.training.stack, "stepper_for", replaying)
+    return captures
+
+
+def outcome(trials, **options):
+    reports: list = []
+    results = train_pack(trials, report=reports.append, **options)
+    return [(r.config.trial_id, r.status, r.relative_loss, r.steps) for r in results], reports
+
+
+def test_replays_give_the_bits_and_reports_of_calls(pack, request: pytest.FixtureRequest) -> None:
+    called = outcome(pack)
+    captures = request.getfixturevalue("replayed")
+    assert outcome(pack) == called
+    assert [report.step for report in called[1]][:4] == [0, 5, 10, 12]
+    assert set(captures) == {0}
+
+
+def test_a_trial_that_leaves_after_its_update_disturbs_nobody(transformer, request: pytest.FixtureRequest) -> None:
+    training = {"steps": 40, "batch_size": 8}
+    calm = [transformer(T=9, d_e=9, seed=s, training=training) for s in range(3)]
+    wild = transformer(T=9, d_e=9, optimizer={"kind": "gd", "lr": 1e6}, training=training)
+    trials = [calm[0], wild, *calm[1:]]
+    called = outcome(trials)
+    captures = request.getfixturevalue("replayed")
+    assert outcome(trials) == called
+    assert called[0][1][1] == "diverged"
+    assert captures == [0, called[0][1][3] + 1]  # the graph is captured anew for those that are left
+
+
+@pytest.mark.parametrize("pack", ["population", "minibatch", "one_hot", "fcn"], indirect=True)
+def test_an_evaluation_between_replays_disturbs_none(pack, request: pytest.FixtureRequest) -> None:
+    told = Evaluation(every=4, q_test=(1,), describe=True)
+    pack = [trial.model_copy(update={"evaluation": told}) for trial in pack]
+    called = outcome(pack)
+    captures = request.getfixturevalue("replayed")
+    assert outcome(pack) == called
+    assert [report.step for report in called[1] if report.metrics] == [0, 4, 8, 12]
+    assert captures == [0]
+
+
+@pytest.mark.parametrize("pack", ["population", "fcn"], indirect=True)
+def test_a_pack_goes_on_from_its_checkpoint(pack, request: pytest.FixtureRequest) -> None:
+    called = outcome(pack)
+    captures = request.getfixturevalue("replayed")
+    checkpoint = Breaking(at=8)
+    with pytest.raises(BrokenOffError):
+        outcome(pack, checkpoint=checkpoint)
+    results, reports = outcome(pack, checkpoint=checkpoint)
+    assert results == called[0]
+    assert reports == [report for report in called[1] if report.step >= 8]
+    assert captures == [0, 8]
+
+
+def test_a_step_that_cannot_be_captured_is_called_with_one_warning(
+    transformer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    trial = transformer()
+    program = build_program((trial,), CPU)
+    descent = Descent((trial.optimizer,), 20, dtype=torch.float32, kernels=program.kernels)
+    parameters = program.initial()
+    assert isinstance(stepper_for(program, descent, parameters, descent.moments(parameters), step=0), EagerStepper)
+
+    def refused(*_: object, **__: object) -> GraphStepper:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(stsq_core.training.stepper, "GraphStepper", refused)
+    monkeypatch.setattr(type(program.kernels), "capturable", True)
+    monkeypatch.setattr(program, "device", torch.device("cuda"))
+    with caplog.at_level(logging.WARNING, logger="stsq_core.training.stepper"):
+        for _ in range(2):
+            assert isinstance(stepper_for(program, descent, parameters, descent.moments(parameters), step=0), EagerStepper)
+    assert [record.message for record in caplog.records] == [
+        "no CUDA graph of a step, which is slower: RuntimeError: operation not permitted when stream is capturing"
+    ]
+
+
+def test_running_out_of_memory_is_not_hidden(transformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = transformer()
+    program = build_program((trial,), CPU)
+    descent = Descent((trial.optimizer,), 20, dtype=torch.float32, kernels=program.kernels)
+
+    def full(*_: object, **__: object) -> GraphStepper:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(stsq_core.training.stepper, "GraphStepper", full)
+    monkeypatch.setattr(type(program.kernels), "capturable", True)
+    monkeypatch.setattr(program, "device", torch.device("cuda"))
+    with pytest.raises(torch.OutOfMemoryError):
+        stepper_for(program, descent, {}, {}, step=0)

@@ -1,0 +1,146 @@
+"""Headway counts every trial once, and its times follow from operations, rate and workers."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from stsq_core import TrialConfig, TrialResult
+from sweeps.cells.packs import trial_operations
+from sweeps.cells.plan import Cell, expand
+from sweeps.findings.progress import Headway, Known, headway, read_headway
+from sweeps.spec.spec import SweepSpec
+from sweeps.store.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result
+from sweeps.store.live_training import Training
+from sweeps.store.outcomes import Outcomes
+from sweeps.store.run_directory import create_or_open
+
+NOW = 1_000_000.0
+HOLDER = "process 7 on here since now"
+
+
+def finished(config: TrialConfig, seconds: float) -> LedgerRecord:
+    result = TrialResult(config, "finished", 0.2, 0.01, config.training.steps, seconds)
+    return record_of_result(result, pack_id="p", device="cpu")
+
+
+def at_rate(configs: list[TrialConfig], rate: float) -> list[LedgerRecord]:
+    """Finished trials that took exactly their operations over the rate."""
+    return [finished(config, trial_operations([config]) / rate) for config in configs]
+
+
+def of_pack(configs: list[TrialConfig], *, step: int, pack_id: str = "a", quiet_s: float = 3.0) -> Training:
+    return Training(pack_id, "process 9 on here", tuple(c.trial_id for c in configs), step, NOW - 60, NOW - quiet_s)
+
+
+@pytest.fixture
+def cells(spec: SweepSpec) -> tuple[Cell, ...]:
+    return expand(spec)
+
+
+def told(
+    cells: tuple[Cell, ...],
+    records: list[LedgerRecord],
+    *training: Training,
+    holder: str | None = HOLDER,
+    searches: Mapping[str, bool] | None = None,
+) -> Headway:
+    return headway(Known(cells, Outcomes.of(records), searches or {}), training, holder=holder, now=NOW)
+
+
+def test_every_trial_is_counted_once(cells: tuple[Cell, ...]) -> None:
+    first = list(cells[0].configs)
+    diverged = record_of_result(TrialResult(first[0], "diverged", None, None, 5, 0.1), pack_id="p", device="cpu")
+    failed = record_of_failure(first[1], "worker lost", pack_id="p", device="cpu")
+    made = told(cells, [diverged, failed, finished(first[2], 1.0)], of_pack(first[2:4], step=50))
+    cell = made.cells[0]
+    assert (cell.num_finished, cell.num_diverged, cell.num_failed, cell.num_training) == (1, 1, 1, 1)
+    assert cell.num_waiting == len(first) - 4
+    assert [other.num_waiting for other in made.cells[1:]] == [len(other.trials) for other in cells[1:]]
+    assert (made.num_ended, made.num_trials) == (3, sum(len(c.trials) for c in cells))
+    assert not made.complete
+
+
+def test_a_complete_sweep_has_no_time_left(cells: tuple[Cell, ...]) -> None:
+    made = told(cells, at_rate([c for cell in cells for c in cell.configs], 1e6), holder=None)
+    assert made.complete
+    assert made.seconds_left == 0
+    assert {cell.seconds_left for cell in made.cells} == {0.0}
+
+
+def test_one_worker_takes_the_operations_that_are_left_over_its_rate(cells: tuple[Cell, ...]) -> None:
+    rate, [first, *others] = 2e6, cells
+    ended, running = list(first.configs[:2]), list(first.configs[2:])
+    made = told(cells, at_rate(ended, rate), of_pack(running, step=first.configs[0].training.steps // 4))
+    left = 0.75 * trial_operations(running) / rate
+    assert made.workers[0].seconds_left == pytest.approx(left)
+    assert made.cells[0].seconds_left == pytest.approx(left)
+    assert made.workers[0].quiet_s == 3.0
+    waiting = sum(trial_operations(cell.trials) for cell in others) / rate
+    assert made.seconds_left == pytest.approx(left + waiting)
+    assert made.seconds_left == max(cell.seconds_left or 0 for cell in made.cells)
+
+
+def test_two_workers_share_what_waits(cells: tuple[Cell, ...]) -> None:
+    rate, first = 2e6, list(cells[0].configs)
+    one = told(cells, at_rate(first[:2], rate), of_pack(first[2:4], step=0))
+    two = told(cells, at_rate(first[:2], rate), of_pack(first[2:4], step=0), of_pack(first[4:], step=0, pack_id="b"))
+    assert one.seconds_left is not None
+    assert two.seconds_left is not None
+    assert 0.5 * one.seconds_left <= two.seconds_left < 0.8 * one.seconds_left
+
+
+def test_the_first_pack_tells_the_rate_before_any_trial_ended(cells: tuple[Cell, ...]) -> None:
+    running = list(cells[0].configs)
+    made = told(cells[:1], [], of_pack(running, step=25, quiet_s=0.0))
+    assert made.seconds_left == pytest.approx(60 * 3)  # a quarter of 100 steps took a minute
+
+
+@pytest.mark.parametrize("holder", [HOLDER, None])
+def test_no_time_is_told_where_nothing_tells_it(cells: tuple[Cell, ...], holder: str | None) -> None:
+    assert told(cells, [], holder=holder).seconds_left is None
+    assert told(cells, at_rate(list(cells[0].configs), 1e6), holder=None).cells[1].seconds_left is None
+
+
+def test_a_pack_of_trials_that_no_cell_declares_is_left_out(cells: tuple[Cell, ...], fcn: Callable[..., TrialConfig]) -> None:
+    stranger = fcn(width=77)
+    assert told(cells, [], of_pack([stranger], step=1)).workers == ()
+
+
+def test_a_run_directory_tells_its_headway(spec: SweepSpec, tmp_path: Path) -> None:
+    run = create_or_open(tmp_path / "run", spec)
+    configs = list(expand(spec)[0].configs)
+    Ledger(run.ledger).append(finished(config, 1.0) for config in configs)
+    made = read_headway(run)
+    assert made.num_ended == len(configs)
+    assert made.holder is None
+    assert made.seconds_left is None
+
+
+def test_a_search_that_goes_on_leaves_a_run_incomplete_and_its_time_unknown(cells: tuple[Cell, ...]) -> None:
+    records = at_rate([c for cell in cells for c in cell.configs], 1e6)
+    goes_on = {cells[0].cell_id: False, "a cell without points": False, cells[1].cell_id: True}
+    stranger = Training("b", "process 7 on there", ("x", "y"), 40, NOW - 9, NOW - 2)
+    made = told(cells, records, stranger, searches=goes_on)
+    assert (made.num_searches, made.num_searching) == (3, 2)
+    assert not made.complete
+    assert made.seconds_left is None
+    assert [cell.searching for cell in made.cells[:2]] == [True, False]
+    (worker,) = made.workers
+    assert (worker.worker, worker.num_trials, worker.step, worker.num_steps) == ("process 7 on there", 2, 40, None)
+    assert worker.cell_ids == ()
+    assert told(cells, records, searches=dict.fromkeys(goes_on, True)).complete
+
+
+def test_a_searched_run_is_told_by_its_points(hunt, simulated) -> None:
+    one = hunt()
+    before = read_headway(one.run)
+    assert (before.cells, before.num_searches, before.num_searching, before.complete) == ((), 1, 1, False)
+    one.go(simulated, trials=5)
+    during = read_headway(one.run)
+    assert (during.num_ended, during.num_trials, during.num_searching) == (5, 5, 1)
+    assert during.cells[0].searching
+    one.go(simulated)
+    after = read_headway(one.run)
+    assert after.complete
+    assert after.num_ended == len(one.asked)

@@ -1,0 +1,184 @@
+"""Which law: the right one where the data tell, undecided where they do not; every law on both; held-out cells predicted."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from stsq_core.configs.trial import TrialConfig
+from sweeps.laws.comparison import LawComparison, compare_laws
+from sweeps.spec.law_settings import LawSettings
+from sweeps.thresholds.thresholds import WidthThreshold
+
+Make = Callable[..., WidthThreshold]
+Formula = Callable[[float], float]
+
+
+def log_law(T: float) -> float:
+    return 4 + 2.5 * 3 * math.log(T)
+
+
+def line(T: float) -> float:
+    return 1.05 * T * 4 * (1 - 0.1 * (T - 1) / (T - 3))
+
+
+def recurrent(*, T: int, q: int, d: int) -> TrialConfig:
+    return TrialConfig.model_validate(
+        {
+            "task": {"kind": "stsq", "T": T, "q": q, "d": d},
+            "model": {"kind": "rnn", "width": 8},
+            "optimizer": {"kind": "adam", "lr": 0.01},
+            "training": {"steps": 100},
+            "seed": 0,
+        }
+    )
+
+
+@pytest.fixture
+def compared(threshold: Make, transformer: Callable[..., object], fcn: Callable[..., object]) -> Callable[..., LawComparison]:
+    """The comparison for cells of one q and d at `formula(T)`, off by `scatter` a cell and 3% a seed."""
+
+    def make(
+        formula: Formula, lengths: tuple[int, ...], *, kind: str = "transformer", scatter: float = 0.01, stream: int = 0,
+        held_out: tuple[int, ...] = (), **fields: object,
+    ) -> LawComparison:  # fmt: skip
+        draw = np.random.default_rng(stream)
+        config = {"transformer": transformer, "fcn": fcn, "rnn": recurrent}[kind]
+        told = [
+            threshold(
+                config(T=T, q=3, d=4, **fields), (formula(T) * np.exp(scatter * draw.normal() + 0.03 * draw.normal(size=5)))
+            )
+            for T in (*lengths, *held_out)
+        ]
+        settings = LawSettings(held_out=({"task.T": list(held_out)},)) if held_out else None
+        (comparison,) = compare_laws(told, settings)
+        return comparison
+
+    return make
+
+
+def test_the_right_law_wins_where_the_cells_tell(compared: Callable[..., LawComparison]) -> None:
+    lengths, wins = (16, 32, 64, 128, 256, 512, 1024, 2048), 0
+    for stream in range(12):
+        attention = compared(log_law, lengths, stream=stream)
+        wins += attention.best is not None and attention.best.name == "attention"
+        assert attention.standing(attention.law("fcn_line")) == "ruled out"  # type: ignore[arg-type]
+        assert "td_power" not in {law.name for law in attention.rivals()}
+        net = compared(line, (8, 12, 16, 24, 32, 48, 64, 96), kind="fcn", stream=stream)
+        wins += net.best is not None and net.best.name == "fcn_line"
+        assert net.standing(net.law("attention")) == "ruled out"  # type: ignore[arg-type]
+    assert wins >= 22
+
+
+def test_every_law_is_tried_on_both_architectures(compared: Callable[..., LawComparison]) -> None:
+    both = compared(log_law, (16, 32, 64, 128, 256)), compared(line, (8, 16, 32, 64, 96), kind="fcn")
+    first, second = ({law.name for law in comparison.laws} for comparison in both)
+    assert first == second >= {"attention", "attention_ratio", "td_power", "fcn_line", "excess_power", "attention_offset"}
+    assert [comparison.expected.name for comparison in both if comparison.expected] == ["attention", "td_power"]
+
+
+def test_an_architecture_without_a_theory_may_not_grow_at_all(compared: Callable[..., LawComparison]) -> None:
+    lengths = (8, 16, 32, 64, 128, 256)
+    narrow, wide = (compared(lambda _, m=m: m, lengths, kind="rnn") for m in (3.0, 9.0))
+    assert narrow.best is not None
+    assert narrow.best.name == wide.best.name == "constant"  # type: ignore[union-attr]
+    # A law that begins at d = 4 cannot pass through thresholds of 3.
+    assert not {"attention", "attention_ratio", "excess_power"} & {law.name for law in narrow.laws}
+    assert {"attention", "excess_power", "fcn_line"} < {law.name for law in wide.laws}
+
+
+def test_the_power_separates_the_architectures(compared: Callable[..., LawComparison]) -> None:
+    attention = compared(log_law, (16, 32, 64, 128, 256)).law("td_power")
+    net = compared(line, (8, 16, 32, 64, 96), kind="fcn").law("td_power")
+    assert attention is not None
+    assert net is not None
+    assert attention.parameters["gamma"].high < 0.5
+    assert 0.85 < net.parameters["gamma"].low <= net.parameters["gamma"].high < 1.2
+    assert "gamma is the power of T alone" in attention.note
+
+
+def test_few_or_noisy_cells_leave_it_undecided(compared: Callable[..., LawComparison]) -> None:
+    few = compared(log_law, (16, 32, 64))
+    assert few.best is None
+    assert few.verdict.startswith("Undecided: 3 cells are too few")
+    assert "errs least" in few.verdict
+    assert {few.standing(law) for law in few.laws} == {"too few cells"}
+    noisy = compared(log_law, (16, 20, 24, 28, 32, 40), scatter=0.25, stream=3)
+    assert noisy.rivals()
+    assert noisy.verdict.startswith("Undecided: 6 cells do not tell")
+
+
+def test_a_richer_law_that_fits_as_well_is_not_called_wrong(compared: Callable[..., LawComparison]) -> None:
+    comparison = compared(line, (8, 12, 16, 24, 32, 48), kind="fcn")
+    power = comparison.law("td_power")
+    assert power is not None
+    assert comparison.delta(power) > 4
+    assert comparison.standing(power) == "richer than needed"
+    assert "as well, with more numbers" in comparison.verdict
+
+
+def test_a_law_that_fits_far_better_is_not_beaten_by_the_charge_for_its_numbers(compared: Callable[..., LawComparison]) -> None:
+    """Five cells: AICc charges so much for a second number that the constant is often first where thresholds grow."""
+    firsts = set()
+    for stream in range(8):
+        grown = compared(lambda T: 1.1 * T**0.2, (16, 32, 64, 128, 256), kind="rnn", scatter=0.08, stream=stream)
+        firsts.add(grown.laws[0].name)
+        assert "m = c is enough" not in grown.verdict
+        assert grown.expected is not None
+        assert grown.expected.name != "constant"
+    assert "constant" in firsts
+
+
+def test_the_least_aicc_comes_first_and_is_penalised_for_every_number(compared: Callable[..., LawComparison]) -> None:
+    comparison = compared(log_law, (16, 32, 64, 128, 256, 512))
+    deltas = [comparison.delta(law) for law in comparison.laws]
+    assert deltas[0] == 0
+    assert deltas == sorted(deltas)
+    for law in comparison.laws:
+        k, n = len(law.numbers) + 1, 6
+        assert law.aicc == pytest.approx(2 * k - 2 * law.fit.log_likelihood + 2 * k * (k + 1) / (n - k - 1))
+
+
+def test_a_held_out_cell_enters_no_fit_and_is_predicted(compared: Callable[..., LawComparison]) -> None:
+    lengths = (16, 32, 64, 128)
+    comparison = compared(log_law, lengths, held_out=(256,))
+    law = comparison.expected
+    assert law is not None
+    assert [point.task.T for point in law.points] == list(lengths)
+    assert law.parameters == compared(log_law, lengths).expected.parameters  # type: ignore[union-attr]
+    (prediction,) = comparison.predictions(law)
+    assert prediction.task.T == 256
+    assert prediction.predicted.low < log_law(256) < prediction.predicted.high
+    assert prediction.error == pytest.approx(prediction.m_star / prediction.predicted.value - 1)  # type: ignore[operator]
+    assert abs(prediction.error) < 0.1
+    assert prediction.agrees
+
+
+def test_a_prediction_that_fails_says_so(compared: Callable[..., LawComparison]) -> None:
+    comparison = compared(lambda T: log_law(T) if T < 200 else 3 * log_law(T), (16, 32, 64, 128), held_out=(256,))
+    (prediction,) = comparison.predictions(comparison.expected)  # type: ignore[arg-type]
+    assert prediction.agrees is False
+    assert prediction.error == pytest.approx(2, abs=0.4)
+
+
+def test_a_censored_held_out_cell_has_no_error_but_may_agree(
+    threshold: Make, transformer: Callable[..., object], compared: Callable[..., LawComparison]
+) -> None:
+    fitted = [threshold(transformer(T=T, q=3, d=4), [log_law(T) * f for f in (0.97, 1, 1.03)]) for T in (16, 32, 64, 128)]
+    for widest, agrees in ((20, True), (200, False)):
+        beyond = threshold(transformer(T=256, q=3, d=4), status="above_range", widths=(4, widest))
+        (comparison,) = compare_laws([*fitted, beyond], LawSettings(held_out=({"task.T": 256},)))
+        (prediction,) = comparison.predictions(comparison.expected)  # type: ignore[arg-type]
+        assert (prediction.m_star, prediction.error, prediction.agrees) == (None, None, agrees)
+
+
+def test_families_are_compared_apart(threshold: Make, transformer: Callable[..., object]) -> None:
+    def cells(b: float, **codes: object) -> list[WidthThreshold]:
+        return [
+            threshold(transformer(T=T, q=3, d=4, **codes), [(4 + b * 3 * math.log(T)) * f for f in (0.97, 1, 1.03)])
+            for T in (16, 32, 64, 128)
+        ]
+
+    comparisons = compare_laws([*cells(2.0), *cells(3.0, redraw="never")])
+    assert [round(one.expected.parameters["b"].value, 6) for one in comparisons if one.expected] == [2.0, 3.0]

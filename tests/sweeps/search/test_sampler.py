@@ -1,0 +1,237 @@
+"""The threshold sampler as Optuna's users run it: in `optimize`, by ask and tell, in threads and in processes, and resumed."""
+
+import math
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.study import Study
+from optuna.trial import Trial, TrialState
+
+import sweeps.search.sampler
+from sweeps.search.sampler import ThresholdSampler, constrain
+from sweeps.search.simulation import SimulatedCell, smooth_cell
+
+CELL = smooth_cell(4, slope=3.0, log_target=math.log(0.1))
+M_STAR = math.exp(CELL.log_threshold(0.1))
+ROOT = Path(__file__).parents[3]
+
+
+def sampler_of(**settings: float) -> ThresholdSampler:
+    return ThresholdSampler(**({"target_loss": 0.1, "seed": 0} | settings))
+
+
+def study_of(storage: str | None = None, **settings: float) -> Study:
+    return optuna.create_study(storage=storage, sampler=sampler_of(**settings))
+
+
+def trained(cell: SimulatedCell = CELL) -> Callable[[Trial], float]:
+    return lambda trial: cell.relative_loss(trial.suggest_int("m", 2, 8192, log=True), trial.number)
+
+
+def widths_of(study: Study) -> list[int]:
+    return [trial.params["m"] for trial in study.trials]
+
+
+def ask(study: Study, num: int = 8) -> list[Trial]:
+    trials = [study.ask() for _ in range(num)]
+    for trial in trials:
+        trial.suggest_int("m", 2, 8192, log=True)
+    return trials
+
+
+def tell(study: Study, trials: list[Trial]) -> None:
+    for trial in trials:
+        study.tell(trial, CELL.relative_loss(trial.params["m"], trial.number))
+
+
+def test_optimize_stops_when_the_interval_is_narrow_and_says_what_it_found() -> None:
+    study = study_of()
+    study.optimize(trained(), n_trials=96)
+    assert len(study.trials) < 40
+    low, high = study.user_attrs["stsq:interval"]
+    assert study.user_attrs["stsq:state"] == "precise"
+    assert high / low <= 1.1**2 + 0.01
+    assert study.user_attrs["stsq:estimate"] == pytest.approx(M_STAR, rel=0.15)
+    assert study.user_attrs["stsq:points"] == len(study.trials)
+
+
+def test_two_threads_share_a_search() -> None:
+    study = study_of()
+    study.optimize(trained(), n_trials=96, n_jobs=2)
+    assert study.sampler.verdict(study).reason == "precise"
+    assert math.exp(study.sampler.verdict(study).posterior.median) == pytest.approx(M_STAR, rel=0.15)
+
+
+def test_a_batch_is_asked_before_any_of_it_is_told_and_spreads() -> None:
+    study = study_of()
+    first = ask(study)
+    assert len({trial.params["m"] for trial in first}) == 8
+    tell(study, first)
+    second = {trial.params["m"] for trial in ask(study)}
+    assert len(second) == 8
+    assert min(second) < M_STAR < max(second)
+
+
+def test_the_same_seed_asks_the_same_widths_and_another_one_does_not() -> None:
+    asked = []
+    for seed in (1, 1, 2):
+        study = study_of(seed=seed, tolerance=0.01)
+        study.optimize(trained(), n_trials=20)
+        asked.append(widths_of(study))
+    assert asked[0] == asked[1]
+    assert asked[0] != asked[2]
+
+
+def test_a_pickled_sampler_and_a_resumed_study_go_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    storage = f"sqlite:///{tmp_path}/study.db"
+    whole, halves = study_of(tolerance=0.01), study_of(storage, tolerance=0.01)
+    whole.optimize(trained(), n_trials=16)
+    halves.optimize(trained(), n_trials=8)
+    copy = pickle.loads(pickle.dumps(halves.sampler))
+    resumed = optuna.load_study(study_name=halves.study_name, storage=storage, sampler=copy)
+    resumed.optimize(trained(), n_trials=8)
+    assert widths_of(resumed) == widths_of(whole)
+
+
+def test_processes_share_a_search_through_a_database(tmp_path: Path) -> None:
+    storage = f"sqlite:///{tmp_path}/study.db"
+    optuna.create_study(study_name="cell", storage=storage)
+    code = f"""
+import optuna
+from sweeps.search.sampler import ThresholdSampler
+from sweeps.search.simulation import smooth_cell
+cell = smooth_cell(4, slope=3.0, log_target=-2.302585092994046)
+study = optuna.load_study(study_name="cell", storage={storage!r}, sampler=ThresholdSampler(target_loss=0.1, seed=0))
+study.optimize(lambda trial: cell.relative_loss(trial.suggest_int("m", 2, 8192, log=True), trial.number), n_trials=60)
+"""
+    workers = [subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) for _ in range(2)]
+    assert [worker.wait() for worker in workers] == [0, 0]
+    study = optuna.load_study(study_name="cell", storage=storage, sampler=sampler_of())
+    assert all(trial.state == TrialState.COMPLETE for trial in study.trials)
+    verdict = study.sampler.verdict(study)
+    assert verdict.finished
+    assert math.exp(verdict.posterior.median) == pytest.approx(M_STAR, rel=0.15)
+
+
+def test_a_diverged_trial_is_a_lapse_and_a_lost_one_is_no_evidence() -> None:
+    study = study_of()
+    trials = ask(study)
+    trials[0].set_user_attr("status", "diverged")
+    for trial in trials[:2]:
+        study.tell(trial, state=TrialState.FAIL)
+    tell(study, trials[2:])
+    posterior = study.sampler.verdict(study).posterior
+    assert len(posterior.widths) == 7
+    assert sum(math.isinf(loss) for loss in posterior.log_losses) == 1
+
+
+def test_where_all_diverge_the_search_ends_without_a_threshold() -> None:
+    study = study_of()
+    while study.sampler.batch_size(study):
+        for trial in ask(study):
+            trial.set_user_attr("status", "diverged")
+            study.tell(trial, state=TrialState.FAIL)
+    assert len(study.trials) <= 24
+    assert study.sampler.verdict(study).reason == "above_range"
+    assert study.user_attrs["stsq:estimate"] is None
+
+
+@pytest.mark.parametrize(("loss", "reason"), [(0.97, "above_range"), (0.003, "below_range")])
+def test_a_threshold_beyond_the_range_ends_the_search(loss: float, reason: str) -> None:
+    study = study_of()
+    study.optimize(lambda trial: loss + 0 * trial.suggest_int("m", 4, 256, log=True), n_trials=96)
+    assert study.user_attrs["stsq:state"] == reason
+    assert len(study.trials) <= 32
+
+
+def test_the_ends_of_a_range_are_reachable() -> None:
+    study = study_of()
+    trials = [study.ask() for _ in range(8)]
+    asked = [trial.suggest_int("m", 4, 256, log=True) for trial in trials]
+    assert (min(asked), max(asked)) == (4, 256)
+
+
+def test_no_search_exceeds_its_cap() -> None:
+    study = study_of(cap=12, tolerance=1e-4)
+    study.optimize(trained(smooth_cell(8, slope=1.0, log_target=math.log(0.1))), n_trials=96)
+    assert len(study.trials) == 12
+    verdict = study.sampler.verdict(study)
+    assert (verdict.finished, verdict.reason, study.sampler.batch_size(study)) == (True, "cap", 0)
+
+
+def test_a_batch_never_exceeds_what_the_cap_leaves() -> None:
+    study = study_of(cap=12)
+    assert study.sampler.batch_size(study) == 8
+    trials = ask(study)
+    assert study.sampler.batch_size(study) == 4
+    tell(study, trials)
+    assert study.sampler.batch_size(study) <= 4
+
+
+def test_a_verdict_of_trials_is_that_of_their_study() -> None:
+    study = study_of()
+    tell(study, ask(study))
+    of_study, of_trials = (study.sampler.verdict(it) for it in (study, study.trials))
+    assert of_trials.reason == of_study.reason
+    assert of_trials.posterior.interval(0.9) == of_study.posterior.interval(0.9)
+    assert sampler_of().verdict([]).posterior is None
+
+
+def test_a_trial_is_read_once_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, counts = sweeps.search.sampler._log_loss, []
+    monkeypatch.setattr(sweeps.search.sampler, "_log_loss", lambda trial: counts.append(trial.number) or read(trial))
+    study = study_of(cap=10_000)
+    distribution = optuna.distributions.IntDistribution(2, 8192, log=True)
+    width = round(M_STAR)
+    study.add_trials(
+        [
+            optuna.trial.create_trial(
+                params={"m": width + number % 9}, distributions={"m": distribution}, value=CELL.relative_loss(width, number)
+            )
+            for number in range(2000)
+        ]
+    )
+    tell(study, ask(study))
+    ask(study)
+    assert len(counts) == 2008
+
+
+def test_one_sampler_keeps_two_studies_apart(tmp_path: Path) -> None:
+    sampler, storage = sampler_of(), f"sqlite:///{tmp_path}/studies.db"
+    studies = [optuna.create_study(study_name=name, storage=storage, sampler=sampler) for name in ("one", "two")]
+    tell(studies[0], ask(studies[0]))
+    assert len(sampler.verdict(studies[0]).posterior.widths) == 8
+    assert sampler.verdict(studies[1]).posterior is None
+
+
+def test_a_constraint_says_whether_a_point_reaches_the_target() -> None:
+    study = optuna.create_study(sampler=sampler_of())
+    for loss in (0.05, 0.2):
+        trial = study.ask()
+        trial.suggest_int("m", 2, 64)
+        constrain(trial, loss, 0.1)
+        study.tell(trial, loss)
+    assert [trial.constraints["target"] for trial in study.trials] == pytest.approx([math.log(0.5), math.log(2)])
+
+
+def test_other_parameters_are_drawn_at_random() -> None:
+    study = study_of()
+    assert 0 <= study.ask().suggest_float("x", 0, 1) <= 1
+
+
+def test_a_width_must_be_a_whole_number_and_an_objective_one() -> None:
+    with pytest.raises(ValueError, match="whole widths"):
+        study_of().ask().suggest_float("m", 2, 64)
+    with pytest.raises(ValueError, match="multi-objective"):
+        optuna.create_study(directions=["minimize", "minimize"], sampler=sampler_of()).ask().suggest_int("m", 2, 64)
+
+
+@pytest.mark.parametrize("wrong", [{"target_loss": 1.5}, {"level": 1.0}, {"tolerance": 0.0}, {"batch": 0}, {"cap": 0}])
+def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        sampler_of(**wrong)

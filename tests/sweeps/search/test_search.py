@@ -1,0 +1,285 @@
+"""The search as a strategy, driven by a simulated trainer: what it asks for, what it tells Optuna, and every way of stopping
+it.
+"""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from optuna.trial import TrialState
+
+from sweeps.cells.searched import point_seed
+from sweeps.store.ledger import Ledger
+
+TWO_CELLS = ("task.T=8,16",)
+
+
+def points_of(study):
+    return {(t.params["m"], t.user_attrs["seed"]): t for t in study.trials if "status" in t.user_attrs}
+
+
+def states(studies):
+    return Counter(trial.state.name for study in studies for trial in study.trials)
+
+
+def test_a_search_finds_a_known_threshold_with_few_points(hunt, simulated):
+    one = hunt()
+    search = one.go(simulated)
+    assert search.finished
+    (threshold,) = one.thresholds()
+    assert threshold.status == "found"
+    assert threshold.low <= 40 <= threshold.high
+    assert threshold.m_star == pytest.approx(40, rel=0.1)
+    assert threshold.search.reason == "precise"
+    assert threshold.num_seeds == len(one.asked) <= 40
+
+
+def test_every_point_has_a_seed_of_its_own_also_at_a_width_that_comes_again(hunt, simulated):
+    """Scenario 19: a repeated width always carries a new seed."""
+    one = hunt(*TWO_CELLS, "search.sampler=grid", "search.tolerance=0.02", "search.cap=32", "search.batch=4")
+    one.go(simulated)
+    widths = Counter((config.task.T, config.width) for config in one.asked)
+    assert max(widths.values()) > 1
+    assert len({config.seed for config in one.asked}) == len(one.asked) == 64
+
+
+def test_both_ends_of_the_range_are_asked_for(hunt, simulated):
+    """Scenario 24: widths 4 to 256: 256 is reachable."""
+    one = hunt()
+    one.go(simulated)
+    assert {4, 256} <= {config.width for config in one.asked}
+
+
+def test_a_point_has_all_rates_and_its_rate_is_its_neighbourhoods(hunt, simulated):
+    one = hunt("optimizer.lr=0.001,0.01,0.1")
+
+    def loss(config):
+        if config.optimizer.lr == 0.1:
+            return math.nan
+        return simulated(config) * (1 if config.optimizer.lr == 0.01 else 2)
+
+    search = one.go(loss)
+    assert search.finished
+    rates = Counter((config.width, config.seed) for config in one.asked)
+    assert set(rates.values()) == {3}
+    (threshold,) = one.thresholds()
+    assert threshold.m_star == pytest.approx(40, rel=0.12)
+    assert {point.lr for point in threshold.points if point.chosen} == {0.01}
+    (study,) = one.studies()
+    for trial in points_of(study).values():
+        assert trial.user_attrs["lr"] == 0.01
+        assert set(trial.user_attrs["losses"]) == {"0.001", "0.01", "0.1"}
+        assert trial.user_attrs["losses"]["0.1"] is None
+        assert trial.value == trial.user_attrs["losses"]["0.01"]
+
+
+def test_a_rate_that_is_best_for_one_seed_only_is_not_chosen_for_it(hunt, simulated):
+    one = hunt("optimizer.lr=0.01,0.1")
+
+    def loss(config):
+        lucky = config.seed % 10 == 0
+        return simulated(config) * (1.0 if config.optimizer.lr == 0.01 else (0.5 if lucky else 2.0))
+
+    one.go(loss)
+    (threshold,) = one.thresholds()
+    assert {point.lr for point in threshold.points if point.chosen} == {0.01}
+
+
+def test_optuna_is_told_what_a_dashboard_shows(hunt, simulated):
+    one = hunt()
+    one.go(simulated)
+    (study,) = one.studies()
+    records = {record.trial_id: record for record in Ledger(one.run.ledger).read()}
+    assert states([study]) == {"COMPLETE": len(records)}
+    for trial in study.trials:
+        record = records[trial.user_attrs["trial_ids"]["0.01"]]
+        assert trial.value == pytest.approx(record.relative_loss)
+        assert trial.user_attrs["stderr"] == record.relative_loss_stderr
+        assert trial.constraints["target"] == pytest.approx(math.log(trial.value / 0.1))
+        assert trial.user_attrs["status"] == ("solved" if trial.value <= 0.1 else "unsolved")
+    assert study.user_attrs["stsq:state"] == "precise"
+    (threshold,) = one.thresholds()
+    assert study.user_attrs["stsq:estimate"] == pytest.approx(threshold.m_star, abs=0.01)
+    assert study.best_trial.value <= 0.1
+
+
+def test_the_course_of_a_point_is_its_intermediate_values(hunt, simulated):
+    one = hunt()
+    search = one.strategy()
+    search._curves = lambda ended_in: {trial: (np.arange(0, 101, 5), np.linspace(1, 0.5, 21)) for trial in ended_in}
+    one.go(simulated, search=search)
+    (study,) = one.studies()
+    for trial in study.trials:
+        assert len(trial.intermediate_values) == 8
+        assert trial.intermediate_values[0] == 1.0
+        assert trial.intermediate_values[100] == 0.5
+
+
+@pytest.mark.parametrize("ended", [0, 1, 5, 8, 11, 17])
+def test_a_search_that_is_killed_goes_on_with_the_same_points(hunt, simulated, ended):
+    """Scenario 7: kill the driver, run again: the same study, nothing twice."""
+    undisturbed = hunt(*TWO_CELLS, name="undisturbed")
+    undisturbed.go(simulated)
+    one = hunt(*TWO_CELLS)
+    one.go(simulated, trials=ended)
+    assert states(one.studies())["RUNNING"] > 0
+    again = one.go(simulated)
+    assert again.finished
+    assert sorted(config.trial_id for config in one.asked) == sorted(config.trial_id for config in undisturbed.asked)
+    assert states(one.studies()).keys() == {"COMPLETE"}
+    assert len(one.studies()) == 2
+
+
+def test_a_point_half_of_whose_rates_have_ended_is_completed(hunt, simulated):
+    """Scenario 8, for a search: exactly the trials that are missing are trained."""
+    one = hunt("optimizer.lr=0.01,0.02")
+    one.go(simulated, trials=5)
+    one.go(simulated)
+    assert len({config.trial_id for config in one.asked}) == len(one.asked)
+    assert set(Counter((config.width, config.seed) for config in one.asked).values()) == {2}
+    assert states(one.studies()).keys() == {"COMPLETE"}
+
+
+def test_a_study_that_is_gone_is_made_again_from_the_ledger(hunt, simulated):
+    one = hunt("optimizer.lr=0.01,0.02")
+    one.go(simulated, trials=13)
+    one.run.studies.unlink()
+    one.go(simulated)
+    assert len({config.trial_id for config in one.asked}) == len(one.asked)
+    (study,) = one.studies()
+    before = set(points_of(study))
+    assert len(before) == len(one.asked) / 2
+    one.run.studies.unlink()
+    assert one.go(simulated).finished
+    (study,) = one.studies()
+    assert set(points_of(study)) == before
+    assert states([study]) == {"COMPLETE": len(before)}
+
+
+def test_a_study_that_says_what_the_ledger_does_not_is_made_again(hunt, simulated):
+    one = hunt()
+    one.go(simulated)
+    lines = one.run.ledger.read_text().splitlines(keepends=True)
+    one.run.ledger.write_text("".join(lines[:10]))
+    search = one.strategy()
+    search.ask()
+    (study,) = one.studies()
+    assert len(points_of(study)) == 10
+
+
+def test_what_the_ledger_holds_of_a_grid_starts_the_search(hunt, simulated, fcn, record):
+    grid = [fcn(width, seed=seed) for width in (24, 32, 40, 48) for seed in range(5)]
+    one = hunt()
+    Ledger(one.run.ledger).append([record(config, simulated(config)) for config in grid])
+    search = one.go(simulated)
+    assert search.finished
+    assert len(one.asked) <= 8
+    assert {config.seed for config in one.asked}.isdisjoint(range(5))
+    (study,) = one.studies()
+    assert len(points_of(study)) == 20 + len(one.asked)
+
+
+def test_a_search_that_is_stopped_leaves_nothing_running(hunt, simulated):
+    one = hunt()
+    search = one.go(simulated, trials=3)
+    search.close()
+    assert states(one.studies()).keys() == {"COMPLETE", "FAIL", "WAITING"}
+    before = [config.trial_id for config in one.asked]
+    one.go(simulated)
+    undisturbed = hunt(name="undisturbed")
+    undisturbed.go(simulated)
+    assert before == [config.trial_id for config in undisturbed.asked][:3]
+    assert {c.trial_id for c in one.asked[:8]} == {c.trial_id for c in undisturbed.asked[:8]}
+    assert not {"RUNNING", "WAITING"} & states(one.studies()).keys()
+
+
+def test_a_diverged_point_is_a_lapse_and_does_not_end_the_search(hunt, simulated):
+    """Scenario 20: the trial is diverged, the sweep goes on, and the threshold says so."""
+    one = hunt()
+    search = one.go(lambda config: math.inf if config.seed % 7 == 0 else simulated(config))
+    assert search.finished
+    (study,) = one.studies()
+    diverged = [trial for trial in study.trials if trial.user_attrs.get("status") == "diverged"]
+    assert diverged
+    assert {trial.state for trial in diverged} == {TrialState.FAIL}
+    (threshold,) = one.thresholds()
+    assert threshold.status == "found"
+    assert f"{len(diverged)} of {len(one.asked)} trials diverged" in threshold.note
+
+
+def test_all_points_diverging_ends_the_search_without_a_number(hunt):
+    """Scenario 21, the search: one round, no number, in words."""
+    one = hunt()
+    assert one.go(lambda config: math.inf).finished
+    (threshold,) = one.thresholds()
+    assert (threshold.status, threshold.m_star, threshold.low, threshold.high) == ("failed", None, None, None)
+    assert threshold.note == "not found: all diverged"
+    assert len(one.asked) == 8
+
+
+def test_points_that_fail_are_no_evidence_and_are_tried_again_on_request(hunt, simulated):
+    one = hunt()
+    failing = {point_seed(next(iter(one.strategy()._cells)), number) for number in (2, 9)}
+    one.go(lambda config: None if config.seed in failing else simulated(config))
+    (threshold,) = one.thresholds()
+    assert threshold.num_failed == 2
+    assert threshold.status == "found"
+    num = len(one.asked)
+    one.go(simulated, search=one.strategy(retry_failed=True))
+    assert {config.seed for config in one.asked[num : num + 2]} == failing
+    assert one.thresholds()[0].num_failed == 0
+    (study,) = one.studies()
+    assert states([study]).keys() == {"COMPLETE"}
+
+
+def test_a_search_of_which_every_trial_fails_ends(hunt):
+    one = hunt()
+    assert one.go(lambda config: None).finished
+    assert len(one.asked) == 8
+    assert one.thresholds()[0].note == "not found: all failed"
+
+
+@pytest.mark.parametrize(("ends", "status"), [((1e-6, 1e-3), "below_range"), ((0.5, 1.0), "above_range")])
+def test_a_threshold_beyond_the_range_is_censored(hunt, simulated, ends, status):
+    one = hunt()
+    assert one.go(lambda config: float(np.clip(simulated(config), *ends))).finished
+    (threshold,) = one.thresholds()
+    assert threshold.status == status
+    assert threshold.m_star is None
+    assert threshold.search.reason == status
+    assert len(one.asked) <= 16
+
+
+def test_widths_that_fail_again_far_above_the_threshold_are_told(hunt, simulated):
+    one = hunt("search.cap=40", "search.sampler=grid", "search.tolerance=0.01")
+    one.go(lambda config: 0.9 if config.width > 90 else simulated(config))
+    (threshold,) = one.thresholds()
+    assert threshold.crosses_more_than_once or threshold.status == "above_range"
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp", "random", "grid"])
+def test_the_same_search_runs_with_optunas_samplers(hunt, simulated, sampler):
+    few = f"search.sampler={sampler}", "search.cap=18", "search.batch=6"
+    one = hunt(*few)
+    assert one.go(simulated).finished
+    assert len(one.asked) <= 18
+    (threshold,) = one.thresholds()
+    assert threshold.status == "found"
+    assert threshold.low <= 48
+    assert threshold.high >= 33
+    again = hunt(*few, name="again")
+    again.go(simulated, trials=9)
+    again.go(simulated)
+    assert [config.trial_id for config in again.asked[:6]] == [config.trial_id for config in one.asked[:6]]
+    assert states(again.studies()).keys() == {"COMPLETE"}
+
+
+def test_more_points_after_the_cap_was_raised(hunt, simulated):
+    one = hunt("search.cap=8")
+    one.go(simulated)
+    assert "stopped at the cap of 8 points" in one.thresholds()[0].note
+    more = hunt("search.cap=64")
+    more.go(simulated)
+    assert more.thresholds()[0].search.reason == "precise"
+    assert len({config.seed for config in one.asked + more.asked}) == len(one.asked + more.asked)

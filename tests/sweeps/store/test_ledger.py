@@ -1,0 +1,226 @@
+import json
+import math
+import os
+import time
+from dataclasses import replace
+
+import pytest
+
+from stsq_core import UserError
+from stsq_core.configs.trial import NUMERICS
+from sweeps.store.ledger import Ledger, merge, record_of_result
+from sweeps.store.outcomes import Outcomes
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger(tmp_path / "ledger.jsonl")
+
+
+def test_what_is_appended_is_read_back(ledger, fcn, record):
+    records = [record(fcn(seed=0), 0.25), record(fcn(seed=1), float("inf")), record(fcn(seed=2), None)]
+    ledger.append(records[:1])
+    ledger.append(records[1:])
+    ledger.append([])
+    assert ledger.read() == tuple(records)
+    assert [one.status for one in ledger.read()] == ["finished", "diverged", "failed"]
+    assert ledger.read()[0].trial_config == fcn(seed=0)
+    assert ledger.notes == []
+
+
+def test_a_line_holds_the_fields_that_others_rely_on(ledger, fcn, record):
+    ledger.append([record(fcn(), None)])
+    line = json.loads(ledger.path.read_text())
+    assert {
+        "schema",
+        "trial_id",
+        "config",
+        "status",
+        "relative_loss",
+        "relative_loss_stderr",
+        "steps",
+        "seconds",
+    } <= line.keys()
+    assert line["relative_loss"] is None
+    assert line["config"]["task"] == {"kind": "stsq", "T": 8, "q": 2, "d": 2}
+    assert line["config"]["optimizer"]["schedule"]["kind"] == "constant"
+    assert line["reason"] == "worker lost"
+
+
+def test_metrics_stand_in_a_line_where_there_are_any(ledger, fcn, record, finished):
+    metrics = {"loss": 1 / 3, "loss@T=9": math.inf, "cosine_W": -0.5}
+    told = record_of_result(replace(finished(fcn(seed=1)), metrics=metrics), pack_id="0" * 16, device="cpu")
+    ledger.append([record(fcn(seed=0), 0.25), told, record(fcn(seed=2), None)])
+    lines = [json.loads(line) for line in ledger.path.read_text().splitlines()]
+    assert ["metrics" in line for line in lines] == [False, True, False]
+    assert lines[1]["metrics"] == {"loss": 1 / 3, "loss@T=9": "inf", "cosine_W": -0.5}
+    assert [one.metrics for one in ledger.read()] == [None, metrics, None]
+    assert [one.metrics for one in ledger.follow()[0]] == [None, metrics, None]
+    outcomes = Outcomes.of(ledger.read())
+    assert [one.metrics for one in outcomes] == [None, metrics, None]
+    assert outcomes.metrics[1] == metrics
+
+
+def test_following_gives_each_whole_line_once(ledger, fcn, record):
+    assert ledger.follow() == ([], 0)
+    records = [record(fcn(seed=seed), 0.25) for seed in range(3)]
+    ledger.append(records[:2])
+    assert ledger.follow() == (records[:2], ledger.path.stat().st_size)
+    _, offset = ledger.follow()
+    whole = ledger.path.read_bytes()
+    ledger.append(records[2:])
+    line = ledger.path.read_bytes()[len(whole) :]
+    ledger.path.write_bytes(whole + line[:40])
+    assert ledger.follow(offset) == ([], offset)
+    ledger.path.write_bytes(whole + line)
+    assert ledger.follow(offset) == (records[2:], offset + len(line))
+
+
+def test_following_a_ledger_that_became_shorter_begins_again(ledger, fcn, record):
+    records = [record(fcn(seed=seed), 0.25) for seed in range(3)]
+    ledger.append(records)
+    _, offset = ledger.follow()
+    ledger.path.unlink()
+    ledger.append(records[:1])
+    assert ledger.follow(offset) == (records[:1], ledger.path.stat().st_size)
+
+
+def test_following_stops_at_a_line_that_is_none(ledger, fcn, record):
+    ledger.append([record(fcn(), 0.25)])
+    with ledger.path.open("a") as file:
+        file.write("not a line\n")
+    with pytest.raises(UserError, match="is not a ledger line"):
+        ledger.follow()
+
+
+def test_no_file_is_an_empty_ledger(ledger):
+    assert ledger.read() == ()
+
+
+def test_the_newest_line_of_a_trial_counts(ledger, fcn, record):
+    ledger.append([record(fcn(seed=0), None), record(fcn(seed=1), 0.5)])
+    ledger.append([record(fcn(seed=0), 0.25)])
+    assert [(one.trial_id, one.relative_loss) for one in ledger.read()] == [
+        (fcn(seed=0).trial_id, 0.25),
+        (fcn(seed=1).trial_id, 0.5),
+    ]
+
+
+@pytest.mark.parametrize("kept", [1, 40, -2])
+def test_a_torn_last_line_is_tolerated_and_cut_off_by_the_next_append(ledger, fcn, record, kept):
+    first, second, third = (record(fcn(seed=seed), 0.5) for seed in range(3))
+    ledger.append([first])
+    with ledger.path.open("a") as file:
+        file.write((second.as_json() + "\n")[:kept])
+    assert ledger.read() == (first,)
+    assert "torn" in ledger.notes[0]
+    ledger.append([third])
+    assert "torn" in ledger.notes[-1]
+    assert ledger.read() == (first, third)
+    assert ledger.notes == []
+
+
+def test_a_whole_last_line_without_its_end_is_kept(ledger, fcn, record):
+    first, second = (record(fcn(seed=seed), 0.5) for seed in range(2))
+    ledger.path.write_text(first.as_json())
+    assert ledger.read() == (first,)
+    ledger.append([second])
+    assert ledger.read() == (first, second)
+
+
+def test_a_long_torn_line_is_found(ledger, fcn, record):
+    ledger.append([record(fcn(), 0.5)])
+    with ledger.path.open("a") as file:
+        file.write("{" + "x" * 200_000)
+    ledger.append([record(fcn(seed=1), 0.5)])
+    assert len(ledger.read()) == 2
+
+
+def test_a_broken_line_in_the_middle_is_refused_with_its_number(ledger, fcn, record):
+    ledger.path.write_text(record(fcn(), 0.5).as_json() + "\nnonsense\n" + record(fcn(seed=1), 0.5).as_json() + "\n")
+    with pytest.raises(UserError, match=r"ledger.jsonl:2: this is not a ledger line"):
+        ledger.read()
+
+
+def test_another_schema_is_refused(ledger, fcn, record):
+    ledger.path.write_text(record(fcn(), 0.5).as_json().replace('"schema":1', '"schema":99') + "\n")
+    with pytest.raises(UserError, match=r":1: this ledger line has schema 99; this version reads 1"):
+        ledger.read()
+
+
+def test_lines_of_another_arithmetic_are_ignored_and_counted(ledger, fcn, record):
+    old = record(fcn(), 0.5).as_json().replace(f'"numerics":{NUMERICS}', '"numerics":0')
+    ledger.path.write_text(old + "\n")
+    ledger.append([record(fcn(seed=1), 0.5)])
+    assert len(ledger.read()) == 1
+    assert "1 lines of another version of the arithmetic" in ledger.notes[0]
+
+
+def test_a_full_disk_leaves_the_ledger_whole(ledger, fcn, record, monkeypatch):
+    ledger.append([record(fcn(), 0.5)])
+    before = ledger.path.read_bytes()
+    real = os.write
+
+    def little_space(descriptor, data):
+        if len(data) > 10:
+            return real(descriptor, data[:10])
+        raise OSError(28, "No space left on device")
+
+    def full(descriptor, data):
+        raise OSError(28, "No space left on device")
+
+    calls = iter([little_space, full])
+    monkeypatch.setattr(os, "write", lambda descriptor, data: next(calls)(descriptor, data))
+    with pytest.raises(UserError, match="No space left on device; free some space"):
+        ledger.append([record(fcn(seed=1), 0.5)])
+    assert ledger.path.read_bytes() == before
+
+
+def test_a_try_that_tore_a_line_is_written_over_when_the_storage_is_back(ledger, fcn, record, monkeypatch):
+    ledger.append([record(fcn(), 0.5)])
+    write, sync = os.write, os.fsync
+    failures = iter(["write", "sync", "sync"])
+
+    def tear(descriptor, data):
+        if next(failures, None) == "write":
+            write(descriptor, data[:10])
+            raise OSError(5, "Input/output error")
+        monkeypatch.setattr(os, "write", write)
+        return write(descriptor, data)
+
+    def fail(descriptor):
+        if next(failures, None) == "sync":
+            raise OSError(116, "Stale file handle")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "write", tear)
+    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    told = []
+    Ledger(ledger.path, told=told.append).append([record(fcn(seed=1), 0.25), record(fcn(seed=2), 0.125)])
+    assert next(failures, None) is None
+    assert [one.relative_loss for one in ledger.read()] == [0.5, 0.25, 0.125]
+    assert ledger.path.read_bytes().count(b"\n") == 3
+    assert len(told) == 1
+
+
+def test_ledgers_merge_and_a_result_counts_before_a_failure(tmp_path, fcn, record):
+    first, second = Ledger(tmp_path / "a.jsonl"), Ledger(tmp_path / "b.jsonl")
+    first.append([record(fcn(seed=0), 0.25), record(fcn(seed=1), None)])
+    second.append([record(fcn(seed=0), None), record(fcn(seed=1), 0.5), record(fcn(seed=2), 0.75)])
+    out = tmp_path / "out.jsonl"
+    assert merge([first.path, second.path], out) == 3
+    assert [one.relative_loss for one in Ledger(out).read()] == [0.25, 0.5, 0.75]
+    with pytest.raises(UserError, match="exists already"):
+        merge([first.path], out)
+    with pytest.raises(UserError, match="there is no ledger"):
+        merge([tmp_path / "nowhere.jsonl"], tmp_path / "other.jsonl")
+
+
+def test_a_long_ledger_is_read_in_seconds(ledger, fcn, record):
+    line = record(fcn(), 0.5).as_json()
+    trial_id = fcn().trial_id
+    ledger.path.write_text("".join(line.replace(trial_id, f"{number:016x}") + "\n" for number in range(10_000)))
+    started = time.monotonic()
+    assert len(ledger.read()) == 10_000
+    assert time.monotonic() - started < 6

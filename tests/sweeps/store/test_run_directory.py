@@ -1,0 +1,117 @@
+import multiprocessing
+import os
+import signal
+
+import pytest
+
+from stsq_core import UserError
+from sweeps.cells.loading import load_sweep
+from sweeps.cells.plan import expand
+from sweeps.store.ledger import Ledger
+from sweeps.store.run_directory import Lock, create_or_open, open_run
+
+
+def test_a_run_is_made_with_its_spec_and_opened_again(tmp_path, spec):
+    run = create_or_open(tmp_path / "deep" / "run", spec)
+    assert run.read_spec() == spec
+    assert create_or_open(run.path, spec) == run == open_run(run.path)
+    assert sorted(path.name for path in run.path.iterdir()) == ["lock", "spec.yaml"]
+
+
+def test_the_same_sweep_with_more_extends_its_run(run, sweep_file):
+    more = load_sweep(sweep_file, ["seeds=9"])
+    create_or_open(run.path, more)
+    assert run.read_spec() == more
+    assert (run.path / "spec.1.yaml").exists()
+    create_or_open(run.path, load_sweep(sweep_file))
+    assert (run.path / "spec.2.yaml").exists()
+
+
+def test_another_sweeps_directory_is_refused(run, sweep_file):
+    with pytest.raises(UserError, match=r"holds the sweep 'little', not 'other': give another directory"):
+        create_or_open(run.path, load_sweep(sweep_file, ["name=other"]))
+    assert run.read_spec().name == "little"
+
+
+def test_a_sweep_of_the_same_name_that_shares_no_cell_with_the_results_is_refused(run, spec, sweep_file, record):
+    Ledger(run.ledger).append([record(expand(spec)[0].configs[0])])
+    other = load_sweep(sweep_file, ["task.q=1"])
+    with pytest.raises(UserError) as refused:
+        create_or_open(run.path, other)
+    for words in ("1 result of another sweep that is named 'little' too", "fcn T=8 q=2 d=2", "fcn T=8 q=1 d=2", "--out"):
+        assert words in str(refused.value)
+    assert run.read_spec() == spec
+    assert not (run.path / "spec.1.yaml").exists()
+
+
+@pytest.mark.parametrize("settings", [["fcn:model.width=32,64"], ["transformer:task.q=1"], ["seeds=9"]])
+def test_a_sweep_that_shares_a_cell_with_the_results_extends_its_run(run, spec, sweep_file, record, settings):
+    Ledger(run.ledger).append([record(expand(spec)[0].configs[0])])
+    more = load_sweep(sweep_file, settings)
+    create_or_open(run.path, more)
+    assert run.read_spec() == more
+
+
+def test_a_directory_without_results_takes_any_form_of_its_sweep(run, sweep_file):
+    other = load_sweep(sweep_file, ["task.q=1"])
+    create_or_open(run.path, other)
+    assert run.read_spec() == other
+
+
+def test_a_directory_with_other_files_is_refused(tmp_path, spec):
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(UserError, match=r"is not empty and is no run \(it holds 'thesis.tex'\)|it holds 'little.yaml'"):
+        create_or_open(tmp_path, spec)
+    with pytest.raises(UserError, match="is a file"):
+        create_or_open(tmp_path / "thesis.tex", spec)
+    with pytest.raises(UserError, match=r"holds no spec\.yaml, so it is no run"):
+        open_run(tmp_path)
+    with pytest.raises(UserError, match="does not exist"):
+        open_run(tmp_path / "nowhere")
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a file system that nobody may write")
+def test_a_directory_that_cannot_be_written_is_refused(spec):
+    with pytest.raises(UserError, match=r"'/proc/self/run' cannot be written: .*--out"):
+        create_or_open("/proc/self/run", spec)
+
+
+def test_a_second_run_is_refused_and_told_of_the_first(run):
+    lock = Lock(run.lock)
+    assert lock.holder() is None
+    with lock:
+        with pytest.raises(UserError, match=rf"is in use by process {os.getpid()} on .* since 20"):
+            Lock(run.lock).acquire()
+        assert f"process {os.getpid()}" in Lock(run.lock).holder()
+    with Lock(run.lock):
+        pass
+    lock.release()
+    assert Lock(run.lock).holder() is None
+
+
+def test_a_running_sweep_is_not_changed_under_its_feet(run, spec, sweep_file):
+    with Lock(run.lock):
+        with pytest.raises(UserError, match="is in use by"):
+            create_or_open(run.path, load_sweep(sweep_file, ["seeds=9"]))
+        create_or_open(run.path, spec)
+    assert run.read_spec() == spec
+
+
+def _hold(path, held):
+    Lock(path).acquire()
+    held.set()
+    signal.pause()
+
+
+def test_the_lock_of_a_dead_process_is_taken_over(run):
+    context = multiprocessing.get_context("spawn")
+    held = context.Event()
+    process = context.Process(target=_hold, args=(run.lock, held))
+    process.start()
+    assert held.wait(30)
+    with pytest.raises(UserError, match=f"process {process.pid} "):
+        Lock(run.lock).acquire()
+    process.kill()
+    process.join()
+    with Lock(run.lock):
+        assert f"process {os.getpid()} " in run.lock.read_text()
