@@ -190,9 +190,9 @@ def run(
 ) -> None:
     """Run a sweep, or what is left of it, and show what it found."""
     from cluster.run import RunOptions
-    from sweeps.store import no_collection
+    from sweeps.store import gc_paused
 
-    with no_collection():
+    with gc_paused():
         from cluster.commands.session import run_sweep
     from cluster.run import log, out as results
 
@@ -264,19 +264,19 @@ def status(
     plugin: PluginFiles = None,
 ) -> None:
     """Show how far a run is, by worker and by cell, and how long it will take; `stsq open page` shows the same and more."""
-    from sweeps.store import no_collection
+    from sweeps.store import gc_paused
 
-    with no_collection():  # what is loaded and read stays until the answer is given
+    with gc_paused():  # what is loaded and read stays until the answer is given
         from cluster.commands.status import show_status, status_json
         from cluster.run import out
-        from sweeps.findings import read_headway
+        from sweeps.findings import read_progress
         from sweeps.store import open_run
 
-        headway = read_headway(open_run(run))
+        progress = read_progress(open_run(run))
     if as_json:
-        sys.stdout.write(status_json(headway))
+        sys.stdout.write(status_json(progress))
     else:
-        show_status(out(), headway)
+        show_status(out(), progress)
 
 
 @app.command()

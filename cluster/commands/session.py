@@ -15,7 +15,7 @@ from cluster.run import (
     STOPPED,
     Budgets,
     InlineRunner,
-    Progress,
+    ProgressLine,
     Runner,
     RunOptions,
     Stopped,
@@ -167,7 +167,7 @@ def _train(
         if runner.told:
             say(log, runner.told)
         queue.fit(room=runner.room, slots=runner.slots)
-        with Progress(queue, run.curves, log, num_workers=runner.slots) as progress, _page_prepared(queue):
+        with ProgressLine(queue, run.curves, log, num_workers=runner.slots) as progress, _page_prepared(queue):
             runner.train(Work(queue, run, options, progress, stop, spec.budget.retries, budgets))
         say(log, progress.summary())
     if queue.finished:

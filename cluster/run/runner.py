@@ -8,13 +8,13 @@ from typing import Self
 
 from cluster.run.budgets import Budgets
 from cluster.run.options import RunOptions
-from cluster.run.progress import Progress
+from cluster.run.progress_line import ProgressLine
 from cluster.run.stop import StopSignals
 from cluster.run.worker import Order, outcome_from_json, outcome_path
 from stsq_core.numerics import Device
 from sweeps.cells import Pack, Room
 from sweeps.schedule import PackOutcome, PackQueue
-from sweeps.store import RunDirectory, outlast
+from sweeps.store import RunDirectory, retry_io
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Work:
     queue: PackQueue
     run: RunDirectory
     options: RunOptions
-    progress: Progress
+    progress: ProgressLine
     stop: StopSignals
     retries: int
     budgets: Budgets
@@ -66,7 +66,7 @@ class Work:
         Raises:
             UserError: it did not come back.
         """
-        outlast(self.run.spec, self.run.spec.stat, told=self.progress.note)
+        retry_io(self.run.spec, self.run.spec.stat, told=self.progress.note)
 
 
 class Runner(ABC):

@@ -29,8 +29,8 @@ from sweeps.store import (
     Preempted,
     RunDirectory,
     keep,
-    outlast,
     record_of_result,
+    retry_io,
     save_weights,
     staying,
 )
@@ -192,7 +192,7 @@ def _failure(error: Exception) -> dict[str, Any]:
 
 def _told_before(order: Order) -> str | None:
     path = outcome_path(RunDirectory(order.run), order.pack.pack_id)
-    text = outlast(path, lambda: path.read_text(encoding="utf-8") if path.exists() else None)
+    text = retry_io(path, lambda: path.read_text(encoding="utf-8") if path.exists() else None)
     if text is None:
         return None
     told = json.loads(text)
@@ -208,12 +208,12 @@ def _claimed(order: Order) -> Iterator[None]:
     """
     path = RunDirectory(order.run).checkpoints / f"{order.pack.pack_id}.claim"
     deadline = time.monotonic() + CLAIM_PATIENCE_S
-    while (file := outlast(path, lambda: _locked(path))) is None:
+    while (file := retry_io(path, lambda: _locked(path))) is None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"another worker has held {path} for {CLAIM_PATIENCE_S:.0f} s")
         time.sleep(0.1)
     with file:
-        outlast(path, lambda: _sign(file))
+        retry_io(path, lambda: _sign(file))
         try:
             yield
         finally:

@@ -25,7 +25,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.jobs import first_line
 from stsq_core.configs import UserError
-from sweeps.store import no_collection
+from sweeps.store import gc_paused
 
 PREFIX = "stsq-ray-"
 MAX_ROOT = 40
@@ -200,7 +200,7 @@ def _leave() -> None:
     1; so they are looked for before, and not meanwhile.
     """
     gc.collect()
-    with no_collection():
+    with gc_paused():
         ray.shutdown()
 
 

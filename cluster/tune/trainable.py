@@ -3,9 +3,9 @@
 import gc
 from typing import Any
 
-from sweeps.store import no_collection
+from sweeps.store import gc_paused
 
-with no_collection():
+with gc_paused():
     from ray import tune
 
     from cluster.run import train_order
@@ -18,7 +18,7 @@ class PackTrainable(tune.Trainable):
     """A worker: its first step tells its room, each further one trains the pack that it was given in between."""
 
     def setup(self, config: dict[str, Any]) -> None:
-        with no_collection():
+        with gc_paused():
             import stsq_core.kernels.cpu
             import stsq_core.training.pack  # noqa: F401  (torch and Numba, before the first step)
         gc.freeze()  # what is loaded stays

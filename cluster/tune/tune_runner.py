@@ -22,7 +22,7 @@ from cluster.tune.placement import Seat, seats_of, widest_room
 from cluster.tune.ray_cluster import await_gpus, check_shared, cluster_address, nodes, ray_cluster
 from stsq_core.configs import UserError
 from sweeps.cells import Room
-from sweeps.store import RunDirectory, no_collection
+from sweeps.store import RunDirectory, gc_paused
 
 SEATS_FRESH_S = 5.0
 """How soon nodes that came or went are noticed."""
@@ -50,7 +50,7 @@ class TuneRunner(Runner):
     def __enter__(self) -> Self:
         address = cluster_address(self._options.address)
         threading.Thread(target=importlib.import_module, args=("cluster.tune.tune_packs",), daemon=True).start()
-        with self._stop.polled(), no_collection(), ExitStack() as opening:
+        with self._stop.polled(), gc_paused(), ExitStack() as opening:
             opening.enter_context(ray_cluster(address, num_cpus=self._options.workers or num_cores()))
             check_alike(accept=self._options.accept_versions)
             check_shared(self._run.path.resolve())
@@ -102,7 +102,7 @@ class TuneRunner(Runner):
         Raises:
             UserError: the run directory cannot be written, or no worker starts.
         """
-        with no_collection():
+        with gc_paused():
             from cluster.tune.tune_packs import fit
 
         self._stop.install()  # Ray has taken the signals meanwhile

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from dashboards.page.comparison_figure import comparison_plot, run_shade
 from dashboards.page.html_document import Document
-from dashboards.page.progress_section import total_bar
+from dashboards.page.progress import total_bar
 from dashboards.page.sections import MAX_ROWS, Section, lead, more, plot_place, section, tag
 from dashboards.page.story import summary_words
 from dashboards.plots import cell_names
 from dashboards.words import NAMES, Findings, Html, element, interval_text, left_words, table
-from sweeps.findings import Headway
+from sweeps.findings import Progress
 from sweeps.spec import flattened
 from sweeps.thresholds import WidthThreshold
 
@@ -24,7 +24,7 @@ class Compared:
 
     given: str
     findings: Findings
-    headway: Headway
+    progress: Progress
 
 
 def comparison_of(runs: Sequence[Compared], *, pages: Sequence[str]) -> Document:
@@ -49,9 +49,9 @@ def _runs_section(runs: Sequence[Compared], pages: Sequence[str]) -> Section:
         {
             "run": element("a", _swatch(place), run.given, href=page),
             "sweep": run.findings.spec.name,
-            "bar": total_bar(run.headway),
-            "ended": f"{run.headway.num_ended:,} / {run.headway.num_trials:,}",
-            "left": "done" if run.headway.complete else left_words(run.headway.seconds_left),
+            "bar": total_bar(run.progress),
+            "ended": f"{run.progress.num_ended:,} / {run.progress.num_trials:,}",
+            "left": "done" if run.progress.complete else left_words(run.progress.seconds_left),
             "found": summary_words(run.findings.thresholds),
         }
         for place, (run, page) in enumerate(zip(runs, pages, strict=True))
@@ -59,7 +59,7 @@ def _runs_section(runs: Sequence[Compared], pages: Sequence[str]) -> Section:
     columns = {
         "run": "Run", "sweep": "Sweep", "bar": "Trials", "ended": "#Ended", "left": "#Time left", "found": "Thresholds",
     }  # fmt: skip
-    return section("runs", "Runs", table(columns, rows, class_="headway"), class_="first")
+    return section("runs", "Runs", table(columns, rows, class_="progress"), class_="first")
 
 
 def _figure_section(runs: Sequence[Compared]) -> Section | None:

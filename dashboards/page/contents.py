@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 from dashboards.page.cell_section import cell_section
 from dashboards.page.claims_section import drawings_section, verdicts_section
 from dashboards.page.figure_sections import curves_section, losses_section, thresholds_section
-from dashboards.page.interval_history_section import narrowing_section
+from dashboards.page.interval_history import interval_history_section
 from dashboards.page.laws_section import laws_section
-from dashboards.page.progress_section import headway_section
+from dashboards.page.progress import progress_section
 from dashboards.page.record_sections import failures_section, provenance_section, rerun_section
 from dashboards.page.report_files import Draw, drawing_figures, figure_names, threshold_figures
 from dashboards.page.sections import Section
 from dashboards.page.table_section import table_section
 from dashboards.plots import cell_views, drawn, exponents, residual_panels, threshold_panels
 from dashboards.words import Findings
-from sweeps.findings import Headway, KnownThresholds
+from sweeps.findings import KnownThresholds, Progress
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,15 @@ class Contents:
         return replace(self, sections=tuple(fresh if one.name == fresh.name else one for one in self.sections))
 
 
-def contents_of(findings: Findings, headway: Headway, *, given: str, known: KnownThresholds) -> Contents:
+def contents_of(findings: Findings, progress: Progress, *, given: str, known: KnownThresholds) -> Contents:
     """The page of a run as `given` names it; `known` are thresholds of earlier states that were computed before."""
     shown, figures = _of_drawings(findings) if findings.spec.drawings else _of_thresholds(findings, given, known)
-    progress = headway_section(headway, linked=findings.linked_cells)
+    how_far = progress_section(progress, linked=findings.linked_cells)
     sections = [
-        None if headway.complete else progress,
+        None if progress.complete else how_far,
         *shown,
         failures_section(findings, given),
-        progress if headway.complete else None,
+        how_far if progress.complete else None,
         rerun_section(findings, given),
         provenance_section(findings),
     ]
@@ -58,7 +58,7 @@ def _of_thresholds(findings: Findings, given: str, known: KnownThresholds) -> tu
         table_section(findings),
         cell_section(findings, views, given),
         losses_section(views, names),
-        narrowing_section(findings, known=known),
+        interval_history_section(findings, known=known),
         curves_section(views),
     ]
     return sections, figures

@@ -7,7 +7,7 @@ from dashboards.page.html_document import Document, static_html
 from dashboards.page.page_heading import footer, heading
 from dashboards.page.report_files import write_figures, write_tables
 from dashboards.words import Findings, read_findings
-from sweeps.findings import read_headway
+from sweeps.findings import read_progress
 from sweeps.store import disk_errors, write_atomically
 
 
@@ -26,7 +26,7 @@ def write_report(run_path: Path | str, findings: Findings | None = None) -> Path
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     write_tables(findings, folder)
-    contents = contents_of(findings, read_headway(findings.run, findings.known), given=given, known={})
+    contents = contents_of(findings, read_progress(findings.run, findings.known), given=given, known={})
     write_figures(contents.figures, folder)
     document = Document(findings.spec.heading, heading(findings), contents.sections, footer(given))
     page = folder / "index.html"

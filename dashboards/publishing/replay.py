@@ -82,15 +82,15 @@ class Replay:
         self._write_files()
 
     def finish(self) -> PublishReport:
-        """Publish the rest, as long as that makes headway, and close everything."""
+        """Publish the rest, as long as that makes progress, and close everything."""
         self._pending |= self._runs.read_on(closing=True)
         if self._is_online():
             self._take_up_offline_runs()
-        last, headway = self._connection.num_losses + MAX_LOSSES, True
-        while self._pending and headway and self._connection.num_losses < last and self._is_online():
+        last, progress = self._connection.num_losses + MAX_LOSSES, True
+        while self._pending and progress and self._connection.num_losses < last and self._is_online():
             left = len(self._pending)
             self._send(live=False)
-            headway = len(self._pending) < left or self._connection.stream is None
+            progress = len(self._pending) < left or self._connection.stream is None
         self._write_files()
         self._connection.close()
         owed = self._published.offline(self._runs.ended_keys) if self._connection.mode == "online" else set()

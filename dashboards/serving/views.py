@@ -11,7 +11,7 @@ from dashboards.page import (
     contents_of,
     footer,
     heading,
-    headway_section,
+    progress_section,
     section,
     write_figures,
     write_tables,
@@ -20,7 +20,7 @@ from dashboards.serving.shelf import Pulse, View
 from dashboards.words import Findings, Html, element, ended_words, left_words, read_findings
 from stsq_core.configs import UserError
 from sweeps.cells import Cell
-from sweeps.findings import Headway, KnownThresholds, read_headway
+from sweeps.findings import KnownThresholds, Progress, read_progress
 from sweeps.store import RunDirectory
 
 
@@ -35,7 +35,7 @@ class RunView:
         self._cells: Sequence[Cell] = ()
         self._findings: Findings | None = None
         self._contents: Contents | None = None
-        self._headway: Headway | None = None
+        self._progress: Progress | None = None
         self._results: object = None
         self._signs: object = None
 
@@ -65,22 +65,22 @@ class RunView:
     @property
     def compared(self) -> Compared | None:
         """What a comparison tells of this run; None before it could be read."""
-        if self._findings is None or self._headway is None:
+        if self._findings is None or self._progress is None:
             return None
-        return Compared(self.given, self._findings, self._headway)
+        return Compared(self.given, self._findings, self._progress)
 
     def _look(self, came_in: bool) -> None:
         if came_in or self._findings is None:
             self._findings = read_findings(self._run.path)
         findings = self._findings
-        self._headway = read_headway(self._run, findings.known)
+        self._progress = read_progress(self._run, findings.known)
         if came_in or self._contents is None:
             write_tables(findings, self._view.folder)
-            self._contents = contents_of(findings, self._headway, given=self.given, known=self._known)
+            self._contents = contents_of(findings, self._progress, given=self.given, known=self._known)
         else:
-            self._contents = self._contents.with_section(headway_section(self._headway, linked=findings.linked_cells))
+            self._contents = self._contents.with_section(progress_section(self._progress, linked=findings.linked_cells))
         document = Document(findings.spec.heading, heading(findings), self._contents.sections, footer(self.given))
-        self._view.put(document, pulse_of(self._headway))
+        self._view.put(document, pulse_of(self._progress))
 
     def _signs_of_life(self) -> object:
         """Changes while packs train, and when a session begins or ends."""
@@ -104,16 +104,16 @@ class ComparisonView:
             compared, pages=[f"runs/{place}/" for place, one in enumerate(told, start=1) if one is not None]
         )
         words = f"{len(compared)} runs compared" + (f"; {', '.join(unreadable)} cannot be read" if unreadable else "")
-        self._view.put(document, Pulse(words, running=any(one.headway.holder for one in compared)))
+        self._view.put(document, Pulse(words, running=any(one.progress.holder for one in compared)))
 
 
-def pulse_of(headway: Headway) -> Pulse:
+def pulse_of(progress: Progress) -> Pulse:
     """How far a run is, in a few words."""
-    if headway.complete:
-        return Pulse(f"All {headway.num_trials:,} trials have ended", running=False)
-    left = left_words(headway.seconds_left)
-    words = f"{ended_words(headway)} trials" + (f", {left} left" if left else "")
-    return Pulse(words if headway.holder else f"{words}; nobody runs it now", running=headway.holder is not None)
+    if progress.complete:
+        return Pulse(f"All {progress.num_trials:,} trials have ended", running=False)
+    left = left_words(progress.seconds_left)
+    words = f"{ended_words(progress)} trials" + (f", {left} left" if left else "")
+    return Pulse(words if progress.holder else f"{words}; nobody runs it now", running=progress.holder is not None)
 
 
 def _stamp(paths: Sequence[Path]) -> object:

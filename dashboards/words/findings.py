@@ -73,7 +73,7 @@ class Findings:
 
     @property
     def known(self) -> Known:
-        """What the run's headway rests on."""
+        """What the run's progress rests on."""
         searches = {cell.cell_id: False for cell in searched_cells(self.spec)}
         searches |= {t.cell_id: t.search.finished for t in self.thresholds if t.search is not None}
         return Known(self.cells, self.records, searches)

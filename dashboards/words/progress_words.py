@@ -1,6 +1,6 @@
 """How far a run is, in words, for the page and the terminal alike; loads nothing, since `stsq status` is to answer at once."""
 
-from sweeps.findings import Headway
+from sweeps.findings import Progress
 
 
 def duration_words(seconds: float) -> str:
@@ -15,15 +15,15 @@ def left_words(seconds: float | None) -> str:
     return "" if seconds is None else f"about {duration_words(seconds)}"
 
 
-def ended_words(headway: Headway) -> str:
+def ended_words(progress: Progress) -> str:
     """How many trials ended, of all where their number is known: a search asks for more as it goes on."""
-    if headway.num_searching and headway.num_ended == headway.num_trials:
-        return f"{headway.num_ended:,}"
-    return f"{headway.num_ended:,} of {headway.num_trials:,}"
+    if progress.num_searching and progress.num_ended == progress.num_trials:
+        return f"{progress.num_ended:,}"
+    return f"{progress.num_ended:,} of {progress.num_trials:,}"
 
 
-def searches_words(headway: Headway) -> str:
+def searches_words(progress: Progress) -> str:
     """How many searches are done; empty where none goes on."""
-    if not headway.num_searching:
+    if not progress.num_searching:
         return ""
-    return f"{headway.num_searches - headway.num_searching} of {headway.num_searches} searches done"
+    return f"{progress.num_searches - progress.num_searching} of {progress.num_searches} searches done"

@@ -1,6 +1,6 @@
 from .claim_results import Setting as Setting, Verdict as Verdict
 from .claim_verdicts import verdicts as verdicts
-from .interval_history import KnownThresholds as KnownThresholds, State as State, narrowings as narrowings
+from .interval_history import KnownThresholds as KnownThresholds, State as State, interval_histories as interval_histories
 from .observations import (
     Observation as Observation,
     cells_of as cells_of,
@@ -9,9 +9,9 @@ from .observations import (
     selected as selected,
 )
 from .progress import (
-    CellHeadway as CellHeadway,
-    Headway as Headway,
+    CellProgress as CellProgress,
     Known as Known,
-    WorkerHeadway as WorkerHeadway,
-    read_headway as read_headway,
+    Progress as Progress,
+    WorkerProgress as WorkerProgress,
+    read_progress as read_progress,
 )

@@ -17,7 +17,7 @@ MAX_TRIALS = 1500
 """A cell with more trials is not retraced: each of its states costs as much as its threshold."""
 
 KnownThresholds = MutableMapping[tuple[tuple[str, ...], int], WidthThreshold]
-"""Thresholds computed earlier, by the trials they rest on and how many of those failed; extended by `narrowings`."""
+"""Thresholds computed earlier, by the trials they rest on and how many of those failed; extended by `interval_histories`."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class State:
     threshold: WidthThreshold
 
 
-def narrowings(
+def interval_histories(
     thresholds: Sequence[WidthThreshold], records: Outcomes, criterion: Criterion, *, known: KnownThresholds
 ) -> dict[str, tuple[State, ...]]:
     """The states of each cell by its id, oldest first, the last of which is its threshold now.

@@ -30,7 +30,7 @@ from sweeps.thresholds import thresholds_of
 
 
 @dataclass(frozen=True)
-class CellHeadway:
+class CellProgress:
     """How many trials of a cell ended in which way, train now and wait. `seconds_left` is None where nothing tells.
 
     Of a searched cell the trials are those of its points so far; `searching` while it may ask for more.
@@ -69,7 +69,7 @@ class CellHeadway:
 
 
 @dataclass(frozen=True)
-class WorkerHeadway:
+class WorkerProgress:
     """What one worker trains: `step` of `num_steps` of a pack of `num_trials`, last heard of `quiet_s` seconds ago.
 
     Of new points of a search nothing but the step is known before they end: no cells, and `num_steps` is None.
@@ -86,13 +86,13 @@ class WorkerHeadway:
 
 
 @dataclass(frozen=True)
-class Headway:
+class Progress:
     """A run's state. `holder` names the process that runs it, None where nobody does; `seconds_left` is None where nothing
     tells. Of `num_searches` searched cells `num_searching` may ask for more points.
     """
 
-    cells: tuple[CellHeadway, ...]
-    workers: tuple[WorkerHeadway, ...]
+    cells: tuple[CellProgress, ...]
+    workers: tuple[WorkerProgress, ...]
     holder: str | None
     seconds_left: float | None
     num_searches: int = 0
@@ -126,7 +126,7 @@ class Known:
 
 
 def read_known(run: RunDirectory) -> Known:
-    """What a run's headway rests on.
+    """What a run's progress rests on.
 
     Raises:
         UserError: the ledger or the sweep cannot be read.
@@ -141,8 +141,8 @@ def read_known(run: RunDirectory) -> Known:
     return Known((*cells, *cells_with_points(results.searched, results.records)), results.records, searches)
 
 
-def read_headway(run: RunDirectory, known: Known | None = None) -> Headway:
-    """The headway of a run.
+def read_progress(run: RunDirectory, known: Known | None = None) -> Progress:
+    """The progress of a run.
 
     Raises:
         UserError: the ledger or the sweep cannot be read.
@@ -151,11 +151,11 @@ def read_headway(run: RunDirectory, known: Known | None = None) -> Headway:
     now, sessions = time.time(), read_sessions(run)
     is_open = bool(sessions) and sessions[-1].ended_at is None
     holder = Lock(run.lock).holder() if is_open else None
-    return headway(known, read_training(run, now=now), holder=holder, now=now)
+    return progress_of(known, read_training(run, now=now), holder=holder, now=now)
 
 
-def headway(known: Known, training: Sequence[Training], *, holder: str | None, now: float) -> Headway:
-    """The headway of a sweep.
+def progress_of(known: Known, training: Sequence[Training], *, holder: str | None, now: float) -> Progress:
+    """The progress of a sweep.
 
     Args:
         known: its cells, the outcomes of their trials, and how far its searches are.
@@ -180,7 +180,7 @@ def headway(known: Known, training: Sequence[Training], *, holder: str | None, n
     finished, diverged, failed = (declared.count(ended[records.status == code]) for code in (FINISHED, DIVERGED, FAILED))
     training_now = declared.count(*(pack.places for pack in packs))
     told = [
-        CellHeadway(
+        CellProgress(
             cell_id=cell.cell_id,
             label=cell.label,
             config_sample=cell.trials[0],
@@ -202,7 +202,7 @@ def headway(known: Known, training: Sequence[Training], *, holder: str | None, n
         at_work = {worker.pack_id for worker in workers}
         workers += [_worker_of_points(one, now) for one in training if one.pack_id not in at_work]
     left = _known(float(lefts.max(initial=0.0)), rate, len(records) < len(declared.trials))
-    return Headway(tuple(told), tuple(workers), holder, None if num_searching else left, len(searches), num_searching)
+    return Progress(tuple(told), tuple(workers), holder, None if num_searching else left, len(searches), num_searching)
 
 
 @dataclass(frozen=True)
@@ -285,9 +285,11 @@ def _ends(
     return ends
 
 
-def _worker(pack: _PackInTraining, declared: _Declared, cells: Sequence[Cell], rate: float | None, now: float) -> WorkerHeadway:
+def _worker(
+    pack: _PackInTraining, declared: _Declared, cells: Sequence[Cell], rate: float | None, now: float
+) -> WorkerProgress:
     own = np.unique(declared.cell[pack.places]).tolist()
-    return WorkerHeadway(
+    return WorkerProgress(
         worker=pack.told.worker,
         pack_id=pack.told.pack_id,
         cell_ids=tuple(cells[place].cell_id for place in own),
@@ -299,10 +301,10 @@ def _worker(pack: _PackInTraining, declared: _Declared, cells: Sequence[Cell], r
     )
 
 
-def _worker_of_points(told: Training, now: float) -> WorkerHeadway:
+def _worker_of_points(told: Training, now: float) -> WorkerProgress:
     """A worker that trains new points of searches."""
     quiet_s = max(0.0, now - max(told.last_at, told.began_at))
-    return WorkerHeadway(told.worker, told.pack_id, (), len(told.trial_ids), told.step, None, quiet_s, None)
+    return WorkerProgress(told.worker, told.pack_id, (), len(told.trial_ids), told.step, None, quiet_s, None)
 
 
 def _known(seconds: float, rate: float | None, anything_left: object) -> float | None:

@@ -1,6 +1,6 @@
 from .checkpoints import FileCheckpoint as FileCheckpoint, Preempted as Preempted, staying as staying
-from .files import disk_errors as disk_errors, keep as keep, outlast as outlast, write_atomically as write_atomically
-from .gc_pause import no_collection as no_collection
+from .files import disk_errors as disk_errors, keep as keep, retry_io as retry_io, write_atomically as write_atomically
+from .gc_pause import gc_paused as gc_paused
 from .journal import (
     Curve as Curve,
     JournalWriter as JournalWriter,

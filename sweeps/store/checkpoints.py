@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stsq_core.numerics import Checkpoint
-from sweeps.store.files import disk_errors, keep, outlast
+from sweeps.store.files import disk_errors, keep, retry_io
 from sweeps.store.journal import JournalWriter
 
 SCHEMA = 1
@@ -43,7 +43,7 @@ class FileCheckpoint(Checkpoint):
 
     def load(self) -> bytes | None:
         """The newest state whose journal is still there, else None; the journal is cut back to it."""
-        state, size = outlast(self.path, self._read)
+        state, size = retry_io(self.path, self._read)
         self._journal.truncate(size)
         return state
 
@@ -67,7 +67,7 @@ class FileCheckpoint(Checkpoint):
 
     def discard(self) -> None:
         """Remove the saved state: its pack has ended."""
-        outlast(self.path, lambda: self.path.unlink(missing_ok=True))
+        retry_io(self.path, lambda: self.path.unlink(missing_ok=True))
 
     def _read(self) -> tuple[bytes | None, int]:
         """The saved state and the journal's size at that time; a file that is damaged or of another schema counts as absent."""

@@ -1,6 +1,6 @@
 """Writing files so that a crash leaves the old or the new one, and a full or read-only disk is a clear error at once.
 
-Storage that is away for a minute costs a minute and no result: `outlast`.
+Storage that is away for a minute costs a minute and no result: `retry_io`.
 """
 
 import errno
@@ -55,7 +55,7 @@ def disk_errors(path: Path, *, but: Collection[int] = ()) -> Iterator[None]:
         raise UserError(f"{str(path)!r} cannot be written: {error.strerror or error}; {mend}") from None
 
 
-def outlast(path: Path, action: Callable[[], Done], *, told: Callable[[str], None] | None = None) -> Done:
+def retry_io(path: Path, action: Callable[[], Done], *, told: Callable[[str], None] | None = None) -> Done:
     """Do what reads or writes a file of a run, and do it again while its storage cannot be reached.
 
     `action` starts anew each time, so it must be one that may be done twice. Its folder must have been made before: a folder
@@ -99,9 +99,9 @@ def keep(path: Path, data: bytes) -> None:
     """`write_atomically` for what a run must not lose: waits for storage that cannot be reached.
 
     Raises:
-        UserError: as `outlast`.
+        UserError: as `retry_io`.
     """
-    outlast(path, lambda: _replace(path, data))
+    retry_io(path, lambda: _replace(path, data))
 
 
 def _replace(path: Path, data: bytes) -> None:

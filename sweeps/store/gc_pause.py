@@ -11,7 +11,7 @@ _was_enabled = True
 
 
 @contextmanager
-def no_collection() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Hold the search back, in all threads, until every block that asks for it has ended.
 
     For what allocates much that stays: an import of torch and Ray Tune spends a fifth of its time on the search.

@@ -17,7 +17,7 @@ import numpy as np
 
 from stsq_core.configs import Measurement
 from sweeps.cells import Pack
-from sweeps.store.files import disk_errors, outlast
+from sweeps.store.files import disk_errors, retry_io
 from sweeps.store.ledger import Ledger, json_number
 from sweeps.store.run_directory import RunDirectory
 
@@ -44,7 +44,7 @@ class JournalWriter:
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor, self._size = -1, 0
-        outlast(path, self._begin)
+        retry_io(path, self._begin)
 
     def __call__(self, measurement: Measurement) -> None:
         self.append(measurement)
@@ -118,7 +118,7 @@ class JournalWriter:
                     self.close()
                 raise
 
-        outlast(self.path, act)
+        retry_io(self.path, act)
 
     def _write(self, data: bytes, start: int) -> None:
         self._size = start

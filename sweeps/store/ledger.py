@@ -20,7 +20,7 @@ import orjson
 
 from stsq_core.configs import NUMERICS, TrialConfig, TrialResult, UserError, plugins_of
 from stsq_core.plugins import loaded_plugins
-from sweeps.store.files import outlast, write_atomically
+from sweeps.store.files import retry_io, write_atomically
 
 SCHEMA = 1
 Status = Literal["finished", "diverged", "failed"]
@@ -205,8 +205,8 @@ class Ledger:
         """
         text = "".join(record.as_json() + "\n" for record in records)
         if text:
-            whole = outlast(self.path, self._cut, told=self._told)
-            outlast(self.path, lambda: _write_from(self.path, text.encode(), whole), told=self._told)
+            whole = retry_io(self.path, self._cut, told=self._told)
+            retry_io(self.path, lambda: _write_from(self.path, text.encode(), whole), told=self._told)
 
     def _cut(self) -> int:
         """Make the file where there is none, drop a torn line, and give the size that is left."""

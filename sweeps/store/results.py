@@ -15,7 +15,7 @@ import numpy as np
 from stsq_core.configs import SAMPLES, WIDTH, Size, TrialConfig, TrialFamily
 from sweeps.cells import Cell, SearchedCell, Trials, cell_of, expand, searched_cells, twice_the_steps
 from sweeps.spec import SweepSpec, with_field
-from sweeps.store.gc_pause import no_collection
+from sweeps.store.gc_pause import gc_paused
 from sweeps.store.ledger import Ledger
 from sweeps.store.outcomes import Outcomes, Rows
 from sweeps.store.run_directory import RunDirectory
@@ -69,7 +69,7 @@ def read_results(run: RunDirectory, spec: SweepSpec | None = None, cells: Sequen
     spec = run.read_spec() if spec is None else spec
     cells = expand(spec) if cells is None else cells
     ledger = Ledger(run.ledger)
-    with no_collection():  # a million rows that stay
+    with gc_paused():  # a million rows that stay
         results = _collected(ledger.lines(), cells, searched_cells(spec))
     return replace(results, ledger_notes=tuple(ledger.notes))
 

@@ -40,7 +40,7 @@ from scale import sweep_of
 
 from cluster.run.budgets import Budgets
 from cluster.run.options import RunOptions
-from cluster.run.progress import Progress
+from cluster.run.progress_line import ProgressLine
 from cluster.run.runner import Work
 from cluster.run.stop import StopSignals
 from cluster.tune import tune_packs
@@ -298,7 +298,7 @@ def simulate(num_workers: int, num_packs: int, pack: int, mean_s: float, through
         clock = Clock()
         total = queue.num_waiting
         workers = Workers(clock, mean_s * total / queue.waiting_operations, pack)
-        progress = Progress(queue, run.curves, Console(file=StringIO()), num_workers=num_workers)
+        progress = ProgressLine(queue, run.curves, Console(file=StringIO()), num_workers=num_workers)
         budgets = Budgets(spec.budget, queue, spent_minutes=0.0)
         work = Work(queue, run, RunOptions(hung_after_s=0), progress, StopSignals(), retries=2, budgets=budgets)
         seats = {Seat("core"): num_workers}

@@ -10,7 +10,7 @@ from synthetic_runs import in_training, make_run, packs_of, sweep
 
 from cluster.commands.cli import main
 from cluster.commands.status import show_status
-from sweeps.findings.progress import read_headway
+from sweeps.findings.progress import read_progress
 from sweeps.store.run_directory import RunDirectory
 
 
@@ -23,7 +23,7 @@ def test_it_tells_workers_cells_and_the_time_left(half: RunDirectory) -> None:
     packs = packs_of(sweep())
     out = io.StringIO()
     with in_training(half, packs[len(packs) // 2]):
-        show_status(Console(file=out, width=150), read_headway(half))
+        show_status(Console(file=out, width=150), read_progress(half))
     told = out.getvalue()
     assert "of 144 trials have ended, about" in told
     assert "run by process" in told

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from cluster.run.budgets import Budgets
 from cluster.run.options import RunOptions
-from cluster.run.progress import Progress
+from cluster.run.progress_line import ProgressLine
 from cluster.run.runner import Work
 from cluster.run.stop import StopSignals
 from cluster.run.worker import Order
@@ -54,7 +54,7 @@ def recruit(tmp_path: Path, fcn: Any) -> Recruit:
         configs = tuple(fcn(seed=seed) for seed in range(num_trials))
         configs += tuple(fcn(seed=seed, training__steps=10**7) for seed in range(num_long))
         queue = PackQueue(Once(configs), Ledger(run.ledger), room=Room(device, most=packs_of))
-        progress = Progress(queue, run.curves, Console(file=io.StringIO()))
+        progress = ProgressLine(queue, run.curves, Console(file=io.StringIO()))
         budgets = Budgets(budget, queue, spent_minutes=0.0)
         return Crew(Work(queue, run, RunOptions(), progress, StopSignals(), budget.retries, budgets), lambda: seats)
 

@@ -7,7 +7,7 @@ import pytest
 
 from stsq_core import TrialConfig, TrialResult
 from sweeps.findings import interval_history as module
-from sweeps.findings.interval_history import KnownThresholds, narrowings
+from sweeps.findings.interval_history import KnownThresholds, interval_histories
 from sweeps.spec.spec import Criterion
 from sweeps.store.ledger import record_of_result
 from sweeps.store.outcomes import Outcomes
@@ -32,7 +32,7 @@ def outcomes(fcn, *, packs: int, seeds: int = 4) -> Outcomes:
 def test_each_state_is_the_threshold_of_the_trials_before_it(fcn) -> None:
     records = outcomes(fcn, packs=5)
     [now] = width_thresholds(records, CRITERION)
-    states = narrowings([now], records, CRITERION, known={})[now.cell_id]
+    states = interval_histories([now], records, CRITERION, known={})[now.cell_id]
     assert [state.num_ended for state in states] == [16, 32, 48, 64, 80]
     assert states[-1].threshold is now
     for state in states:
@@ -45,14 +45,14 @@ def test_what_was_computed_before_is_not_computed_again(fcn, monkeypatch: pytest
     known: KnownThresholds = {}
     first = outcomes(fcn, packs=3)
     [then] = width_thresholds(first, CRITERION)
-    narrowings([then], first, CRITERION, known=known)
+    interval_histories([then], first, CRITERION, known=known)
     computed = []
     monkeypatch.setattr(
         module, "width_thresholds", lambda some, criterion: computed.append(len(some)) or width_thresholds(some, criterion)
     )
     more = outcomes(fcn, packs=5)
     [now] = width_thresholds(more, CRITERION)
-    states = narrowings([now], more, CRITERION, known=known)[now.cell_id]
+    states = interval_histories([now], more, CRITERION, known=known)[now.cell_id]
     assert len(states) == 5
     assert computed == [48, 64]
 
@@ -60,7 +60,7 @@ def test_what_was_computed_before_is_not_computed_again(fcn, monkeypatch: pytest
 def test_many_packs_are_told_at_even_ratios(fcn) -> None:
     records = outcomes(fcn, packs=60, seeds=1)
     [now] = width_thresholds(records, CRITERION)
-    counts = [state.num_ended for state in narrowings([now], records, CRITERION, known={})[now.cell_id]]
+    counts = [state.num_ended for state in interval_histories([now], records, CRITERION, known={})[now.cell_id]]
     assert len(counts) <= module.MAX_STATES
     assert (counts[0], counts[-1]) == (4, len(records))
     assert set(np.array(counts) % 4) == {0}
@@ -69,4 +69,4 @@ def test_many_packs_are_told_at_even_ratios(fcn) -> None:
 def test_a_cell_too_large_to_be_retraced_is_left_out(fcn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_TRIALS", 10)
     records = outcomes(fcn, packs=2)
-    assert narrowings(width_thresholds(records, CRITERION), records, CRITERION, known={}) == {}
+    assert interval_histories(width_thresholds(records, CRITERION), records, CRITERION, known={}) == {}

@@ -1,4 +1,4 @@
-"""Headway counts every trial once, and its times follow from operations, rate and workers."""
+"""Progress counts every trial once, and its times follow from operations, rate and workers."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from stsq_core import TrialConfig, TrialResult
 from sweeps.cells.packs import trial_operations
 from sweeps.cells.plan import Cell, expand
-from sweeps.findings.progress import Headway, Known, headway, read_headway
+from sweeps.findings.progress import Known, Progress, progress_of, read_progress
 from sweeps.spec.spec import SweepSpec
 from sweeps.store.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result
 from sweeps.store.live_training import Training
@@ -44,8 +44,8 @@ def told(
     *training: Training,
     holder: str | None = HOLDER,
     searches: Mapping[str, bool] | None = None,
-) -> Headway:
-    return headway(Known(cells, Outcomes.of(records), searches or {}), training, holder=holder, now=NOW)
+) -> Progress:
+    return progress_of(Known(cells, Outcomes.of(records), searches or {}), training, holder=holder, now=NOW)
 
 
 def test_every_trial_is_counted_once(cells: tuple[Cell, ...]) -> None:
@@ -107,11 +107,11 @@ def test_a_pack_of_trials_that_no_cell_declares_is_left_out(cells: tuple[Cell, .
     assert told(cells, [], of_pack([stranger], step=1)).workers == ()
 
 
-def test_a_run_directory_tells_its_headway(spec: SweepSpec, tmp_path: Path) -> None:
+def test_a_run_directory_tells_its_progress(spec: SweepSpec, tmp_path: Path) -> None:
     run = create_or_open(tmp_path / "run", spec)
     configs = list(expand(spec)[0].configs)
     Ledger(run.ledger).append(finished(config, 1.0) for config in configs)
-    made = read_headway(run)
+    made = read_progress(run)
     assert made.num_ended == len(configs)
     assert made.holder is None
     assert made.seconds_left is None
@@ -134,13 +134,13 @@ def test_a_search_that_goes_on_leaves_a_run_incomplete_and_its_time_unknown(cell
 
 def test_a_searched_run_is_told_by_its_points(hunt, simulated) -> None:
     one = hunt()
-    before = read_headway(one.run)
+    before = read_progress(one.run)
     assert (before.cells, before.num_searches, before.num_searching, before.complete) == ((), 1, 1, False)
     one.go(simulated, trials=5)
-    during = read_headway(one.run)
+    during = read_progress(one.run)
     assert (during.num_ended, during.num_trials, during.num_searching) == (5, 5, 1)
     assert during.cells[0].searching
     one.go(simulated)
-    after = read_headway(one.run)
+    after = read_progress(one.run)
     assert after.complete
     assert after.num_ended == len(one.asked)

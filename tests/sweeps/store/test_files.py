@@ -5,7 +5,7 @@ import time
 import pytest
 
 from stsq_core import UserError
-from sweeps.store.files import disk_errors, keep, outlast, write_atomically
+from sweeps.store.files import disk_errors, keep, retry_io, write_atomically
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path):
@@ -61,7 +61,7 @@ def quick(monkeypatch):
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOENT, errno.ENOTCONN])
 def test_storage_that_is_away_is_waited_for_and_that_is_told_once(tmp_path, quick, number):
     told = []
-    assert outlast(tmp_path / "file", failing(*[number] * 20), told=told.append) == "done"
+    assert retry_io(tmp_path / "file", failing(*[number] * 20), told=told.append) == "done"
     (line,) = told
     assert os.strerror(number) in line
     assert "waiting up to 180 s for its storage" in line
@@ -71,14 +71,14 @@ def test_storage_that_stays_away_is_one_error_that_says_how_to_go_on(tmp_path, q
     with pytest.raises(
         UserError, match=r"file' could not be reached for 180 s \(Stale file handle\).*the same command goes on"
     ):
-        outlast(tmp_path / "file", failing(*[errno.ESTALE] * 1000))
+        retry_io(tmp_path / "file", failing(*[errno.ESTALE] * 1000))
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES])
 def test_a_disk_that_is_full_or_closed_is_an_error_at_once(tmp_path, quick, number):
     action = failing(number)
     with pytest.raises(UserError, match="cannot be written"):
-        outlast(tmp_path / "file", action)
+        retry_io(tmp_path / "file", action)
     assert action() == "done", "it was tried once"
 
 

@@ -9,7 +9,7 @@ from asked_once import Once
 from rich.console import Console
 
 from cluster.run import progress as module
-from cluster.run.progress import Progress
+from cluster.run.progress_line import ProgressLine
 from stsq_core import Measurement, TrialConfig, TrialResult
 from sweeps.cells.packs import Room
 from sweeps.schedule.queue import PackOutcome, PackQueue
@@ -28,7 +28,7 @@ def queue(tmp_path: Path) -> PackQueue:
 
 
 def test_the_line_tells_what_running_packs_have_done(queue: PackQueue, tmp_path: Path) -> None:
-    progress = Progress(queue, tmp_path, Console(file=io.StringIO()), num_workers=2)
+    progress = ProgressLine(queue, tmp_path, Console(file=io.StringIO()), num_workers=2)
     assert "0/4 trials · starting" in progress.line()
     pack = queue.next()
     assert pack is not None
@@ -50,6 +50,6 @@ def test_the_line_tells_what_running_packs_have_done(queue: PackQueue, tmp_path:
 def test_plain_lines_come_every_few_seconds(queue: PackQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PLAIN_EVERY_S", 0.01)
     said = io.StringIO()
-    with Progress(queue, tmp_path, Console(file=said)):
+    with ProgressLine(queue, tmp_path, Console(file=said)):
         time.sleep(0.2)
     assert said.getvalue().count("0/4 trials") > 1

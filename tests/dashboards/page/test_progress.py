@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from synthetic_runs import finish, in_training, make_run, packs_of, sweep
 
-from dashboards.page.progress_section import headway_section
-from sweeps.findings.progress import read_headway
+from dashboards.page.progress import progress_section
+from sweeps.findings.progress import read_progress
 from sweeps.store.run_directory import RunDirectory, create_or_open
 
 
@@ -24,8 +24,8 @@ def test_a_run_in_training_tells_its_worker_and_the_time_left(half: RunDirectory
     packs = packs_of(sweep())
     pack = packs[len(packs) // 2]
     with in_training(half, pack):
-        made = read_headway(half)
-        html = headway_section(made).html
+        made = read_progress(half)
+        html = progress_section(made).html
     assert made.holder is not None
     assert made.workers[0].num_trials == len(pack.configs)
     told = words(html)
@@ -36,16 +36,16 @@ def test_a_run_in_training_tells_its_worker_and_the_time_left(half: RunDirectory
 
 
 def test_a_run_that_nobody_runs_says_so_and_tells_no_time(half: RunDirectory) -> None:
-    told = words(headway_section(read_headway(half)).html)
+    told = words(progress_section(read_progress(half)).html)
     assert "Nobody runs the sweep now" in told
     assert "about" not in told
     assert "Workers" not in told
 
 
 def test_only_cells_with_a_panel_are_linked(half: RunDirectory) -> None:
-    made = read_headway(half)
+    made = read_progress(half)
     cell = made.cells[0].cell_id
-    html = headway_section(made, linked=[cell]).html
+    html = progress_section(made, linked=[cell]).html
     assert re.findall(r'href="#cell=(\w+)"', html) == [cell]
 
 
@@ -53,7 +53,7 @@ def test_the_parts_of_each_bar_are_as_long_as_their_shares(tmp_path: Path) -> No
     spec = sweep()
     run = create_or_open(tmp_path / "run", spec)
     finish(run, packs_of(spec)[:3], lambda config: "worker lost" if config.seed % 2 else "out of memory")
-    html = headway_section(read_headway(run)).html
+    html = progress_section(read_progress(run)).html
     bars = re.findall(r'<div class="bar[^"]*"[^>]*>(.*?)</div>', html)
     assert bars
     for bar in bars:

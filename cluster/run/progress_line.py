@@ -41,7 +41,7 @@ class Pace:
     seconds_left: float | None = None
 
 
-class Progress:
+class ProgressLine:
     """The life of one run's progress line; `started`, `stopped` and `ended` are told by the runner, from one thread.
 
     `pace` is as of the newest line.
@@ -62,7 +62,7 @@ class Progress:
         self._thread = threading.Thread(target=self._show, daemon=True)
         self._live: Live | None = None
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "ProgressLine":
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()

@@ -8,7 +8,7 @@ from dashboards.page.plain_figure import PlainFigure
 from dashboards.page.sections import MAX_CELLS, Section, key, lead, more, name_html, plot_place, section
 from dashboards.plots import cell_names
 from dashboards.words import NAMES, Findings, Html, element, prose, series_shade, star_words, translucent
-from sweeps.findings import KnownThresholds, State, narrowings
+from sweeps.findings import KnownThresholds, State, interval_histories
 from sweeps.thresholds import WidthThreshold
 
 MAX_RETRACED = 2 * MAX_CELLS
@@ -34,7 +34,7 @@ class Retraced:
         return min(ends), max(ends)
 
 
-def narrowing_section(findings: Findings, *, known: KnownThresholds) -> Section | None:
+def interval_history_section(findings: Findings, *, known: KnownThresholds) -> Section | None:
     """Small figures of each threshold with its interval against the number of trials that had ended; None where none moved."""
     cells = _retraced(findings, known)
     if not cells:
@@ -66,7 +66,7 @@ def _retraced(findings: Findings, known: KnownThresholds) -> list[Retraced]:
     """The cells whose thresholds were found at least twice on the way."""
     names = dict(zip((one.cell_id for one in findings.thresholds), cell_names(findings.thresholds), strict=True))
     shown = [threshold for threshold in findings.thresholds if threshold.status == "found"][:MAX_RETRACED]
-    states = narrowings(shown, findings.records, findings.spec.criterion, known=known)
+    states = interval_histories(shown, findings.records, findings.spec.criterion, known=known)
     told = [
         Retraced(threshold, names[threshold.cell_id], found)
         for threshold in shown
@@ -82,12 +82,12 @@ def _card(cell: Retraced) -> Html:
         "div",
         element("h4", element("a", name_html(cell.name), href=f"#cell={now.cell_id}")),
         element("p", prose(words)),
-        plot_place(narrowing_plot(cell), f"{NAMES.get(now.kind, now.kind)}, {cell.name}: {words.replace('`', '')}"),
+        plot_place(interval_history_plot(cell), f"{NAMES.get(now.kind, now.kind)}, {cell.name}: {words.replace('`', '')}"),
         class_="multiple",
     )
 
 
-def narrowing_plot(cell: Retraced) -> Spec:
+def interval_history_plot(cell: Retraced) -> Spec:
     """One cell: the threshold as a line over its interval, against the number of trials that had ended."""
     colour = series_shade(cell.threshold.kind, 0).light
     counts = [state.num_ended for state in cell.states]

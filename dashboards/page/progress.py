@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dashboards.page.sections import MAX_ROWS, Section, more, name_html, section
 from dashboards.plots import cell_names
 from dashboards.words import NAMES, Html, duration_words, element, ended_words, left_words, searches_words, table
-from sweeps.findings import CellHeadway, Headway, WorkerHeadway
+from sweeps.findings import CellProgress, Progress, WorkerProgress
 
 SHARES = {
     "finished": "finished",
@@ -20,56 +20,56 @@ MANY_CELLS = 12
 """More cells than this are folded away once nothing is left to train."""
 
 
-def headway_section(headway: Headway, *, linked: Collection[str] = ()) -> Section:
+def progress_section(progress: Progress, *, linked: Collection[str] = ()) -> Section:
     """How far the run is; of a complete one the cells are folded away where there are many. `linked` cells have a panel."""
-    names = dict(zip((cell.cell_id for cell in headway.cells), _names(headway), strict=True))
-    totals = _totals(headway)
-    cells = _cells(headway, names, linked)
+    names = dict(zip((cell.cell_id for cell in progress.cells), _names(progress), strict=True))
+    totals = _totals(progress)
+    cells = _cells(progress, names, linked)
     return section(
         "progress",
         "Progress",
-        element("p", *_told(headway), class_="lead"),
+        element("p", *_told(progress), class_="lead"),
         _bar(totals, large=True),
         _key(totals),
-        *_workers(headway, names),
-        _folded(cells, f"All {len(headway.cells)} cells") if headway.complete and len(headway.cells) > MANY_CELLS else cells,
+        *_workers(progress, names),
+        _folded(cells, f"All {len(progress.cells)} cells") if progress.complete and len(progress.cells) > MANY_CELLS else cells,
     )
 
 
-def total_bar(headway: Headway) -> Html:
+def total_bar(progress: Progress) -> Html:
     """How all trials of a run ended, in one bar."""
-    return _bar(_totals(headway))
+    return _bar(_totals(progress))
 
 
-def _totals(headway: Headway) -> dict[str, int]:
-    return {share: sum(_count(cell, share) for cell in headway.cells) for share in SHARES}
+def _totals(progress: Progress) -> dict[str, int]:
+    return {share: sum(_count(cell, share) for cell in progress.cells) for share in SHARES}
 
 
-def _told(headway: Headway) -> list[object]:
-    ended = element("b", ended_words(headway))
-    if headway.complete:
-        return [element("b", f"All {headway.num_trials:,}"), " trials have ended."]
-    if headway.holder is None:
-        searches = f", {told}" if (told := searches_words(headway)) else ""
+def _told(progress: Progress) -> list[object]:
+    ended = element("b", ended_words(progress))
+    if progress.complete:
+        return [element("b", f"All {progress.num_trials:,}"), " trials have ended."]
+    if progress.holder is None:
+        searches = f", {told}" if (told := searches_words(progress)) else ""
         return [ended, f" trials have ended{searches}. Nobody runs the sweep now: the same command goes on from here."]
-    left = left_words(headway.seconds_left)
+    left = left_words(progress.seconds_left)
     return [
         ended,
         " trials have ended",
         *([", ", element("b", left), " left"] if left else []),
-        *([", ", searches_words(headway)] if headway.num_searching else []),
+        *([", ", searches_words(progress)] if progress.num_searching else []),
         ". Run by ",
-        headway.holder.partition(" since ")[0],
+        progress.holder.partition(" since ")[0],
         ".",
     ]
 
 
-def _names(headway: Headway) -> list[Html]:
-    names = zip(headway.cells, cell_names(headway.cells), strict=True)
+def _names(progress: Progress) -> list[Html]:
+    names = zip(progress.cells, cell_names(progress.cells), strict=True)
     return [element("span", name_html(name), class_=cell.kind) for cell, name in names]
 
 
-def _count(cell: CellHeadway, share: str) -> int:
+def _count(cell: CellProgress, share: str) -> int:
     return int(getattr(cell, f"num_{share}"))
 
 
@@ -90,7 +90,7 @@ def _key(totals: Mapping[str, int]) -> Html:
     return element("p", *shown, class_="key shares")
 
 
-def _cells(headway: Headway, names: Mapping[str, Html], linked: Collection[str]) -> Html:
+def _cells(progress: Progress, names: Mapping[str, Html], linked: Collection[str]) -> Html:
     rows = [
         {
             "kind": element("span", NAMES.get(cell.kind, cell.kind), class_=cell.kind),
@@ -101,17 +101,17 @@ def _cells(headway: Headway, names: Mapping[str, Html], linked: Collection[str])
             "ended": f"{cell.num_ended:,} / {cell.num_trials:,}",
             "left": "done" if cell.complete else left_words(cell.seconds_left) if not cell.searching else "searching",
         }
-        for cell in headway.cells[:MAX_ROWS]
+        for cell in progress.cells[:MAX_ROWS]
     ]
     columns = {"kind": "Architecture", "cell": "Cell", "bar": "Trials", "ended": "#Ended", "left": "#Time left"}
-    cut = more(len(headway.cells) - len(rows), "cells are in trials.csv")
-    return element("div", table(columns, rows, class_="headway"), cut)
+    cut = more(len(progress.cells) - len(rows), "cells are in trials.csv")
+    return element("div", table(columns, rows, class_="progress"), cut)
 
 
-def _workers(headway: Headway, names: Mapping[str, Html]) -> list[Html]:
-    if not headway.workers:
+def _workers(progress: Progress, names: Mapping[str, Html]) -> list[Html]:
+    if not progress.workers:
         return []
-    rows = [_worker(worker, names) for worker in headway.workers]
+    rows = [_worker(worker, names) for worker in progress.workers]
     columns = {
         "worker": "Worker",
         "cells": "Trains",
@@ -120,10 +120,10 @@ def _workers(headway: Headway, names: Mapping[str, Html]) -> list[Html]:
         "left": "#Time left",
         "heard": "#Last heard of",
     }
-    return [element("h3", "Workers"), table(columns, rows, class_="headway"), element("h3", "Cells")]
+    return [element("h3", "Workers"), table(columns, rows, class_="progress"), element("h3", "Cells")]
 
 
-def _worker(worker: WorkerHeadway, names: Mapping[str, Html]) -> dict[str, object]:
+def _worker(worker: WorkerProgress, names: Mapping[str, Html]) -> dict[str, object]:
     share = worker.step / worker.num_steps if worker.num_steps else 0.0
     cells = names[worker.cell_ids[0]] if len(worker.cell_ids) == 1 else f"{len(worker.cell_ids)} cells"
     steps = f"{worker.step:,} / {worker.num_steps:,}" if worker.num_steps else f"{worker.step:,}"
