@@ -28,10 +28,7 @@ from .schedule import (
     PackQueue as PackQueue,
     Strategy as Strategy,
 )
-from .search import (
-    ThresholdSampler as ThresholdSampler,
-)
-from .spec import (
+from .schema import (
     Budget as Budget,
     Criterion as Criterion,
     SearchSettings as SearchSettings,
@@ -39,6 +36,9 @@ from .spec import (
     TrialGroup as TrialGroup,
     WandbSettings as WandbSettings,
     WidthRange as WidthRange,
+)
+from .search import (
+    ThresholdSampler as ThresholdSampler,
 )
 from .store import (
     Ledger as Ledger,

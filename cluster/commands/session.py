@@ -36,7 +36,7 @@ from stsq_core.configs import UserError
 from stsq_core.plugins import used_plugins
 from sweeps.cells import Cell, expand, load_sweep, searched_cells
 from sweeps.schedule import PackQueue
-from sweeps.spec import SweepSpec, keeps_weights
+from sweeps.schema import SweepSpec, keeps_weights
 from sweeps.store import (
     FINISHED,
     Ledger,

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from sweeps.schedule import PackQueue
-from sweeps.spec import Budget
+from sweeps.schema import Budget
 
 
 class Budgets:

@@ -8,7 +8,7 @@ import numpy as np
 from cluster.run.options import RunOptions
 from sweeps.cells import Cell, Trials, recheck_trials
 from sweeps.schedule import Grid, Sequel, Strategy, Together
-from sweeps.spec import SweepSpec
+from sweeps.schema import SweepSpec
 from sweeps.store import FAILED, Curve, Results, RunDirectory, read_curves, read_results, write_atomically
 
 

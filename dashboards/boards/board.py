@@ -15,7 +15,7 @@ from dashboards.publishing import NOTHING_ASKED, choose_destination, directory_i
 from dashboards.words import Findings, read_findings
 from stsq_core.configs import Size
 from sweeps.cells import Cell, searched_cells
-from sweeps.spec import flattened, free_fields
+from sweeps.schema import flattened, free_fields
 from sweeps.store import open_run
 
 SUMMARY = (keys.STATUS, keys.REASON, keys.RELATIVE_LOSS)

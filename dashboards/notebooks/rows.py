@@ -5,7 +5,7 @@ from typing import Any
 
 from dashboards.words import Findings
 from sweeps.cells import Cell
-from sweeps.spec import flattened, free_fields
+from sweeps.schema import flattened, free_fields
 from sweeps.store import LedgerRecord, RunDirectory, read_curves, read_metrics, trials_of_journal
 
 Row = dict[str, Any]

@@ -11,7 +11,7 @@ from dashboards.page.story import summary_words
 from dashboards.plots import cell_names
 from dashboards.words import NAMES, Findings, Html, element, interval_text, left_words, table
 from sweeps.findings import Progress
-from sweeps.spec import flattened
+from sweeps.schema import flattened
 from sweeps.thresholds import WidthThreshold
 
 MAX_FIELDS = 60

@@ -5,7 +5,7 @@ import shlex
 from dashboards.page.sections import MAX_ROWS, Section, downloads, more, section, tag
 from dashboards.paper import failures_table
 from dashboards.words import Findings, duration_words, element, table
-from sweeps.spec import Criterion
+from sweeps.schema import Criterion
 
 
 def failures_section(findings: Findings, given: str) -> Section | None:

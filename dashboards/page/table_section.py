@@ -18,7 +18,7 @@ from dashboards.words import (
     whole_letter,
 )
 from stsq_core.configs import SAMPLES, WIDTH
-from sweeps.spec import Criterion
+from sweeps.schema import Criterion
 from sweeps.thresholds import WidthThreshold
 
 

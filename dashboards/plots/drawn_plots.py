@@ -9,7 +9,7 @@ from dashboards.plots.plots import Plot, curves_plot, profile_plot
 from dashboards.words import setting_words
 from stsq_core.configs import UserError
 from sweeps.findings import Observation, cells_of, differing, selected
-from sweeps.spec import Curves, Drawing, Matrices, Profile
+from sweeps.schema import Curves, Drawing, Matrices, Profile
 from sweeps.store import RunDirectory, load_weights
 
 

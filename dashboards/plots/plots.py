@@ -14,7 +14,7 @@ from dashboards.words import DASHES, INK, LINES, MUTED, Dash, Shade, field_name,
 from stsq_core.configs import Fcn, Stsq, Transformer
 from stsq_core.oracles import theory
 from sweeps.findings import Observation, cells_of, selected
-from sweeps.spec import Curves, Profile
+from sweeps.schema import Curves, Profile
 from sweeps.thresholds import mean_interval
 
 SMALL = 1e-12

@@ -17,7 +17,7 @@ from dashboards.publishing.keys import cell_config
 from dashboards.publishing.projection import Outcome, RunProjection, Table, short
 from dashboards.publishing.shards import Shard
 from sweeps.cells import Cell
-from sweeps.spec import SweepSpec
+from sweeps.schema import SweepSpec
 from sweeps.store import Ledger, Outcomes, RunDirectory, read_curves, read_results
 from sweeps.thresholds import WidthThreshold, width_thresholds
 

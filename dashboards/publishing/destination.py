@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from sweeps.spec import WandbSettings
+from sweeps.schema import WandbSettings
 from sweeps.store import disk_errors, write_atomically
 
 PROJECT = "stsq"

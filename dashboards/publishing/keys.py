@@ -8,7 +8,7 @@ from typing import Any
 
 from stsq_core.configs import SAMPLES, Size, TrialConfig, size as sizes
 from sweeps.cells import Cell, cell_of
-from sweeps.spec import free_fields, without_field
+from sweeps.schema import free_fields, without_field
 
 RELATIVE_LOSS = "relative_loss"
 """In the history that of the training batch, in the summary that of the final evaluation."""

@@ -28,7 +28,7 @@ from dashboards.publishing.shards import WHOLE, Shard, sole_publisher
 from dashboards.publishing.trial_runs import TrialRuns
 from stsq_core.configs import UserError
 from sweeps.cells import expand
-from sweeps.spec import SweepSpec
+from sweeps.schema import SweepSpec
 from sweeps.store import RunDirectory, open_run, write_atomically
 
 LOG = logging.getLogger(__name__)

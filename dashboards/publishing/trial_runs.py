@@ -25,7 +25,7 @@ from dashboards.publishing.tails import JournalTails
 from dashboards.publishing.thinning import Thinning
 from stsq_core.configs import TrialConfig
 from sweeps.cells import Cell, cell_of, describe, searched_cells
-from sweeps.spec import SweepSpec
+from sweeps.schema import SweepSpec
 from sweeps.store import Ledger, LedgerRecord, RunDirectory, read_curves, read_metrics
 from sweeps.thresholds import width_thresholds
 

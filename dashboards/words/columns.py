@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from stsq_core.configs import WIDTH, Size, TrialConfig
 from sweeps.laws import ScalingLaw
-from sweeps.spec import flattened, free_fields, known_leaves
+from sweeps.schema import flattened, free_fields, known_leaves
 from sweeps.thresholds import WidthThreshold
 
 COLUMNS_OF_THEIR_OWN = frozenset({"model.kind", "task.T", "task.q", "task.d"})

@@ -12,7 +12,7 @@ from stsq_core.configs import SAMPLES
 from sweeps.cells import Cell, cells_with_points, expand, searched_cells
 from sweeps.findings import Known, Observation, Verdict, read_observations, verdicts
 from sweeps.laws import LawComparison, ScalingLaw
-from sweeps.spec import SweepSpec
+from sweeps.schema import SweepSpec
 from sweeps.store import (
     Curve,
     Outcomes,

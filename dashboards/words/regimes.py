@@ -7,7 +7,7 @@ from dashboards.words.style import NAMES
 from stsq_core.configs import Fcn, Size, Transformer, TrialConfig
 from sweeps.cells import model_words
 from sweeps.laws import LawComparison, ScalingLaw, compare_families, families_of
-from sweeps.spec import LawSettings
+from sweeps.schema import LawSettings
 from sweeps.thresholds import WidthThreshold
 
 SPOKEN_REDRAWS = {"never": "fixed", "per_step": "redrawn every step", "per_sample": "redrawn for every sample"}

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from stsq_core.configs import UserError
-from sweeps.spec import listed, suggestion
+from sweeps.schema import listed, suggestion
 
 FOLDER = Path(__file__).parents[1] / "catalog"
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from stsq_core.configs import WIDTH, Size, TrialConfig, TrialFamily
 from sweeps.cells.trials import cell_of
-from sweeps.spec import Path, PlacedError, SweepSpec, TrialGroup, first_problem, is_axis, values_of, with_field
+from sweeps.schema import Path, PlacedError, SweepSpec, TrialGroup, first_problem, is_axis, values_of, with_field
 
 __all__ = [
     "Block",

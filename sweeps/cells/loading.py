@@ -12,7 +12,7 @@ from sweeps.cells.catalog import FOLDER, catalog_names, catalog_path
 from sweeps.cells.expansion import blocks_of
 from sweeps.cells.plan import describe
 from sweeps.cells.searched import searched_cells
-from sweeps.spec import (
+from sweeps.schema import (
     Document,
     PlacedError,
     Slug,

@@ -11,7 +11,7 @@ from stsq_core.configs import PLUGIN, WIDTH, Architecture, Fcn, Size, Transforme
 from sweeps.cells.expansion import Block, blocks_of
 from sweeps.cells.packs import ANYWHERE, Pack, Room, make_packs
 from sweeps.cells.trials import Trials, cell_of
-from sweeps.spec import SweepSpec, flattened, free_fields
+from sweeps.schema import SweepSpec, flattened, free_fields
 
 __all__ = ["Cell", "Plan", "cell_of", "describe", "distinct_labels", "expand", "make_plan"]
 

@@ -12,7 +12,7 @@ from stsq_core.configs import WIDTH, Size, TrialConfig, TrialFamily
 from sweeps.cells.expansion import SEED_BITS, assignments, data_of, num_combinations, standing
 from sweeps.cells.plan import Cell, distinct_labels, expand
 from sweeps.cells.trials import Trials, cell_of
-from sweeps.spec import (
+from sweeps.schema import (
     Path,
     PlacedError,
     SweepSpec,

@@ -17,7 +17,7 @@ from stsq_core.oracles import theory
 from sweeps.findings.claim_results import Setting, Verdict, answer_of, leaf, sides
 from sweeps.findings.observations import Observation, cells_of, differing, selected
 from sweeps.findings.threshold_verdicts import threshold_verdict
-from sweeps.spec import Bound, Claim, Compare, Floor, Linearity, Sharpness, Slope, ThresholdClaim
+from sweeps.schema import Bound, Claim, Compare, Floor, Linearity, Sharpness, Slope, ThresholdClaim
 from sweeps.thresholds import WidthThreshold, interval_of, mean_interval
 
 __all__ = ["Setting", "Verdict", "verdicts"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweeps.cells import cell_of_family
-from sweeps.spec import Criterion
+from sweeps.schema import Criterion
 from sweeps.store import Outcomes
 from sweeps.thresholds import WidthThreshold, width_thresholds
 

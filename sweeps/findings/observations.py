@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stsq_core.configs import TrialConfig
-from sweeps.spec import Selection, flattened
+from sweeps.schema import Selection, flattened
 from sweeps.store import Ledger, LedgerRecord, RunDirectory, read_metrics
 
 Course = tuple[np.ndarray, np.ndarray]

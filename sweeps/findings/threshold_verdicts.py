@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sweeps.findings.claim_results import Answer, Setting, Verdict, answer_of, leaf, sides
 from sweeps.laws import families_of, fitted_law, law_cells, letter_law, spelled
-from sweeps.spec import Selection, ThresholdClaim, ThresholdGrowth, ThresholdNear, ThresholdOrder, flattened
+from sweeps.schema import Selection, ThresholdClaim, ThresholdGrowth, ThresholdNear, ThresholdOrder, flattened
 from sweeps.thresholds import WidthThreshold
 
 Fields = tuple[tuple[str, Any], ...]

@@ -13,7 +13,7 @@ import numpy as np
 from stsq_core.configs import SAMPLES, WIDTH, Size, TrialConfig
 from sweeps.cells import describe
 from sweeps.laws.families import Tasks
-from sweeps.spec import flattened, without_field
+from sweeps.schema import flattened, without_field
 from sweeps.thresholds import WidthThreshold
 
 LEAST_SD = 1e-3

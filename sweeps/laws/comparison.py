@@ -19,7 +19,7 @@ from sweeps.laws.cells import ABOVE, LawCells, families_of, family_words, law_ce
 from sweeps.laws.families import ATTENTION, TD_POWER, Law, applicable_laws
 from sweeps.laws.letter_laws import CONSTANT, applicable_letter_laws
 from sweeps.laws.scaling_law import Estimate, ScalingLaw, fitted_law, spread_words
-from sweeps.spec import LawSettings
+from sweeps.schema import LawSettings
 from sweeps.thresholds import WidthThreshold
 
 CLOSE, FAR = 4.0, 10.0

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from optuna.trial import TrialState
 
-from sweeps.spec import Criterion, SamplerName
+from sweeps.schema import Criterion, SamplerName
 from sweeps.store import STATUSES, Curve, none_of_nan
 from sweeps.thresholds import CellPoints
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from sweeps.cells import SearchedCell, Trials, point_seed
 from sweeps.schedule import Strategy
+from sweeps.schema import SweepSpec
 from sweeps.search.cell_study import CellStudy, OpenPoint
 from sweeps.search.finished_points import Curves, ToldPoint, tell_points
 from sweeps.search.sampler import ThresholdSampler
 from sweeps.search.samplers import sampler_for
 from sweeps.search.study_storage import open_storage, storage_errors
-from sweeps.spec import SweepSpec
 from sweeps.store import LedgerRecord, Outcomes
 from sweeps.thresholds import CellPoints, SearchState, outcomes_by_cell, state_of
 

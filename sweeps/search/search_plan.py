@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweeps.cells import SearchedCell, trial_operations
-from sweeps.spec import SweepSpec
+from sweeps.schema import SweepSpec
 from sweeps.store import Results
 from sweeps.thresholds import CellPoints, outcomes_by_cell, state_of
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from stsq_core.configs import SAMPLES, WIDTH, Size, TrialConfig, TrialFamily
 from sweeps.cells import Cell, SearchedCell, Trials, cell_of, expand, searched_cells, twice_the_steps
-from sweeps.spec import SweepSpec, with_field
+from sweeps.schema import SweepSpec, with_field
 from sweeps.store.gc_pause import gc_paused
 from sweeps.store.ledger import Ledger
 from sweeps.store.outcomes import Outcomes, Rows

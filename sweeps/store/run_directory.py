@@ -12,7 +12,7 @@ from typing import Self
 
 from stsq_core.configs import UserError
 from sweeps.cells import cell_of, check_sweep, describe, expand, searched_cells
-from sweeps.spec import SweepSpec, parse
+from sweeps.schema import SweepSpec, parse
 from sweeps.store.files import disk_errors, write_atomically
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_plugins import load_kept

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from stsq_core.configs import TrialResult, UserError
-from sweeps.spec import listed
+from sweeps.schema import listed
 from sweeps.store.files import disk_errors, keep
 from sweeps.store.run_directory import RunDirectory, open_run
 

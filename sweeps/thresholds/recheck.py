@@ -9,7 +9,7 @@ import numpy as np
 
 from stsq_core.configs import TrialConfig
 from sweeps.cells import STEPS_FACTOR, recheck_trials
-from sweeps.spec import Criterion
+from sweeps.schema import Criterion
 from sweeps.store import FAILED, FINISHED, Outcomes
 from sweeps.thresholds.crossings import chosen_rates
 

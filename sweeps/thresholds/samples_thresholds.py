@@ -23,7 +23,7 @@ from itertools import accumulate
 import numpy as np
 
 from stsq_core.configs import SAMPLES_TO_TARGET, TrialConfig
-from sweeps.spec import Criterion
+from sweeps.schema import Criterion
 from sweeps.store import FAILED, Outcomes
 from sweeps.thresholds.width_threshold import Points, WidthThreshold, few_seeds, status_of, width_of
 

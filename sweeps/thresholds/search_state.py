@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from sweeps.spec import Criterion, SearchSettings
+from sweeps.schema import Criterion, SearchSettings
 from sweeps.thresholds.posterior import ThresholdPosterior
 from sweeps.thresholds.search_points import CellPoints
 from sweeps.thresholds.stopping import stop_reason

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweeps.cells import SearchedCell
-from sweeps.spec import Criterion, SearchSettings
+from sweeps.schema import Criterion, SearchSettings
 from sweeps.store import Outcomes
 from sweeps.thresholds.mean_crossing import isotonic_crossings
 from sweeps.thresholds.search_points import CellPoints

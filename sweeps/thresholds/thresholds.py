@@ -31,7 +31,7 @@ import numpy as np
 
 from stsq_core.configs import SAMPLES, TrialConfig
 from sweeps.cells import SearchedCell, cell_of, distinct_labels
-from sweeps.spec import Criterion, SearchSettings, SweepSpec, ThresholdClaim
+from sweeps.schema import Criterion, SearchSettings, SweepSpec, ThresholdClaim
 from sweeps.store import FAILED, FINISHED, LEAST_LOSS, LedgerRecord, Outcomes, Results
 from sweeps.thresholds.crossings import chosen_rates, least_crossing
 from sweeps.thresholds.intervals import attainable_level, interval_of

@@ -8,7 +8,7 @@ from typing import Literal, overload
 import numpy as np
 
 from stsq_core.configs import WIDTH, Size, TrialConfig
-from sweeps.spec import Criterion, Statistic
+from sweeps.schema import Criterion, Statistic
 from sweeps.store import STATUSES, Outcomes, Status, none_of_nan
 from sweeps.thresholds.intervals import attainable_level
 from sweeps.thresholds.recheck import Recheck

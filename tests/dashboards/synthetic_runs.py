@@ -11,7 +11,7 @@ from stsq_core import Measurement, TrialConfig, TrialResult
 from stsq_core.oracles import theory
 from sweeps.cells.packs import Pack, make_packs
 from sweeps.cells.plan import expand
-from sweeps.spec.spec import SweepSpec
+from sweeps.schema.spec import SweepSpec
 from sweeps.store.journal import JournalWriter
 from sweeps.store.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result
 from sweeps.store.run_directory import Lock, RunDirectory, create_or_open

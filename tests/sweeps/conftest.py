@@ -10,7 +10,7 @@ import pytest
 
 from stsq_core import TrialConfig, TrialResult
 from sweeps.cells.trials import cell_of
-from sweeps.spec.spec import SweepSpec
+from sweeps.schema.spec import SweepSpec
 from sweeps.store.ledger import LedgerRecord, record_of_failure, record_of_result
 from sweeps.store.outcomes import Outcomes
 from sweeps.store.run_directory import RunDirectory
@@ -240,8 +240,8 @@ class Hunt:
 def hunt(tmp_path: Path, record: Callable[..., LedgerRecord]) -> Callable[..., Hunt]:
     """Makes a hunt: of the usual cell with settings, in a directory of its name."""
     from sweeps.cells.loading import check_sweep
-    from sweeps.spec.overrides import apply_settings
-    from sweeps.spec.yaml_source import parse
+    from sweeps.schema.overrides import apply_settings
+    from sweeps.schema.yaml_source import parse
 
     def make(*settings: str, name: str = "hunt", text: str = HUNT) -> Hunt:
         spec = check_sweep(apply_settings(parse(text, "hunt.yaml"), settings))

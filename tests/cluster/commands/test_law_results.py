@@ -11,8 +11,8 @@ from cluster.commands.law_results import read_task, show_laws, show_predictions
 from stsq_core import TrialConfig, TrialResult, UserError
 from stsq_core.configs.task import Stsq
 from sweeps.laws.comparison import LawComparison, compare_laws
-from sweeps.spec.law_settings import LawSettings
-from sweeps.spec.spec import Criterion
+from sweeps.schema.law_settings import LawSettings
+from sweeps.schema.spec import Criterion
 from sweeps.store.ledger import record_of_result
 from sweeps.thresholds.thresholds import WidthThreshold, width_thresholds
 

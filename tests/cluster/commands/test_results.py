@@ -9,7 +9,7 @@ from rich.console import Console
 from cluster.commands.results import show_run
 from stsq_core import TrialConfig, TrialResult
 from sweeps.laws.comparison import compare_laws
-from sweeps.spec.spec import Criterion
+from sweeps.schema.spec import Criterion
 from sweeps.store.ledger import LedgerRecord, record_of_result
 from sweeps.thresholds.thresholds import width_thresholds
 

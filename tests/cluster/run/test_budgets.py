@@ -9,7 +9,7 @@ import pytest
 from cluster.run.budgets import Budgets
 from sweeps.schedule.queue import PackQueue
 from sweeps.schedule.strategy import Grid
-from sweeps.spec.spec import Budget
+from sweeps.schema.spec import Budget
 from sweeps.store.ledger import Ledger
 
 Write = Callable[..., Path]

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.run.exit_codes import exit_code
 from stsq_core import TrialConfig, TrialResult
-from sweeps.spec.spec import Criterion
+from sweeps.schema.spec import Criterion
 from sweeps.store.ledger import LedgerRecord, record_of_failure, record_of_result
 from sweeps.store.outcomes import Outcomes
 from sweeps.store.results import Results

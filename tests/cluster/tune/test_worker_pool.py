@@ -23,7 +23,7 @@ from stsq_core import UserError
 from stsq_core.configs.trial import NUMERICS
 from sweeps.cells.packs import Room
 from sweeps.schedule.queue import PackQueue
-from sweeps.spec.spec import Budget
+from sweeps.schema.spec import Budget
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import RunDirectory
 

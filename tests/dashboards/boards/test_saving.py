@@ -13,7 +13,7 @@ from dashboards.boards.saving import save_boards, write_documents
 from dashboards.publishing.publisher import publish
 from dashboards.publishing.reader import OfflineRun, read_run
 from stsq_core import UserError
-from sweeps.spec.fields import flattened
+from sweeps.schema.fields import flattened
 from sweeps.store.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]

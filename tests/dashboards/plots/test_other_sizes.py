@@ -15,7 +15,7 @@ from dashboards.words.style import mark_shape, series_shade
 from dashboards.words.threshold_words import star_words
 from dashboards.words.ticks import tick_words
 from stsq_core import TrialConfig, TrialResult
-from sweeps.spec.spec import Criterion
+from sweeps.schema.spec import Criterion
 from sweeps.store.ledger import LedgerRecord, record_of_result
 from sweeps.thresholds.thresholds import WidthThreshold, width_thresholds
 

@@ -18,7 +18,7 @@ from dashboards.words.claim_words import setting_words
 from stsq_core import TrialConfig
 from stsq_core.oracles import theory
 from sweeps.findings.observations import Observation
-from sweeps.spec.drawings import Curves, Profile
+from sweeps.schema.drawings import Curves, Profile
 
 STEPS = np.arange(0, 101, 10)
 

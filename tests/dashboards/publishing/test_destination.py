@@ -7,7 +7,7 @@ from typing import Any
 from dashboards.publishing.destination import NOTHING_ASKED, Asked, Destination, choose_destination, tags_of
 from dashboards.publishing.publisher import publish
 from dashboards.publishing.reader import read_run
-from sweeps.spec.spec import WandbSettings
+from sweeps.schema.spec import WandbSettings
 from sweeps.store.run_directory import RunDirectory
 
 SWEEP = WandbSettings(project="of-sweep", entity="lab", tags=("a",))

@@ -1,7 +1,7 @@
 from hypothesis import given, settings, strategies as st
 
 from sweeps.cells.expansion import all_configs, cell_of, derived_seed, num_trials, seeds_of
-from sweeps.spec.spec import TrialGroup
+from sweeps.schema.spec import TrialGroup
 
 
 def test_width_seed_and_rate_do_not_change_the_cell_and_all_else_does(fcn, transformer):
@@ -30,7 +30,7 @@ def test_more_seeds_extend_fewer_and_cells_share_none(fewer, more):
 
 
 def _spec(*groups):
-    from sweeps.spec.spec import SweepSpec
+    from sweeps.schema.spec import SweepSpec
 
     return SweepSpec(name="x", hypothesis="y", trials=groups)
 

@@ -7,7 +7,7 @@ import pytest
 from stsq_core import UserError
 from sweeps.cells.loading import load_sweep, spec_json_schema
 from sweeps.cells.plan import expand
-from sweeps.spec.yaml_source import parse
+from sweeps.schema.yaml_source import parse
 
 
 def refusal(path, text, settings=()):

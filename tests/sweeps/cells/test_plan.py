@@ -1,7 +1,7 @@
 import pytest
 
 from sweeps.cells.plan import describe, distinct_labels, expand, make_plan
-from sweeps.spec.spec import SweepSpec
+from sweeps.schema.spec import SweepSpec
 
 
 def test_cells_hold_each_trial_once_in_the_order_declared(spec):

@@ -5,8 +5,8 @@ import pytest
 from stsq_core import UserError
 from sweeps.cells.loading import check_sweep, spec_json_schema
 from sweeps.cells.searched import point_seed, searched_cells
-from sweeps.spec.overrides import apply_settings
-from sweeps.spec.yaml_source import parse
+from sweeps.schema.overrides import apply_settings
+from sweeps.schema.yaml_source import parse
 
 TEXT = """\
 name: hunt

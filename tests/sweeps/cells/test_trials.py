@@ -9,7 +9,7 @@ from sweeps import catalog_names, expand, load_sweep
 from sweeps.cells.expansion import all_configs, cell_of
 from sweeps.cells.plan import make_plan
 from sweeps.cells.trials import Trials
-from sweeps.spec.spec import SweepSpec
+from sweeps.schema.spec import SweepSpec
 from sweeps.thresholds.crossings import chosen_rates, least_crossing
 from sweeps.thresholds.resampling import replicated_crossings
 

@@ -12,7 +12,7 @@ from stsq_core import TrialConfig
 from stsq_core.oracles import theory
 from sweeps.findings.claim_verdicts import Verdict, verdicts
 from sweeps.findings.observations import Observation
-from sweeps.spec.claims import Claim
+from sweeps.schema.claims import Claim
 
 CLAIM: TypeAdapter[Any] = TypeAdapter(Claim)
 Make = Callable[..., TrialConfig]

@@ -8,7 +8,7 @@ import pytest
 from stsq_core import TrialConfig, TrialResult
 from sweeps.findings import interval_history as module
 from sweeps.findings.interval_history import KnownThresholds, interval_histories
-from sweeps.spec.spec import Criterion
+from sweeps.schema.spec import Criterion
 from sweeps.store.ledger import record_of_result
 from sweeps.store.outcomes import Outcomes
 from sweeps.thresholds.thresholds import width_thresholds

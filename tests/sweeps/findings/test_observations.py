@@ -4,7 +4,7 @@ from pathlib import Path
 
 from stsq_core import TrialResult
 from sweeps.findings.observations import cells_of, differing, read_observations, selected
-from sweeps.spec.claims import Selection
+from sweeps.schema.claims import Selection
 from sweeps.store.ledger import Ledger, record_of_result
 from sweeps.store.run_directory import create_or_open
 

@@ -9,7 +9,7 @@ from stsq_core import TrialConfig, TrialResult
 from sweeps.cells.packs import trial_operations
 from sweeps.cells.plan import Cell, expand
 from sweeps.findings.progress import Known, Progress, progress_of, read_progress
-from sweeps.spec.spec import SweepSpec
+from sweeps.schema.spec import SweepSpec
 from sweeps.store.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result
 from sweeps.store.live_training import Training
 from sweeps.store.outcomes import Outcomes

@@ -6,7 +6,7 @@ from typing import Any
 
 from stsq_core.configs.size import size_named
 from sweeps.findings.threshold_verdicts import threshold_verdict
-from sweeps.spec.claims import ThresholdNear
+from sweeps.schema.claims import ThresholdNear
 from sweeps.thresholds.width_threshold import WidthThreshold
 
 

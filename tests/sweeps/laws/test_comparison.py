@@ -8,7 +8,7 @@ import pytest
 
 from stsq_core.configs.trial import TrialConfig
 from sweeps.laws.comparison import LawComparison, compare_laws
-from sweeps.spec.law_settings import LawSettings
+from sweeps.schema.law_settings import LawSettings
 from sweeps.thresholds.thresholds import WidthThreshold
 
 Make = Callable[..., WidthThreshold]

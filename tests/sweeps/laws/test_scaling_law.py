@@ -5,7 +5,7 @@ import pytest
 from stsq_core.oracles import theory
 from sweeps.laws.line_ratios import fcn_line
 from sweeps.laws.scaling_law import fit_attention_law, fit_fcn_law, fit_laws
-from sweeps.spec.spec import Criterion
+from sweeps.schema.spec import Criterion
 from sweeps.thresholds.thresholds import width_thresholds
 
 

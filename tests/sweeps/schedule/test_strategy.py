@@ -9,8 +9,8 @@ from sweeps.cells.plan import expand
 from sweeps.cells.searched import searched_cells
 from sweeps.schedule.queue import PackOutcome, PackQueue
 from sweeps.schedule.strategy import Grid, Sequel, Strategy, Together
+from sweeps.schema.yaml_source import parse
 from sweeps.search.search import Search
-from sweeps.spec.yaml_source import parse
 from sweeps.store.ledger import Ledger
 
 Make = Callable[[], Strategy]

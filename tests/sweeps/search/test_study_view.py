@@ -14,9 +14,9 @@ from optuna.trial import TrialState, create_trial
 from stsq_core import TrialConfig, UserError
 from sweeps import Cell, cell_of, describe
 from sweeps.cells.trials import Trials
+from sweeps.schema.spec import Criterion
 from sweeps.search.ledger_studies import studies_of
 from sweeps.search.study_view import Overlay, StudyView, attributes_set_by, open_studies
-from sweeps.spec.spec import Criterion
 from sweeps.store.ledger import LedgerRecord, record_of_failure
 from sweeps.store.run_directory import RunDirectory
 from sweeps.thresholds.thresholds import width_thresholds

@@ -7,7 +7,7 @@ from pathlib import Path
 from stsq_core import Measurement, TrialConfig
 from sweeps.cells.packs import Pack, pack_of
 from sweeps.cells.plan import expand
-from sweeps.spec.spec import SweepSpec
+from sweeps.schema.spec import SweepSpec
 from sweeps.store.journal import JournalWriter
 from sweeps.store.live_training import FRESH_S, begun_packs, last_step, read_training
 from sweeps.store.run_directory import Lock, RunDirectory

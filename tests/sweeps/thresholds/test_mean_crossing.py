@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sweeps.spec.spec import Criterion
+from sweeps.schema.spec import Criterion
 from sweeps.thresholds.mean_crossing import isotonic_crossings, mean_crossing
 from sweeps.thresholds.thresholds import width_thresholds
 

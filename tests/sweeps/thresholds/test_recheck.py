@@ -4,7 +4,7 @@ import pytest
 
 from sweeps.cells.recheck import NUM_SEEDS, recheck_trials, recheck_width, twice_the_steps
 from sweeps.cells.trials import cell_of
-from sweeps.spec.spec import Criterion
+from sweeps.schema.spec import Criterion
 from sweeps.store.ledger import Ledger
 from sweeps.store.outcomes import Outcomes
 from sweeps.store.results import read_results

@@ -11,8 +11,8 @@ import pytest
 from stsq_core import TrialConfig, TrialResult
 from stsq_core.configs.errors import UserError
 from sweeps.cells.loading import check_sweep
-from sweeps.spec.spec import Criterion
-from sweeps.spec.yaml_source import parse
+from sweeps.schema.spec import Criterion
+from sweeps.schema.yaml_source import parse
 from sweeps.store.ledger import LedgerRecord, record_of_failure, record_of_result
 from sweeps.thresholds.samples_thresholds import log_median, order_interval
 from sweeps.thresholds.thresholds import width_thresholds
@@ -188,7 +188,7 @@ def test_laws_and_claims_read_thresholds_of_samples(record: Callable[..., Any]) 
     """Counts that grow as (ln T)^3: the law finds it, and the claims say so."""
     from sweeps.findings.claim_verdicts import verdicts
     from sweeps.laws.comparison import compare_laws
-    from sweeps.spec.spec import SweepSpec
+    from sweeps.schema.spec import SweepSpec
 
     stream = np.random.default_rng(3)
     lengths = (4, 8, 16, 32, 64, 128)

@@ -12,8 +12,8 @@ from sweeps.cells.expansion import derived_seed
 from sweeps.cells.loading import check_sweep
 from sweeps.cells.plan import expand
 from sweeps.cells.trials import cell_of
-from sweeps.spec.spec import Criterion
-from sweeps.spec.yaml_source import parse
+from sweeps.schema.spec import Criterion
+from sweeps.schema.yaml_source import parse
 from sweeps.store.ledger import Ledger
 from sweeps.store.results import read_results
 from sweeps.store.run_directory import create_or_open

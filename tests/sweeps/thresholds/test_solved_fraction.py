@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stsq_core.configs.errors import UserError
-from sweeps.spec.spec import Criterion
+from sweeps.schema.spec import Criterion
 from sweeps.thresholds.crossings import chosen_rates
 from sweeps.thresholds.solved_fraction import isotonic, solved_crossing
 from sweeps.thresholds.thresholds import width_thresholds

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from sweeps.spec.spec import Criterion
+from sweeps.schema.spec import Criterion
 from sweeps.thresholds.thresholds import width_thresholds
 
 WIDTHS = (12, 15, 18, 22, 27, 33)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from stsq_core import UserError
-from sweeps.spec.yaml_source import dump, parse
+from sweeps.schema.yaml_source import dump, parse
 
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts

@@ -3,8 +3,8 @@ from hypothesis import given, settings, strategies as st
 from pydantic import ValidationError
 
 from sweeps.cells.loading import check_sweep
-from sweeps.spec.spec import Budget, Criterion, SweepSpec, TrialGroup, WandbSettings
-from sweeps.spec.yaml_source import parse
+from sweeps.schema.spec import Budget, Criterion, SweepSpec, TrialGroup, WandbSettings
+from sweeps.schema.yaml_source import parse
 
 texts = st.text(st.characters(codec="utf-8"), max_size=30)
 words = texts.filter(str.strip)

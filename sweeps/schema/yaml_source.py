@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from stsq_core.configs import UserError
-from sweeps.spec.errors import Path, dotted
+from sweeps.schema.errors import Path, dotted
 
 TAG = "tag:yaml.org,2002:"
 MAX_NODES = 200_000

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from stsq_core.configs import Record, as_tuple
-from sweeps.spec.errors import shown
+from sweeps.schema.errors import shown
 
 MAX_POINTS = 10_000
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from stsq_core.configs import TrialConfig, UserError
-from sweeps.spec.axes import is_axis
-from sweeps.spec.errors import Path, allowed_names, listed, suggestion
-from sweeps.spec.fields import allowed_beside, known_leaves, unknown_field, with_field, without_field
-from sweeps.spec.search_spec import SearchSettings, WidthRange
-from sweeps.spec.spec import Budget, Criterion, WandbSettings
-from sweeps.spec.yaml_source import Document, parse
+from sweeps.schema.axes import is_axis
+from sweeps.schema.errors import Path, allowed_names, listed, suggestion
+from sweeps.schema.fields import allowed_beside, known_leaves, unknown_field, with_field, without_field
+from sweeps.schema.search_spec import SearchSettings, WidthRange
+from sweeps.schema.spec import Budget, Criterion, WandbSettings
+from sweeps.schema.yaml_source import Document, parse
 
 SPEC_FIELDS = (
     "name",

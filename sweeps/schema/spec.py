@@ -8,15 +8,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from stsq_core.configs import SAMPLES, WIDTH, Record, Size, as_tuple, size_named
-from sweeps.spec import yaml_source
-from sweeps.spec.axes import Axis, is_axis, values_of
-from sweeps.spec.claims import Claim
-from sweeps.spec.drawings import Drawing
-from sweeps.spec.errors import FieldError, Path
-from sweeps.spec.fields import not_a_size, unknown_field, width_fields
-from sweeps.spec.law_settings import LawSettings
-from sweeps.spec.search_spec import SearchSettings, WidthRange
-from sweeps.spec.text_types import Slug, Words
+from sweeps.schema import yaml_source
+from sweeps.schema.axes import Axis, is_axis, values_of
+from sweeps.schema.claims import Claim
+from sweeps.schema.drawings import Drawing
+from sweeps.schema.errors import FieldError, Path
+from sweeps.schema.fields import not_a_size, unknown_field, width_fields
+from sweeps.schema.law_settings import LawSettings
+from sweeps.schema.search_spec import SearchSettings, WidthRange
+from sweeps.schema.text_types import Slug, Words
 
 MAX_SEED = 2**63
 

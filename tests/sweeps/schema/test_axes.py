@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from sweeps.spec.axes import Axis, Geometric, Linear, values_of
+from sweeps.schema.axes import Axis, Geometric, Linear, values_of
 
 axis = TypeAdapter(Axis)
 

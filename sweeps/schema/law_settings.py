@@ -6,8 +6,8 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from stsq_core.configs import Record, TrialConfig
-from sweeps.spec.errors import FieldError, Path, PlacedError, listed, shown
-from sweeps.spec.fields import flattened, free_fields, known_leaves, unknown_field
+from sweeps.schema.errors import FieldError, Path, PlacedError, listed, shown
+from sweeps.schema.fields import flattened, free_fields, known_leaves, unknown_field
 
 Condition = dict[str, Any]
 """Dotted fields with a value, or a list of values, each."""

@@ -1,4 +1,4 @@
-from sweeps.spec.fields import flattened, known_fields, known_leaves, unknown_field, with_field, without_field
+from sweeps.schema.fields import flattened, known_fields, known_leaves, unknown_field, with_field, without_field
 
 
 def test_fields_of_every_member_of_a_union_are_known():

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from stsq_core.configs import Record
-from sweeps.spec.errors import FieldError
+from sweeps.schema.errors import FieldError
 
 SamplerName = Literal["threshold", "tpe", "gp", "random", "grid"]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from stsq_core.configs import MODELS, SAMPLES, TASKS, WIDTH, Architecture, Size, TrialConfig, records_of
-from sweeps.spec.errors import listed, suggestion
+from sweeps.schema.errors import listed, suggestion
 
 
 def free_fields(size: Size = WIDTH) -> tuple[str, ...]:

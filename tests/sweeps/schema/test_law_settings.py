@@ -7,8 +7,8 @@ import pytest
 from stsq_core.configs.errors import UserError
 from sweeps.cells.loading import check_sweep, load_sweep, spec_json_schema
 from sweeps.cells.plan import expand
-from sweeps.spec.law_settings import LawSettings
-from sweeps.spec.yaml_source import parse
+from sweeps.schema.law_settings import LawSettings
+from sweeps.schema.yaml_source import parse
 
 
 def with_laws(text: str, laws: str) -> str:

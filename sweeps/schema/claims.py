@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from stsq_core.configs import Record, as_tuple
-from sweeps.spec.errors import FieldError
-from sweeps.spec.fields import unknown_field
-from sweeps.spec.text_types import Slug, Words
+from sweeps.schema.errors import FieldError
+from sweeps.schema.fields import unknown_field
+from sweeps.schema.text_types import Slug, Words
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
