@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.jobs.job_client import PAUSE_S, answer, connect, first_line, tell
-from cluster.run import STOPPED
+from cluster.jobs.job_client import PAUSE_S, answer, connect, tell
+from cluster.run import STOPPED, error_line
 from stsq_core.configs import UserError
 
 PATIENCE_S = 60.0
@@ -95,7 +95,7 @@ def follow(address: str | None, job_id: str, *, say: Callable[[str], None] = tel
         if num_lost < LOST_TRIES:
             say(f"the connection to the log of job {job_id} was lost; trying again")
             time.sleep(PAUSE_S)
-    why = first_line(error) if error else "its log ended before it did"
+    why = error_line(error) if error else "its log ended before it did"
     raise UserError(
         f"the connection to the log of job {job_id} was lost {num_lost} times in a row ({why}); the job goes on without it: "
         f"follow it again with `stsq job logs {job_id} --follow`"

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from cluster.run import error_line
 from stsq_core.configs import UserError
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
@@ -38,7 +39,7 @@ def connect(address: str | None, *, say: Callable[[str], None] = tell) -> Any:
         except (OSError, RuntimeError, ValueError) as error:
             if not isinstance(error, ConnectionError) or not num_left:
                 raise UserError(
-                    f"no job server answers at {named}: {first_line(error)}; give its address with --address, such as "
+                    f"no job server answers at {named}: {error_line(error)}; give its address with --address, such as "
                     "http://HOST:8265"
                 ) from error
         say(f"no job server answers at {named} yet; trying again ({num_left} {'time' if num_left == 1 else 'times'} more)")
@@ -55,7 +56,7 @@ def answer(ask: Callable[[str], Any], job_id: str) -> Any:
     try:
         return ask(job_id)
     except (OSError, RuntimeError) as error:
-        raise UserError(f"the cluster could not answer about job {job_id!r}: {first_line(error)}") from error
+        raise UserError(f"the cluster could not answer about job {job_id!r}: {error_line(error)}") from error
 
 
 def find(client: Any, job_id: str) -> Any | None:
@@ -69,14 +70,7 @@ def find(client: Any, job_id: str) -> Any | None:
     except (OSError, RuntimeError) as error:
         if "404" in str(error):
             return None
-        raise UserError(f"the cluster could not answer about job {job_id!r}: {first_line(error)}") from error
-
-
-def first_line(error: Exception) -> str:
-    """The line of an error that tells most: the last that names one where Ray sends a whole traceback."""
-    lines = [line for line in str(error).strip().splitlines() if line.strip()]
-    telling = [line for line in lines if line.lstrip().startswith(("RuntimeError:", "ValueError:", "Exception:"))]
-    return (telling or lines or [type(error).__name__])[-1 if telling else 0].strip()
+        raise UserError(f"the cluster could not answer about job {job_id!r}: {error_line(error)}") from error
 
 
 def _no_access(address: str, error: Exception) -> str:
@@ -84,5 +78,5 @@ def _no_access(address: str, error: Exception) -> str:
     what = "does not accept this token" if wrong else "asks for a token"
     return (
         f"the cluster at {address} {what}: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to "
-        f"the token it was started with ({first_line(error)})"
+        f"the token it was started with ({error_line(error)})"
     )

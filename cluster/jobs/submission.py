@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from cluster.jobs.control import STOP_WAIT, state_of
-from cluster.jobs.job_client import PAUSE_S, connect, find, first_line
+from cluster.jobs.job_client import PAUSE_S, connect, find
 from cluster.jobs.packages import Listing, check_size, code_to_send, packaged_files, packaged_path
 from cluster.jobs.preflight import check_cluster
-from cluster.run import SUBMITTED_WITH, own_versions
+from cluster.run import SUBMITTED_WITH, error_line, own_versions
 from stsq_core.configs import UserError
 from sweeps.cells import catalog_names, load_sweep
 
@@ -92,7 +92,7 @@ def submit(address: str | None, request: JobRequest, *, say: Callable[[str], Non
             if request.submission_id is None and "already exists" in str(error):
                 return Submitted(name, existed=True)  # sent by someone else in the same moment
             if not any(words in str(error) for words in NOT_READY) or time.monotonic() > deadline:
-                raise UserError(f"the cluster did not take the job: {first_line(error)}") from error
+                raise UserError(f"the cluster did not take the job: {error_line(error)}") from error
             say("the cluster is not ready for jobs yet; trying again")
             time.sleep(PAUSE_S)
 

@@ -7,7 +7,7 @@ from .progress_line import ProgressLine as ProgressLine
 from .runner import Runner as Runner, Work as Work
 from .stop import Stopped as Stopped, StopSignals as StopSignals, stop_signals as stop_signals
 from .strategies import strategy_of as strategy_of
-from .terminal import log as log, out as out, say as say, say_table as say_table, table as table
+from .terminal import error_line as error_line, log as log, out as out, say as say, say_table as say_table, table as table
 from .versions import (
     ACCEPT as ACCEPT,
     SUBMITTED_WITH as SUBMITTED_WITH,

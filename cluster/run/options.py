@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from cluster.tune import Wish
 from dashboards.publishing import NOTHING_ASKED, Asked
 from stsq_core.configs import UserError
 from stsq_core.numerics import Device
@@ -45,11 +44,6 @@ class RunOptions:
     checkpoint_every_s: float = 20.0
     accept_versions: bool = False
     hung_after_s: float | None = None
-
-    @property
-    def wish(self) -> Wish:
-        """What is wanted of the cluster's places for workers."""
-        return Wish(self.device, self.workers, self.max_workers, self.gpus_per_worker, self.cpu_workers)
 
     def bounded(self, max_workers: int | None) -> "RunOptions":
         """The options of a sweep that has a bound of its own on its workers; the lower counts."""

@@ -46,5 +46,12 @@ def say_table(console: Console, made: Table) -> None:
     console.print(made, highlight=False)
 
 
+def error_line(error: Exception) -> str:
+    """The most informative line of an error: the last that names an exception, where Ray sends a whole traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    named = [line for line in lines if line.startswith(("RuntimeError:", "ValueError:", "Exception:"))]
+    return named[-1] if named else lines[0]
+
+
 def _plain(value: Any) -> Text:
     return Text("" if value is None else str(value))

@@ -1,2 +1,1 @@
-from .placement import Wish as Wish
 from .tune_runner import TuneRunner as TuneRunner

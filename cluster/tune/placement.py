@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cluster.run import RunOptions
 from stsq_core.configs import UserError
 from stsq_core.numerics import Device, free_memory, resolve_device
 from stsq_core.training import ASSUMED_RATE, GPU_RATE
@@ -39,45 +40,35 @@ class Seat:
         return vars(self)
 
 
-@dataclass(frozen=True)
-class Wish:
-    """What a run was told about its workers: see `RunOptions`, whose fields these are."""
-
-    device: Device = "auto"
-    workers: int | None = None
-    max_workers: int | None = None
-    gpus_per_worker: float = 1.0
-    cpu_workers: int = 0
-
-
-def seats_of(nodes: Iterable[Mapping[str, Any]], wish: Wish) -> dict[Seat, int]:
+def seats_of(nodes: Iterable[Mapping[str, Any]], options: RunOptions) -> dict[Seat, int]:
     """How many workers of each kind the living nodes of a cluster have place for, those with a GPU first.
 
     Args:
         nodes: as `ray.nodes()` tells them.
-        wish: a number of `workers` is taken at its word, also where the nodes for it are still to come.
+        options: a number of `workers` is taken at its word, also where the nodes for it are still to come.
 
     Raises:
         UserError: a GPU is asked for and no node has one.
     """
     held = [node["Resources"] for node in nodes if node["Alive"]]
     cpus = [int(node.get("CPU", 0)) for node in held]
-    per_gpu = int(1 / wish.gpus_per_worker + 1e-9)
+    per_gpu = int(1 / options.gpus_per_worker + 1e-9)
     on_gpus = [min(int(node.get("GPU", 0)) * per_gpu, cores) for node, cores in zip(held, cpus, strict=True)]
     has_gpu = any(node.get("GPU") for node in held)
-    if wish.device == "cuda" and not has_gpu:
+    if options.device == "cuda" and not has_gpu:
         raise UserError(
             "--device cuda, but the Ray cluster has no GPU: use --device cpu, a cluster with GPUs, or --wait-for-gpus MINUTES"
         )
     core_bytes = min(
         (node["memory"] / node["CPU"] for node in held if node.get("memory") and node.get("CPU")), default=math.inf
     )
-    if wish.device == "cpu" or not has_gpu:
-        return {Seat("core", device=wish.device, core_bytes=core_bytes): _bounded(wish.workers or max(1, sum(cpus)), wish)}
-    gpu = Seat("gpu", gpu_share=wish.gpus_per_worker, device=wish.device, core_bytes=core_bytes)
-    seats = {gpu: _bounded(wish.workers or max(1, sum(on_gpus)), wish)}
-    left = (wish.max_workers or math.inf) - seats[gpu]
-    if num_spare := int(min(wish.cpu_workers, max(0, sum(cpus) - sum(on_gpus)), left)):
+    if options.device == "cpu" or not has_gpu:
+        core = Seat("core", device=options.device, core_bytes=core_bytes)
+        return {core: _bounded(options.workers or max(1, sum(cpus)), options)}
+    gpu = Seat("gpu", gpu_share=options.gpus_per_worker, device=options.device, core_bytes=core_bytes)
+    seats = {gpu: _bounded(options.workers or max(1, sum(on_gpus)), options)}
+    left = (options.max_workers or math.inf) - seats[gpu]
+    if num_spare := int(min(options.cpu_workers, max(0, sum(cpus) - sum(on_gpus)), left)):
         seats[Seat("core", device="cpu", core_bytes=core_bytes, spare=True)] = num_spare
     return seats
 
@@ -108,5 +99,5 @@ def worth_a_core(operations: float, *, left: float, num_gpus: float) -> bool:
     return operations / ASSUMED_RATE <= left / (GPU_RATE * max(num_gpus, 1.0))
 
 
-def _bounded(count: int, wish: Wish) -> int:
-    return min(count, wish.max_workers or count)
+def _bounded(count: int, options: RunOptions) -> int:
+    return min(count, options.max_workers or count)

@@ -23,7 +23,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster.jobs import first_line
+from cluster.run import error_line
 from stsq_core.configs import UserError
 from sweeps.store import gc_paused
 
@@ -133,7 +133,7 @@ def answers(question: Any, *arguments: object, what: str) -> Iterator[tuple[str,
             yield address, ray.get(answer, timeout=PROBE_TIMEOUT_S)
         except (ray.exceptions.RayError, TimeoutError) as error:
             if not _goes(node["NodeID"]):
-                raise UserError(f"the node {address} could not say {what}: {first_line(error)}") from error
+                raise UserError(f"the node {address} could not say {what}: {error_line(error)}") from error
 
 
 def _goes(node_id: str) -> bool:

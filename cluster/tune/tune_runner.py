@@ -92,7 +92,7 @@ class TuneRunner(Runner):
     def seats(self) -> dict[Seat, int]:
         """How many workers of each kind the cluster has place for, as of a few seconds ago."""
         if time.monotonic() >= self._known_until:
-            self._known_seats = seats_of(nodes(), self._options.wish) if not self._known_seats else self._renewed()
+            self._known_seats = seats_of(nodes(), self._options) if not self._known_seats else self._renewed()
             self._known_until = time.monotonic() + SEATS_FRESH_S
         return self._known_seats
 
@@ -112,7 +112,7 @@ class TuneRunner(Runner):
     def _renewed(self) -> dict[Seat, int]:
         """The seats now; those of before where the last GPU is gone, since its node may come again."""
         try:
-            return seats_of(nodes(), self._options.wish)
+            return seats_of(nodes(), self._options)
         except UserError:
             return self._known_seats
 

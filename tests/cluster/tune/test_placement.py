@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cluster.run.options import RunOptions
-from cluster.tune.placement import Seat, Wish, own_room, seats_of, widest_room, worth_a_core
+from cluster.tune.placement import Seat, own_room, seats_of, widest_room, worth_a_core
 from stsq_core import UserError
 from sweeps.cells.packs import Room
 
@@ -19,30 +19,30 @@ def node(cpus: float, gpus: float = 0, *, memory: float = 0, alive: bool = True)
 
 
 @pytest.mark.parametrize(
-    ("nodes", "wish", "seats"),
+    ("nodes", "options", "seats"),
     [
-        ([node(4), node(2)], Wish(), {CORE: 6}),
-        ([node(4), node(2, alive=False)], Wish(), {CORE: 4}),
-        ([node(8, 2), node(4, 4)], Wish(), {GPU: 6}),
-        ([node(2, 4)], Wish(), {GPU: 2}),
-        ([node(8, 2)], Wish(gpus_per_worker=0.25), {GPU: 8}),
-        ([node(8, 2)], Wish(gpus_per_worker=0.4), {GPU: 4}),
-        ([node(8, 2)], Wish(device="cpu"), {CORE: 8}),
-        ([node(8, 2), node(16)], Wish(cpu_workers=99), {GPU: 2, CORE: 22}),
-        ([node(8, 2), node(16)], Wish(cpu_workers=5), {GPU: 2, CORE: 5}),
-        ([node(8, 2), node(16)], Wish(cpu_workers=5, max_workers=4), {GPU: 2, CORE: 2}),
-        ([node(8, 2)], Wish(max_workers=1), {GPU: 1}),
-        ([node(4)], Wish(workers=9), {CORE: 9}),
-        ([node(4)], Wish(workers=9, max_workers=3), {CORE: 3}),
-        ([node(0)], Wish(), {CORE: 1}),
+        ([node(4), node(2)], RunOptions(), {CORE: 6}),
+        ([node(4), node(2, alive=False)], RunOptions(), {CORE: 4}),
+        ([node(8, 2), node(4, 4)], RunOptions(), {GPU: 6}),
+        ([node(2, 4)], RunOptions(), {GPU: 2}),
+        ([node(8, 2)], RunOptions(gpus_per_worker=0.25), {GPU: 8}),
+        ([node(8, 2)], RunOptions(gpus_per_worker=0.4), {GPU: 4}),
+        ([node(8, 2)], RunOptions(device="cpu"), {CORE: 8}),
+        ([node(8, 2), node(16)], RunOptions(cpu_workers=99), {GPU: 2, CORE: 22}),
+        ([node(8, 2), node(16)], RunOptions(cpu_workers=5), {GPU: 2, CORE: 5}),
+        ([node(8, 2), node(16)], RunOptions(cpu_workers=5, max_workers=4), {GPU: 2, CORE: 2}),
+        ([node(8, 2)], RunOptions(max_workers=1), {GPU: 1}),
+        ([node(4)], RunOptions(workers=9), {CORE: 9}),
+        ([node(4)], RunOptions(workers=9, max_workers=3), {CORE: 3}),
+        ([node(0)], RunOptions(), {CORE: 1}),
     ],
 )
-def test_seats_are_what_living_nodes_have_place_for(nodes: list[Any], wish: Wish, seats: dict[Seat, int]) -> None:
-    assert seats_of(nodes, wish) == seats
+def test_seats_are_what_living_nodes_have_place_for(nodes: list[Any], options: RunOptions, seats: dict[Seat, int]) -> None:
+    assert seats_of(nodes, options) == seats
 
 
 def test_a_seat_says_what_ray_reserves_and_where_it_trains() -> None:
-    seats = list(seats_of([node(8, 2), node(4, memory=2**32)], Wish(gpus_per_worker=0.5, cpu_workers=1)))
+    seats = list(seats_of([node(8, 2), node(4, memory=2**32)], RunOptions(gpus_per_worker=0.5, cpu_workers=1)))
     assert [seat.resources for seat in seats] == [{"CPU": 1.0, "GPU": 0.5}, {"CPU": 1.0}]
     assert [(seat.device, seat.spare) for seat in seats] == [("auto", False), ("cpu", True)]
     assert seats[1].core_bytes == 2**30
@@ -53,7 +53,7 @@ def test_a_seat_says_what_ray_reserves_and_where_it_trains() -> None:
 
 def test_cuda_without_a_gpu_is_refused() -> None:
     with pytest.raises(UserError, match="has no GPU: use --device cpu, a cluster with GPUs, or --wait-for-gpus"):
-        seats_of([node(4)], Wish(device="cuda"))
+        seats_of([node(4)], RunOptions(device="cuda"))
 
 
 def test_a_worker_tells_the_room_of_the_device_that_torch_sees() -> None:
@@ -92,5 +92,5 @@ def test_a_core_takes_what_it_ends_before_the_gpus_are_done() -> None:
 
 @pytest.mark.parametrize(("own", "sweeps", "most"), [(None, None, None), (3, None, 3), (None, 2, 2), (3, 2, 2), (2, 3, 2)])
 def test_the_lower_bound_on_workers_counts(own: int | None, sweeps: int | None, most: int | None) -> None:
-    assert RunOptions(max_workers=own).bounded(sweeps).wish.max_workers == most
-    assert math.isinf(RunOptions().wish.max_workers or math.inf)
+    assert RunOptions(max_workers=own).bounded(sweeps).max_workers == most
+    assert math.isinf(RunOptions().max_workers or math.inf)
