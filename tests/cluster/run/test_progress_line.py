@@ -8,7 +8,7 @@ import pytest
 from asked_once import Once
 from rich.console import Console
 
-from cluster.run import progress as module
+from cluster.run import progress_line as module
 from cluster.run.progress_line import ProgressLine
 from stsq_core import Measurement, TrialConfig, TrialResult
 from sweeps.cells.packs import Room
