@@ -1,0 +1,167 @@
+"""Every link, path, dotted name, test, command and option named in README, CONTRIBUTING and docs exists."""
+
+import importlib
+import importlib.util
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from cluster.commands.cli import app
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+ROOMS = "stsq_core|sweeps|dashboards|cluster"
+STSQ = typer.main.get_command(app)
+
+FOREIGN_OPTIONS = {
+    *("--address", "--working-dir", "--runtime-env-json", "--metrics-export-port", "--generate"),  # ray
+    *("--wait", "--signal", "--dependency", "--me"),  # Slurm
+    *("--rm", "--device", "--time", "--from-literal"),  # podman, kubectl
+    *("--durations", "--pairs"),
+}
+"""Options of other programs that the docs name on their own."""
+
+
+def text_of(page: Path) -> str:
+    return page.read_text("utf-8")
+
+
+def code_of(page: Path) -> list[str]:
+    """Fenced lines and inline code spans, each with its line breaks removed."""
+    text = re.sub(r"^```diff\n.*?^```", "", text_of(page), flags=re.DOTALL | re.MULTILINE)
+    fenced = re.findall(r"^```\w*\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    spans = re.findall(r"`([^`]+)`", re.sub(r"^```\w*\n.*?^```", "", text, flags=re.DOTALL | re.MULTILINE))
+    return [line for block in fenced for line in block.splitlines()] + [" ".join(span.split()) for span in spans]
+
+
+def slugs(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", text_of(page), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.fixture(params=PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def page(request: pytest.FixtureRequest) -> Path:
+    return Path(request.param)
+
+
+def test_every_link_leads_somewhere(page: Path) -> None:
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
+        if re.match(r"https?:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in slugs(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_page_of_docs_is_in_the_index() -> None:
+    index = ROOT / "docs/index.md"
+    listed = {(index.parent / link).resolve() for link in re.findall(r"\]\(([^)#\s]+)", text_of(index))}
+    listed |= {
+        link.parent / name
+        for link in listed
+        if link.name == "index.md"
+        for name in re.findall(r"\]\((\w+\.md)\)", text_of(link))
+    }
+    assert {page for page in PAGES if page.is_relative_to(index.parent)} - {index} - listed == set()
+
+
+def test_every_path_exists(page: Path) -> None:
+    named = re.findall(rf"(?<![\w/.~-])((?:{ROOMS}|tests|docs)/[\w./-]*\w/?)", "\n".join(code_of(page)))
+    assert [path for path in named if not re.search(r"\b[A-Z]{3,}", path) and not (ROOT / path).exists()] == []
+
+
+@cache
+def tests() -> tuple[set[str], set[str]]:
+    """The names of all test files and of all tests."""
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    text = "\n".join(map(text_of, files))
+    return {path.name for path in files}, set(re.findall(r"^(?:async )?def (test_\w+)", text, flags=re.MULTILINE))
+
+
+def test_every_test_exists(page: Path) -> None:
+    files, defined = tests()
+    text = "\n".join(code_of(page))
+    assert [name for name in re.findall(r"\btest_\w+\.py\b", text) if name not in files] == []
+    for name, more in re.findall(r"\b(test_\w+)\b(?!\.py)(\*|\.\.\.)?", text):
+        assert name in defined or (more and any(one.startswith(name) for one in defined)), name
+
+
+def exists(dotted: str) -> bool:
+    parts = dotted.split(".")
+    for length in range(len(parts), 0, -1):
+        name = ".".join(parts[:length])
+        try:
+            found = importlib.util.find_spec(name)
+        except ModuleNotFoundError:
+            continue
+        if found is None:
+            continue
+        value = importlib.import_module(name) if length < len(parts) else None
+        for attribute in parts[length:]:
+            if not hasattr(value, attribute):
+                return attribute in getattr(value, "model_fields", {})
+            value = getattr(value, attribute)
+        return True
+    return False
+
+
+def test_every_dotted_name_exists(page: Path) -> None:
+    named = re.findall(rf"(?<![\w./-])((?:{ROOMS})(?:\.\w+)+)", "\n".join(code_of(page)))
+    assert [name for name in dict.fromkeys(named) if not exists(name)] == []
+
+
+def commands(page: Path) -> Iterator[str]:
+    """What follows `stsq` in the code of a page, without comments and what other commands follow."""
+    for code in code_of(page):
+        for found in re.findall(r"(?:^|\$ |-- |'|&& |; )(?:stsq|python -m cluster) ([a-z-][^;#'&]*)", code):
+            yield found.split("  ")[0]
+
+
+def children(command: Any) -> dict[str, Any]:
+    """The commands of a group; a command that is no group has none."""
+    return getattr(command, "commands", {})
+
+
+def problem(words: list[str]) -> str:
+    """What is wrong with a command line, or nothing."""
+    command: Any = STSQ
+    path: list[str] = []
+    while children(command) and words and not words[0].startswith("-"):
+        first, *words = words
+        alternatives = first.split("|")
+        if missing := [name for name in alternatives if name not in children(command)]:
+            return f"no command {' '.join([*path, *missing])}"
+        path.append(first)
+        command = children(command)[alternatives[0]]
+    own, _, passed = " ".join(words).partition(" -- ")
+    for part, owner in ((own, command), (passed, children(STSQ)["run"])):
+        options = {option for parameter in owner.params for option in parameter.opts} | {"--help", "-h"}
+        if unknown := [option for option in re.findall(r"(?<!\S)\[?(--[a-z][\w-]*)", part) if option not in options]:
+            return f"{' '.join(path)} has no option {unknown}"
+    return ""
+
+
+def test_every_command_exists(page: Path) -> None:
+    assert [(command, wrong) for command in commands(page) if (wrong := problem(command.split()))] == []
+
+
+def all_options(command: Any) -> set[str]:
+    own = {option for parameter in command.params for option in parameter.opts}
+    return own.union(*map(all_options, children(command).values()))
+
+
+def test_every_option_exists(page: Path) -> None:
+    """Options named on their own, such as `--cpu-workers N`, belong to stsq, to a benchmark or to a named other program."""
+    benchmarks = "\n".join(map(text_of, (ROOT / "tests/benchmarks").rglob("*.py")))
+    known = all_options(STSQ) | set(re.findall(r'"(--[\w-]+)"', benchmarks)) | FOREIGN_OPTIONS
+    named = [found[1] for code in code_of(page) if (found := re.match(r"(?:-- )?(--[a-z][\w-]*)", code))]
+    assert [option for option in named if option not in known] == []
