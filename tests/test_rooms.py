@@ -1,14 +1,27 @@
-"""The house: each room has its guest libraries, and imports go downwards only."""
+"""The house: rooms and their folders import downwards and through faces, without circles, and stay small."""
 
 import ast
 import subprocess
 import sys
+from collections import Counter, defaultdict
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("stsq_core", "sweeps", "dashboards", "cluster")
+
+FOLDERS = {
+    "stsq_core": ("configs", "kernels", "oracles", "numerics", "tasks", "programs", "networks", "training", "plugins"),
+    "sweeps": ("schema", "cells", "store", "schedule", "thresholds", "search", "laws", "findings"),
+    "dashboards": ("words", "plots", "paper", "page", "publishing", "boards", "serving", "notebooks"),
+    "cluster": ("run", "tune", "jobs", "commands"),
+}
+"""The rooms, and the folders of each, from the ground up: a folder imports those before it only."""
+
+ORDER = [f"{room}.{folder}" for room, folders in FOLDERS.items() for folder in folders]
+
 GUESTS = {
     "torch": "stsq_core",
     "numba": "stsq_core",
@@ -27,30 +40,181 @@ GUESTS = {
     "rich": "cluster",
 }
 
+MAX_MODULES = 24
+MAX_FLOORS = 8
+MAX_WITH_ONE_IMPORTER = 50
+MAX_LINES = 32_500
 
-def imports(path: Path) -> list[tuple[int, str]]:
-    """(line, top-level name) of every import in a module, wherever it stands."""
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every product module by its dotted name; a package by the name of its folder."""
+    paths = (path for room in FOLDERS for path in sorted((ROOT / room).rglob("*.py")))
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+def is_package(module: str) -> bool:
+    return modules()[module].name == "__init__.py"
+
+
+def folder_of(module: str) -> str:
+    return module if is_package(module) else module.rpartition(".")[0]
+
+
+@cache
+def face_of(package: str) -> dict[str, str]:
+    """The names that a folder offers (its `__init__.pyi`), each with the module or face that it comes from."""
+    stub = modules()[package].with_suffix(".pyi")
+    offered = {}
+    for node in ast.parse(stub.read_text()).body if stub.exists() else ():
+        assert isinstance(node, ast.ImportFrom), f"{stub}:{node.lineno}: a face holds imports only"
+        for alias in node.names:
+            assert alias.asname == alias.name, f"{stub}:{node.lineno}: write `{alias.name} as {alias.name}`"
+            offered[alias.name] = f"{package}.{node.module or alias.name}"
+    return offered
+
+
+def home_of(base: str, name: str) -> str:
+    """The module that `from base import name` comes from, seen through faces."""
+    if f"{base}.{name}" in modules() and not is_package(f"{base}.{name}"):
+        return f"{base}.{name}"
+    source = face_of(base).get(name) if is_package(base) else None
+    return base if source is None else home_of(source, name) if is_package(source) else source
+
+
+def imports(path: Path) -> list[tuple[int, str, str]]:
+    """(line, module, name) of every import of a module, wherever it stands: lazy and type-checking ones count."""
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found += [(node.lineno, alias.name.split(".")[0]) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            found.append((node.lineno, node.module.split(".")[0]))
+            found += [(node.lineno, alias.name, "") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative imports stand in faces only"
+            found += [(node.lineno, node.module or "", alias.name) for alias in node.names]
     return found
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@cache
+def arrows() -> dict[str, frozenset[str]]:
+    """Which product modules each product module imports, seen through faces."""
+    found = {}
+    for module, path in modules().items():
+        own = {home_of(base, name) if name else base for _, base, name in imports(path) if base.partition(".")[0] in FOLDERS}
+        found[module] = frozenset(own - {module})
+    return found
+
+
+@pytest.mark.parametrize("room", FOLDERS)
 def test_a_room_imports_downwards_and_its_own_guests_only(room: str) -> None:
-    modules = sorted((ROOT / room).rglob("*.py"))
-    assert modules
-    upwards = set(ROOMS[ROOMS.index(room) + 1 :])
+    upwards = set(list(FOLDERS)[list(FOLDERS).index(room) + 1 :])
     wrong = [
-        f"{path.relative_to(ROOT)}:{line} imports {name}"
-        for path in modules
-        for line, name in imports(path)
-        if name in upwards or (name in GUESTS and GUESTS[name] != room)
+        f"{path.relative_to(ROOT)}:{line} imports {base}"
+        for module, path in modules().items()
+        if module.partition(".")[0] == room
+        for line, base, _ in imports(path)
+        if (top := base.partition(".")[0]) in upwards or (top in GUESTS and GUESTS[top] != room)
     ]
     assert wrong == []
+
+
+def test_every_module_stands_in_a_folder_that_the_order_names() -> None:
+    outside = [module for module in modules() if not is_package(module) and folder_of(module) not in ORDER]
+    assert outside == ["cluster.__main__"]
+
+
+def test_folders_import_downwards() -> None:
+    wrong = [
+        f"{module} imports {target}"
+        for module, targets in arrows().items()
+        for target in targets
+        if folder_of(module) in ORDER
+        and folder_of(target) in ORDER
+        and ORDER.index(folder_of(target)) > ORDER.index(folder_of(module))
+    ]
+    assert wrong == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    try:
+        TopologicalSorter(arrows()).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_other_folders_are_imported_through_their_faces() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports from {base}"
+        for module, path in modules().items()
+        for line, base, name in imports(path)
+        if base.partition(".")[0] in FOLDERS
+        if (base in FOLDERS or folder_of(base) != folder_of(module))
+        if not (base in ORDER and name in face_of(base))
+    ]
+    assert wrong == []
+
+
+def test_a_face_says_in_a_sentence_what_its_folder_is_and_offers_what_exists() -> None:
+    for folder in [*FOLDERS, *ORDER]:
+        if folder in ("cluster", "cluster.commands") and not face_of(folder):
+            continue
+        tree = ast.parse(modules()[folder].read_text())
+        assert (ast.get_docstring(tree) or "").partition("\n")[0].endswith("."), folder
+        stems = {path.stem for path in modules()[folder].parent.glob("*.py")}
+        for name, source in face_of(folder).items():
+            assert source in modules(), f"{folder} offers {name} of {source}, which is no module"
+            assert source == f"{folder}.{name}" or name not in stems, f"{folder}: {name} is a module too"
+
+
+def test_a_face_offers_only_what_others_import() -> None:
+    taken = {(base, name) for path in modules().values() for _, base, name in imports(path)}
+    public = {
+        (home.rpartition(".")[0], name) for room in FOLDERS for name, home in face_of(room).items() for home in [f"{home}.x"]
+    }
+    idle = [
+        f"{folder}.{name}"
+        for folder in ORDER
+        for name in face_of(folder)
+        if (folder, name) not in taken | public and folder != "stsq_core.plugins"
+    ]
+    assert idle == []
+
+
+def test_folders_are_small_enough_to_be_read() -> None:
+    sizes = Counter(folder_of(module) for module in modules() if not is_package(module))
+    assert {folder: num for folder, num in sizes.items() if num > MAX_MODULES} == {}
+
+
+@pytest.mark.parametrize("room", FOLDERS)
+def test_a_room_has_few_floors(room: str) -> None:
+    below = defaultdict(set)
+    for module, targets in arrows().items():
+        for target in targets:
+            if folder_of(module) != folder_of(target) and folder_of(target).startswith(f"{room}."):
+                below[folder_of(module)].add(folder_of(target))
+
+    @cache
+    def floor(folder: str) -> int:
+        return 1 + max((floor(other) for other in below[folder]), default=0)
+
+    assert max(floor(f"{room}.{folder}") for folder in FOLDERS[room]) <= MAX_FLOORS
+
+
+def test_few_modules_serve_one_importer_alone() -> None:
+    importers = Counter(target for targets in arrows().values() for target in targets)
+    alone = [module for module in modules() if not is_package(module) and importers[module] == 1]
+    assert len(alone) <= MAX_WITH_ONE_IMPORTER, alone
+
+
+def test_every_module_is_reached() -> None:
+    reached = {target for targets in arrows().values() for target in targets}
+    entries = {"cluster.__main__", "dashboards.publishing.__main__", "dashboards.serving.renderer", "cluster.commands.cli"}
+    idle = [module for module in modules() if not is_package(module) and module not in reached | entries]
+    assert idle == []
+
+
+def test_the_product_stays_within_its_lines() -> None:
+    paths = [path for room in FOLDERS for pattern in ("*.py", "*.pyi") for path in (ROOT / room).rglob(pattern)]
+    assert sum(len(path.read_text().splitlines()) for path in paths) <= MAX_LINES
 
 
 @pytest.mark.parametrize(
@@ -61,6 +225,13 @@ def test_importing_a_room_does_not_load_heavy_guests(room: str, guests: list[str
     code = f"import sys, {room}; print([g for g in {guests!r} if g in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_tests_mirror_the_rooms() -> None:
+    for test in (ROOT / "tests").rglob("test_*.py"):
+        parts = test.relative_to(ROOT / "tests").parts[:-1]
+        if parts and parts[0] in FOLDERS and parts[-1] != "chaos":
+            assert (ROOT / Path(*parts)).is_dir(), f"{test}: there is no folder {'/'.join(parts)}"
 
 
 def test_no_test_folder_is_a_package() -> None:
