@@ -8,7 +8,7 @@ import wandb_workspaces.reports.v2 as wr
 
 from dashboards.boards.board import Board
 from dashboards.boards.charts import Chart
-from dashboards.publishing import CELL, RELATIVE_LOSS, SEED, STEP, size_key
+from dashboards.publishing import CELL, RELATIVE_LOSS, SEED, STEP, set_id, size_key
 from stsq_core.configs import SAMPLES, WIDTH, Size
 
 MAX_RUNS = 100
@@ -104,7 +104,7 @@ def accessor(key: str) -> str:
 def name_panels(panels: Sequence[Any], *, of: str) -> None:
     """Give panels ids that depend on their place alone, so that equal boards are equal documents."""
     for place, panel in enumerate(panels):
-        panel._id = hashlib.sha256(f"{of} {place}".encode()).hexdigest()[:12]
+        set_id(panel, hashlib.sha256(f"{of} {place}".encode()).hexdigest()[:12])
 
 
 def _query(chart: Chart) -> dict[str, Any]:

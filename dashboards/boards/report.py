@@ -19,7 +19,7 @@ from dashboards.boards.panels import (
     sweep_panels,
 )
 from dashboards.boards.words import failures_words, laws_words, thresholds_table, verdicts_words
-from dashboards.publishing import CELL_ID, RUN_DIRECTORY
+from dashboards.publishing import CELL_ID, RUN_DIRECTORY, set_id
 
 MAX_CELLS = 12
 """Cells with panels of their own."""
@@ -39,12 +39,6 @@ def make_report(board: Board) -> Any:
         blocks=list(_blocks(board)),
         width="fluid",
     )
-
-
-def report_document(report: Any) -> dict[str, Any]:
-    """The report as W&B is sent it."""
-    spec: dict[str, Any] = report._to_model().spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return spec
 
 
 def _blocks(board: Board) -> Iterator[Any]:
@@ -87,5 +81,5 @@ def _grid(board: Board, name: str, panels: list[Any | None], *, filters: Sequenc
         filters=expr.And(expr.Config(board.config(RUN_DIRECTORY)) == board.directory_id, *filters),
         pinned_columns=columns(board),
     )
-    runset._id = hashlib.sha256(f"runs {name}".encode()).hexdigest()[:12]
+    set_id(runset, hashlib.sha256(f"runs {name}".encode()).hexdigest()[:12])
     return wr.PanelGrid(runsets=[runset], panels=shown, hide_run_sets=hide)

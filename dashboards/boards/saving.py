@@ -12,7 +12,7 @@ from typing import Any
 
 from dashboards.boards.board import Board, read_board
 from dashboards.boards.extras import load_extra
-from dashboards.publishing import decide_mode, server_url
+from dashboards.publishing import decide_mode, document_of, server_url, set_workspace_id, workspace_id
 from stsq_core.configs import UserError
 from sweeps.store import disk_errors, write_atomically
 
@@ -36,12 +36,12 @@ def write_documents(run_path: Path | str, folder: Path) -> tuple[Path, ...]:
     Raises:
         UserError: it is no run, wandb-workspaces is missing, or the folder cannot be written.
     """
-    make_workspace, workspace_document, make_report, report_document = _makers()
+    make_workspace, make_report = _makers()
     board = read_board(run_path)
     board = replace(board, entity=board.entity or NO_ENTITY)
     documents = {
-        "workspace.json": workspace_document(make_workspace(board)),
-        "report.json": report_document(make_report(board)),
+        "workspace.json": document_of(make_workspace(board)),
+        "report.json": document_of(make_report(board)),
         **{f"{kind}.vl.json": chart.spec for kind, chart in board.charts.items()},
     }
     with disk_errors(folder):
@@ -57,7 +57,7 @@ def save_boards(run_path: Path | str) -> SavedBoards:
     Raises:
         UserError: it is no run, wandb-workspaces is missing, there is no key, or the server does not take the boards.
     """
-    make_workspace, _, make_report, _ = _makers()
+    make_workspace, make_report = _makers()
     decision = decide_mode("online", "online", server=server_url)
     if decision.mode != "online":
         raise UserError(
@@ -76,13 +76,14 @@ def save_boards(run_path: Path | str) -> SavedBoards:
     memory = _Memory(board)
     _register(api, board, memory)
     workspace, report = make_workspace(board), make_report(board)
-    workspace._internal_id, report.id = memory.get("workspace"), memory.get("report")
+    report.id = memory.get("report")
+    set_workspace_id(workspace, memory.get("workspace"))
     with _server_errors("take the report"):
         report.save()  # first, because it makes the project where there is none
     memory.keep(report=report.id)
     with _server_errors("take the workspace"):
         workspace.save()
-    memory.keep(workspace=workspace._internal_id)
+    memory.keep(workspace=workspace_id(workspace))
     return SavedBoards(str(workspace.url), str(report.url))
 
 
@@ -127,10 +128,10 @@ class _Memory:
 
 def _makers() -> tuple[Callable[..., Any], ...]:
     load_extra("wandb_workspaces", extra="boards", what="`stsq wandb setup`")
-    from dashboards.boards.report import make_report, report_document
-    from dashboards.boards.workspace import make_workspace, workspace_document
+    from dashboards.boards.report import make_report
+    from dashboards.boards.workspace import make_workspace
 
-    return make_workspace, workspace_document, make_report, report_document
+    return make_workspace, make_report
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from dashboards.boards.panels import (
     sweep_panels,
 )
 from dashboards.boards.words import laws_words, thresholds_table
-from dashboards.publishing import RUN_DIRECTORY, STEP
+from dashboards.publishing import RUN_DIRECTORY, STEP, set_workspace_name
 
 
 def make_workspace(board: Board) -> Any:
@@ -35,14 +35,9 @@ def make_workspace(board: Board) -> Any:
             pinned_columns=columns(board),
         ),
     )
-    workspace._internal_name = f"nw-{_digest(f'workspace {board.directory_id}')}-v"  # saved again, it replaces itself
+    # the name is that of the run directory: saved again, the workspace replaces itself
+    set_workspace_name(workspace, f"nw-{_digest(f'workspace {board.directory_id}')}-v")
     return workspace
-
-
-def workspace_document(workspace: Any) -> dict[str, Any]:
-    """The workspace as W&B is sent it."""
-    spec: dict[str, Any] = workspace._to_model().spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return spec
 
 
 def _sections(board: Board) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from dashboards.plots import median_curve
 from dashboards.publishing.cell_log import CellLog
 from dashboards.publishing.cell_state import CellState, curve_rows
-from dashboards.publishing.client import INTERRUPTED, write_offline_runs
+from dashboards.publishing.client import INTERRUPTED, write_client_files
 from dashboards.publishing.keys import cell_config
 from dashboards.publishing.projection import Outcome, RunProjection, Table, short
 from dashboards.publishing.shards import Shard
@@ -35,7 +35,7 @@ MAX_TABLE_ROWS = 10_000
 class CellRuns:
     """The runs of one shard; `read_on` first, then `ended` and `live`."""
 
-    write_offline = staticmethod(write_offline_runs)
+    write_offline = staticmethod(write_client_files)
 
     def __init__(
         self, run: RunDirectory, spec: SweepSpec, cells: Collection[Cell], shard: Shard, *, identity: str, tags: tuple[str, ...]

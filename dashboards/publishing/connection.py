@@ -6,10 +6,10 @@ Lost, it is asked again after a while that doubles, up to five minutes; in the m
 import logging
 import time
 
+from dashboards.publishing.client import restart_service, server_url
 from dashboards.publishing.files import Target
 from dashboards.publishing.held import Account
 from dashboards.publishing.mode import Decision, Mode, can_reach, key_for
-from dashboards.publishing.service import restart_service, server_url
 from dashboards.publishing.stream import OnlineStream
 
 LOG = logging.getLogger(__name__)

@@ -1,31 +1,38 @@
-"""Writes each trial that has ended as the offline file that W&B's own client would write, without running that client.
+"""The offline files of W&B runs, and a quick writer for those of trials that have ended.
 
-The client takes some 70 ms of CPU a run, this module one or two. The records are the wandb package's own protobuf classes, so
-their schema is that of the installed package; `log` frames them.
+W&B's client takes some 70 ms of CPU a run, the quick writer one or two. It is used with the releases of wandb that it is tried
+with (`wandb_border`): there `test_files.py` compares its files with the client's record by record.
 
-Source: `wandb/proto/wandb_internal.proto`, and files of wandb 0.31: `test_files.py` compares the two.
+A file is a 7-byte header and then a LevelDB log of protobuf records. The log is divided into blocks of 32 KiB. A record is one
+chunk or, where a block ends within it, several; a chunk has a 7-byte header: CRC-32 of type and data, length, type.
+
+Source: `wandb/proto/wandb_internal.proto`; the LevelDB log format, with the plain CRC-32 that W&B uses.
 """
 
 import json
 import math
 import os
 import shutil
+import struct
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from wandb.proto import wandb_internal_pb2
-
-from dashboards.publishing.log import pack
 from dashboards.publishing.projection import Outcome, RunProjection
+from dashboards.publishing.wandb_border import record_class
 from sweeps.store import disk_errors, write_atomically
 
 MIN_CONSUMER = "0.70.0"
 """The oldest reader that can take the file; wandb 0.31 says the same of its own."""
 
-Record: Any = wandb_internal_pb2.Record  # type: ignore[attr-defined]
+FILE_HEADER = b":W&B\xe1\xbe\x00"
+BLOCK_BYTES = 32 * 1024
+CHUNK_HEADER = struct.Struct("<IHB")
+FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
+_KINDS = {(True, True): FULL, (True, False): FIRST, (False, False): MIDDLE, (False, True): LAST}  # by: first chunk, last chunk
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,7 @@ class Target:
         return self.directory / "wandb"
 
 
-def write_offline(projections: Sequence[RunProjection], target: Target) -> dict[str, Path]:
+def write_quick_files(projections: Sequence[RunProjection], target: Target) -> dict[str, Path]:
     """Write trials that have ended, each as one complete offline file that replaces every local file of that trial.
 
     A file is there as a whole or not at all, whenever the process or the machine stops.
@@ -77,72 +84,76 @@ def _write(projection: RunProjection, target: Target) -> Path:
     outcome = projection.outcome
     if outcome is None:
         raise ValueError(f"run {projection.key} has not ended: only ended trials are written offline")
-    began = datetime.fromtimestamp(_began(outcome), UTC)
-    folder = target.files / f"offline-run-{began:%Y%m%d_%H%M%S}-{projection.run_id}"
+    seconds = float(outcome.summary["seconds"])
+    began = outcome.ended_at - seconds
+    folder = target.files / f"offline-run-{datetime.fromtimestamp(began, UTC):%Y%m%d_%H%M%S}-{projection.run_id}"
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"run-{projection.run_id}.wandb"
-    write_atomically(path, pack(_numbered(_records(projection, outcome, target))))
+    records = []
+    for number, record in enumerate(_records(projection, outcome, target, began=began, seconds=seconds), start=1):
+        record.num = number
+        records.append(record.SerializeToString())
+    write_atomically(path, pack(records))
     return path
 
 
-def _numbered(records: Iterable[Any]) -> Iterator[bytes]:
-    for number, record in enumerate(records, start=1):
-        record.num = number
-        yield record.SerializeToString()
-
-
-def _records(projection: RunProjection, outcome: Outcome, target: Target) -> Iterator[Any]:
+def _records(projection: RunProjection, outcome: Outcome, target: Target, *, began: float, seconds: float) -> Iterator[Any]:
     """The records of a run in the order in which the client writes them."""
+    Record = record_class()
     yield Record(header={"version_info": {"producer": "stsq", "min_consumer": MIN_CONSUMER}})
-    yield Record(run=_run(projection, _began(outcome), target))
+    whole, fraction = divmod(began, 1)
+    yield Record(
+        run={
+            "run_id": projection.run_id,
+            "entity": target.entity or "",
+            "project": target.project,
+            "config": {"update": _items(projection.config)},
+            "run_group": projection.group,
+            "job_type": projection.job_type,
+            "display_name": projection.name,
+            "tags": projection.tags,
+            "start_time": {"seconds": int(whole), "nanos": int(fraction * 1e9)},
+        }
+    )
     last: dict[str, Any] = {}  # the newest value of every key: not every row has the metrics of an evaluation
-    for row in _history(projection, outcome):
-        yield Record(history={"item": _items(row), "step": {"num": row["_step"]}})
-        last |= row
-    seconds = _seconds(outcome)
-    runtime = {"nested_key": ["_wandb", "runtime"], "value_json": str(round(seconds))}
-    yield Record(summary={"update": [*_items(last | {"_runtime": seconds} | dict(outcome.summary)), runtime]})
+    for row in projection.rows:
+        # journals hold no times: the rows are spread evenly over the trial's steps
+        runtime = seconds * row.step / max(1, projection.rows[-1].step)
+        values = dict(row.values) | {"_step": row.step, "_runtime": runtime, "_timestamp": began + runtime}
+        yield Record(history={"item": _items(values), "step": {"num": row.step}})
+        last |= values
+    nested = {"nested_key": ["_wandb", "runtime"], "value_json": str(round(seconds))}
+    yield Record(summary={"update": [*_items(last | {"_runtime": seconds} | dict(outcome.summary)), nested]})
     yield Record(exit={"exit_code": outcome.exit_code, "runtime": round(seconds)})
 
 
-def _run(projection: RunProjection, began: float, target: Target) -> dict[str, Any]:
-    whole, fraction = divmod(began, 1)
-    return {
-        "run_id": projection.run_id,
-        "entity": target.entity or "",
-        "project": target.project,
-        "config": {"update": _items(projection.config)},
-        "run_group": projection.group,
-        "job_type": projection.job_type,
-        "display_name": projection.name,
-        "tags": projection.tags,
-        "start_time": {"seconds": int(whole), "nanos": int(fraction * 1e9)},
-    }
-
-
-def _history(projection: RunProjection, outcome: Outcome) -> Iterator[dict[str, Any]]:
-    """The rows as the client would log them, at times spread evenly over the trial's steps: journals hold none."""
-    began, seconds = _began(outcome), _seconds(outcome)
-    for row in projection.rows:
-        runtime = seconds * row.step / max(1, projection.rows[-1].step)
-        clock = {"_step": row.step, "_runtime": runtime, "_timestamp": began + runtime}
-        yield dict(row.values) | clock
-
-
 def _items(values: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Keys with their values in JSON; what is not finite is NaN, Infinity or -Infinity, as the client spells it."""
-    return [{"key": name, "value_json": _spelled(value)} for name, value in values.items()]
+    """Keys with their values in JSON, where NaN, Infinity and -Infinity are spelled as the client spells them."""
+    return [
+        # most values are finite floats, and repr is JSON for those at a third of the cost
+        {"key": key, "value_json": repr(value) if type(value) is float and math.isfinite(value) else json.dumps(value)}
+        for key, value in values.items()
+    ]
 
 
-def _spelled(value: Any) -> str:
-    """A value in JSON; most are finite numbers, which need none of its care."""
-    return repr(value) if type(value) is float and math.isfinite(value) else json.dumps(value)
+def pack(records: Iterable[bytes]) -> bytes:
+    """The file that holds these records."""
+    log = bytearray(FILE_HEADER)
+    for record in records:
+        rest, is_first = record, True
+        while rest or is_first:
+            room = BLOCK_BYTES - len(log) % BLOCK_BYTES
+            if room < CHUNK_HEADER.size:
+                log += bytes(room)
+                room = BLOCK_BYTES
+            chunk, rest = rest[: room - CHUNK_HEADER.size], rest[room - CHUNK_HEADER.size :]
+            kind = _KINDS[is_first, not rest]
+            log += CHUNK_HEADER.pack(checksum(kind, chunk), len(chunk), kind) + chunk
+            is_first = False
+    return bytes(log)
 
 
-def _seconds(outcome: Outcome) -> float:
-    return float(outcome.summary["seconds"])
-
-
-def _began(outcome: Outcome) -> float:
-    return outcome.ended_at - _seconds(outcome)
+def checksum(kind: int, chunk: bytes) -> int:
+    """The CRC-32 of a chunk's type and data."""
+    return zlib.crc32(chunk, zlib.crc32(bytes([kind])))

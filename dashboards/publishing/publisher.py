@@ -17,13 +17,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dashboards.publishing.cell_runs import CellRuns
+from dashboards.publishing.client import server_url
 from dashboards.publishing.connection import FIRST_PAUSE_S
 from dashboards.publishing.destination import NOTHING_ASKED, Asked, choose_destination
 from dashboards.publishing.files import Target
 from dashboards.publishing.mode import Request, decide_mode
 from dashboards.publishing.published import directory_id
 from dashboards.publishing.replay import PublishReport, Replay, Runs
-from dashboards.publishing.service import server_url
 from dashboards.publishing.shards import WHOLE, Shard, sole_publisher
 from dashboards.publishing.trial_runs import TrialRuns
 from stsq_core.configs import UserError

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from dashboards.publishing.client import OfflineWriter
 from dashboards.publishing.connection import Connection
 from dashboards.publishing.files import Target
 from dashboards.publishing.mode import Decision, Mode
@@ -57,8 +58,9 @@ class Runs(Protocol):
     def live(self) -> Sequence[RunProjection]:
         """Runs that go on."""
 
-    def write_offline(self, projections: Sequence[RunProjection], target: Target) -> Mapping[str, Path]:
-        """Write ended runs as offline files; returns these by key."""
+    @property
+    def write_offline(self) -> OfflineWriter:
+        """Writes ended runs as offline files; returns these by key."""
 
 
 class Replay:

@@ -12,11 +12,10 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from dashboards.publishing.client import FINISH_TIMEOUT_S, INIT_TIMEOUT_S, end_run, log_rows, open_run
+from dashboards.publishing.client import FINISH_TIMEOUT_S, INIT_TIMEOUT_S, Service, end_run, log_rows, open_run
 from dashboards.publishing.files import Target, delete_local, local_files
 from dashboards.publishing.held import Account
 from dashboards.publishing.projection import RunProjection
-from dashboards.publishing.service import Service
 
 LOG = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ beforehand: their runs appear when they have ended.
 from collections.abc import Collection
 from dataclasses import replace
 
-from dashboards.publishing.files import write_offline
+from dashboards.publishing.client import trial_writer
 from dashboards.publishing.projection import (
     NO_CURVE,
     NO_METRICS,
@@ -33,11 +33,10 @@ from sweeps.thresholds import width_thresholds
 class TrialRuns:
     """The runs of one shard; `read_on` first, then `ended` and `live`."""
 
-    write_offline = staticmethod(write_offline)
-
     def __init__(
         self, run: RunDirectory, spec: SweepSpec, cells: Collection[Cell], shard: Shard, *, identity: str, tags: tuple[str, ...]
     ) -> None:
+        self.write_offline = trial_writer()
         self._run = run
         self._criterion = spec.criterion
         self._shard = shard

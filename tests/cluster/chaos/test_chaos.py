@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from killer import Killer
 from ray_nodes import RayNodes
+from wandb_files import read_run
 
-from dashboards.publishing.reader import read_run
 from sweeps.store.journal import read_curves
 from sweeps.store.run_directory import RunDirectory
 

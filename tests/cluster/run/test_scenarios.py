@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dashboards.publishing.reader import read_run
+from wandb_files import read_run
+
 from sweeps.store.journal import read_curves
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import RunDirectory

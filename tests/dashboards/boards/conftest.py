@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.publishing.service import restart_service
+from dashboards.publishing.client import restart_service
 from sweeps.store.run_directory import RunDirectory
 
 ENTITY = "me"

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from wandb_files import OfflineRun, read_run
 
 from dashboards.boards.board import read_board
 from dashboards.boards.saving import save_boards, write_documents
 from dashboards.publishing.publisher import publish
-from dashboards.publishing.reader import OfflineRun, read_run
 from stsq_core import UserError
 from sweeps.schema.fields import flattened
 from sweeps.store.run_directory import RunDirectory

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
+from wandb_files import OfflineRun, read_run
 
-from dashboards.publishing.reader import OfflineRun, read_run
 from sweeps.store.journal import read_curves
 from sweeps.store.ledger import Ledger, LedgerRecord
 from sweeps.store.run_directory import RunDirectory

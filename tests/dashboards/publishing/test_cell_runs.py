@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from wandb_files import read_run
 
 from dashboards.publishing.cell_log import CellLog
 from dashboards.publishing.publisher import publish, sync
-from dashboards.publishing.reader import read_run
 from sweeps.cells.trials import cell_of
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import RunDirectory

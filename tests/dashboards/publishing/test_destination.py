@@ -4,9 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from wandb_files import read_run
+
 from dashboards.publishing.destination import NOTHING_ASKED, Asked, Destination, choose_destination, tags_of
 from dashboards.publishing.publisher import publish
-from dashboards.publishing.reader import read_run
 from sweeps.schema.spec import WandbSettings
 from sweeps.store.run_directory import RunDirectory
 

@@ -5,21 +5,19 @@ A release of wandb that changes its format fails here.
 
 import json
 import math
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import wandb
+from wandb_files import read_run, unpack
 
-from dashboards.publishing.files import Record, Target, delete_local, local_files, write_offline
-from dashboards.publishing.log import unpack
+from dashboards.publishing.client import write_client_files
+from dashboards.publishing.files import Target, delete_local, local_files, write_quick_files
 from dashboards.publishing.projection import Outcome, RunProjection, trial_row
-from dashboards.publishing.reader import read_run
-from dashboards.publishing.service import restart_service
+from dashboards.publishing.wandb_border import record_class
 
 CLOCK = ("_runtime", "_timestamp", "_wandb.runtime")
 """What tells when a row was logged, which no two writings share."""
@@ -55,39 +53,6 @@ def projection() -> RunProjection:
     )
 
 
-@pytest.fixture
-def _no_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """No key, login or service of whoever runs this."""
-    restart_service()
-    for name in [name for name in os.environ if name.startswith("WANDB_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
-    yield
-    restart_service()
-
-
-def written_by_the_client(projection: RunProjection, folder: Path) -> Path:
-    """The file that W&B's client makes of the same trial."""
-    outcome = projection.outcome
-    assert outcome is not None
-    run = wandb.init(
-        project="stsq", dir=folder, id=projection.run_id, name=projection.name, group=projection.group,
-        job_type=projection.job_type, tags=list(projection.tags), config=dict(projection.config),
-        mode="offline", reinit="create_new",
-        settings=wandb.Settings(
-            console="off", disable_code=True, disable_git=True, silent=True, x_disable_machine_info=True,
-            x_disable_meta=True, x_disable_stats=True, x_save_requirements=False,
-        ),
-    )  # fmt: skip
-    for row in projection.rows:
-        run.log(dict(row.values), step=row.step, commit=True)
-    run.summary.update(dict(outcome.summary))
-    run.finish(exit_code=outcome.exit_code)
-    restart_service()  # `finish` returns before the end is written
-    return Path(run.settings.sync_file)
-
-
 def untimed(values: dict[str, Any]) -> dict[str, Any]:
     """Values without the clock's, of which the keys must be there all the same; numbers as their bits."""
     return {key: None if key in CLOCK else bits(value) for key, value in values.items()}
@@ -98,11 +63,10 @@ def bits(value: Any) -> Any:
     return float(value).hex() if isinstance(value, int | float) else value
 
 
-@pytest.mark.usefixtures("_no_service")
 def test_the_records_are_those_of_wandbs_client(projection: RunProjection, tmp_path: Path) -> None:
-    (ours,) = write_offline([projection], Target(tmp_path / "ours", "stsq")).values()
+    (ours,) = write_quick_files([projection], Target(tmp_path / "ours", "stsq")).values()
     (tmp_path / "theirs").mkdir()
-    theirs = written_by_the_client(projection, tmp_path / "theirs")
+    (theirs,) = write_client_files([projection], Target(tmp_path / "theirs", "stsq")).values()
     our_run, their_run = read_run(ours), read_run(theirs)
     assert list(map(untimed, our_run.history)) == list(map(untimed, their_run.history))
     assert untimed(our_run.summary) == untimed(their_run.summary)
@@ -114,14 +78,14 @@ def test_the_records_are_those_of_wandbs_client(projection: RunProjection, tmp_p
 
 
 def first_record(path: Path) -> Any:
-    return Record.FromString(next(unpack(path.read_bytes())))
+    return record_class().FromString(next(unpack(path.read_bytes())))
 
 
 def test_wandbs_own_command_reads_the_same_numbers(
     projection: RunProjection, tmp_path: Path, wandb_command: Callable[..., str]
 ) -> None:
     target = Target(tmp_path, "stsq", "lab")
-    (path,) = write_offline([projection], target).values()
+    (path,) = write_quick_files([projection], target).values()
     told = wandb_command("leet", "inspect", "--json", str(path))
     records = [json.loads(line) for line in told.splitlines()]
     assert [record["num"] for record in records] == list(range(1, len(records) + 1))
@@ -141,7 +105,7 @@ def test_wandbs_own_command_reads_the_same_numbers(
 
 
 def test_the_clock_runs_from_the_trials_start_to_its_end(projection: RunProjection, tmp_path: Path) -> None:
-    (path,) = write_offline([projection], Target(tmp_path, "stsq")).values()
+    (path,) = write_quick_files([projection], Target(tmp_path, "stsq")).values()
     history = read_run(path).history
     times = [row["_timestamp"] for row in history]
     assert times == sorted(times)
@@ -151,16 +115,16 @@ def test_the_clock_runs_from_the_trials_start_to_its_end(projection: RunProjecti
 
 def test_a_trial_without_rows_is_written(projection: RunProjection, tmp_path: Path) -> None:
     bare = RunProjection(**{**vars(projection), "rows": ()})
-    (path,) = write_offline([bare], Target(tmp_path, "stsq")).values()
+    (path,) = write_quick_files([bare], Target(tmp_path, "stsq")).values()
     assert read_run(path).history == ()
     assert read_run(path).exit_code == 1
 
 
 def test_writing_again_leaves_one_file(projection: RunProjection, tmp_path: Path) -> None:
     target = Target(tmp_path, "stsq")
-    write_offline([projection], target)
+    write_quick_files([projection], target)
     later = Outcome({**projection.outcome.summary, "seconds": 5.0}, 0, 1.9e9) if projection.outcome else None
-    (path,) = write_offline([RunProjection(**{**vars(projection), "outcome": later})], target).values()
+    (path,) = write_quick_files([RunProjection(**{**vars(projection), "outcome": later})], target).values()
     assert local_files(target, projection.run_id) == (path,)
     delete_local(target, ["another"])
     assert path.exists()
@@ -170,4 +134,4 @@ def test_writing_again_leaves_one_file(projection: RunProjection, tmp_path: Path
 
 def test_a_trial_that_trains_is_refused(projection: RunProjection, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has not ended"):
-        write_offline([RunProjection(**{**vars(projection), "outcome": None})], Target(tmp_path, "stsq"))
+        write_quick_files([RunProjection(**{**vars(projection), "outcome": None})], Target(tmp_path, "stsq"))

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from wandb_files import OfflineRun, read_run
 
 from dashboards.publishing.process import PublisherProcess
 from dashboards.publishing.published import directory_id
 from dashboards.publishing.publisher import publish, sync
-from dashboards.publishing.reader import OfflineRun, read_run
 from stsq_core import UserError
 from sweeps.cells.trials import cell_of
 from sweeps.store.journal import read_curves, read_metrics

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from wandb_files import read_run
 
-from dashboards.publishing import service
+from dashboards.publishing.client import KEPT_DESCRIPTORS, OPEN_DESCRIPTORS, SPARE_DESCRIPTORS, Service
 from dashboards.publishing.process import offline_reason
 from dashboards.publishing.publisher import publish
-from dashboards.publishing.reader import read_run
-from dashboards.publishing.service import KEPT_DESCRIPTORS, OPEN_DESCRIPTORS, SPARE_DESCRIPTORS, Service
+from dashboards.publishing.wandb_border import service_process
 from sweeps.store.journal import read_curves
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import RunDirectory
@@ -101,7 +101,7 @@ def test_a_service_that_is_killed_costs_no_row(
     killed: list[int] = []
 
     def stop() -> bool:
-        process = service._process()
+        process = service_process()
         if not killed and process is not None and len(server.runs) == 4:
             killed.append(process.pid)
             os.kill(process.pid, signal.SIGKILL)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from wandb_files import read_run
 
 from dashboards.publishing.publisher import publish
-from dashboards.publishing.reader import read_run
 from dashboards.publishing.shards import PLACES, WHOLE, Shard, read_shard, sole_publisher
 from stsq_core import UserError
 from sweeps.store.ledger import Ledger

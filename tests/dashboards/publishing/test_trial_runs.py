@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from wandb_files import OfflineRun, read_run
+
 from dashboards.publishing.publisher import publish
-from dashboards.publishing.reader import OfflineRun, read_run
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import RunDirectory
 from sweeps.thresholds.thresholds import width_thresholds

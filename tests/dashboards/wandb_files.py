@@ -1,10 +1,4 @@
-"""Reads a `.wandb` offline file back, so that what was published can be compared with the ledger number by number.
-
-`log` takes the file apart; each record is a protobuf `Record` of the wandb package. A file that was cut off is read up to
-the cut.
-
-Source: `wandb/proto/wandb_internal.proto` of the installed wandb.
-"""
+"""Reads a `.wandb` offline file back, so that what was published can be compared with the ledger number by number."""
 
 import json
 from collections.abc import Iterator
@@ -12,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wandb.proto import wandb_internal_pb2
-
-from dashboards.publishing.log import unpack
+from dashboards.publishing.files import BLOCK_BYTES, CHUNK_HEADER, FILE_HEADER, FIRST, FULL, LAST, checksum
+from dashboards.publishing.wandb_border import record_class
 
 
 @dataclass(frozen=True)
@@ -34,7 +27,7 @@ class OfflineRun:
 
 
 def read_run(path: Path) -> OfflineRun:
-    """Read one `.wandb` file.
+    """Read one `.wandb` file; one that was cut off is read up to the cut.
 
     Raises:
         ValueError: the file is no W&B file, or a chunk other than a cut-off last one is damaged.
@@ -71,6 +64,31 @@ def _items(items: Any) -> dict[str, Any]:
 
 def _records(path: Path) -> Iterator[Any]:
     for data in unpack(path.read_bytes()):
-        record = wandb_internal_pb2.Record()  # type: ignore[attr-defined]
-        record.ParseFromString(data)
-        yield record
+        yield record_class().FromString(data)
+
+
+def unpack(data: bytes) -> Iterator[bytes]:
+    """The whole records of a file; one that was cut off is read up to the cut.
+
+    Raises:
+        ValueError: it is no W&B file, or a chunk other than a cut-off last one is damaged.
+    """
+    if not data.startswith(FILE_HEADER):
+        raise ValueError(f"not a W&B file: it starts with {data[:7]!r}; a W&B file starts with {FILE_HEADER!r}")
+    at, parts = len(FILE_HEADER), b""
+    while True:
+        room = BLOCK_BYTES - at % BLOCK_BYTES
+        if room < CHUNK_HEADER.size:
+            at += room
+        if at + CHUNK_HEADER.size > len(data):
+            return
+        crc, size, kind = CHUNK_HEADER.unpack_from(data, at)
+        chunk = data[at + CHUNK_HEADER.size : at + CHUNK_HEADER.size + size]
+        if kind == 0 or len(chunk) < size:
+            return
+        if checksum(kind, chunk) != crc:
+            raise ValueError(f"damaged W&B file: the checksum of the chunk at byte {at} does not fit")
+        parts = chunk if kind in (FULL, FIRST) else parts + chunk
+        if kind in (FULL, LAST):
+            yield parts
+        at += CHUNK_HEADER.size + size

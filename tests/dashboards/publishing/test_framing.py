@@ -1,9 +1,10 @@
-"""The framing of `.wandb` files: what is packed is unpacked, wherever the blocks end, and a cut or damage is told apart."""
+"""The framing of `.wandb` files: what is packed is unpacked, wherever the blocks end, and a cut differs from damage."""
 
 import pytest
 from hypothesis import given, strategies as st
+from wandb_files import unpack
 
-from dashboards.publishing.log import BLOCK_BYTES, CHUNK_HEADER, FILE_HEADER, pack, unpack
+from dashboards.publishing.files import BLOCK_BYTES, CHUNK_HEADER, FILE_HEADER, pack
 
 SIZES = st.integers(0, 200) | st.integers(BLOCK_BYTES - 40, BLOCK_BYTES + 40) | st.integers(0, 3 * BLOCK_BYTES)
 
@@ -32,7 +33,7 @@ def test_a_file_that_was_cut_off_gives_its_whole_records() -> None:
         assert len(whole) < 3
 
 
-def test_damage_is_told() -> None:
+def test_damage_is_an_error() -> None:
     data = bytearray(pack([b"a" * 100, b"b"]))
     data[50] ^= 1
     with pytest.raises(ValueError, match="chunk at byte 7 "):
