@@ -1,13 +1,19 @@
-"""`python -m cluster`, the same as `stsq`; an interpreter that cannot run it is told so in one line."""
+"""`stsq`, also `python -m cluster`: an interpreter that cannot run the command is refused in one line."""
 
 import sys
 
-from cluster.run import refusal
+from cluster.environment import BAD_INPUT, refusal
+
+
+def main() -> None:
+    """Check the interpreter, then run the command."""
+    if reason := refusal(sys.argv[1:]):
+        sys.stderr.write(f"stsq: {reason}\n")
+        sys.exit(BAD_INPUT)
+    from cluster.commands import main as command
+
+    command()
+
 
 if __name__ == "__main__":
-    if reason := refusal():
-        sys.stderr.write(f"stsq: {reason}\n")
-        sys.exit(2)
-    from cluster.commands import main
-
     main()

@@ -19,12 +19,11 @@ from cluster.commands.manifest_commands import manifest
 from cluster.commands.open_commands import open_app
 from cluster.commands.plugin_option import PluginFiles
 from cluster.commands.wandb_commands import wandb_setup
+from cluster.environment import BAD_INPUT
 from stsq_core.configs import UserError
 
 if TYPE_CHECKING:
     from dashboards.publishing import Asked
-
-BAD_INPUT = 2
 
 app = typer.Typer(
     name="stsq",
@@ -319,13 +318,13 @@ def trial(
 
 @app.command()
 def doctor() -> None:
-    """Say what this machine has for running sweeps, what is missing, and how to get it."""
+    """Check that this machine can run sweeps: what it has, what is missing, and how to get it."""
     from cluster.commands.doctor import examine
     from cluster.run import out, say_table, table
 
     checks = examine()
-    say_table(out(), table(("", "what", "found", "remark"), [(c.verdict, c.what, c.found, c.remedy) for c in checks]))
-    raise typer.Exit(BAD_INPUT if any(check.verdict == "missing" for check in checks) else 0)
+    say_table(out(), table(("", "what", "found", "remark"), [(c.status, c.subject, c.found, c.remark) for c in checks]))
+    raise typer.Exit(BAD_INPUT if any(check.status == "missing" for check in checks) else 0)
 
 
 @app.command()

@@ -13,55 +13,52 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from cluster.run import num_cores
+from cluster.environment import MIN_PYTHON, RAY_ONLY, REQUIRED, is_importable, num_cores
 
-Verdict = Literal["ok", "note", "missing"]
-
-NEEDED = ("numpy", "pydantic", "PyYAML", "rich", "typer", "torch")
-BETTER = {
-    "ray": "runs packs in parallel and on clusters; without it use --inline",
-    "wandb": "streams runs to Weights & Biases",
-    "plotly": "draws the page",
-    "matplotlib": "draws the figures",
-    "optuna": "searches for thresholds",
-    "optuna-dashboard": "`stsq open optuna`",
-    "pandas": "tables of a run in a notebook",
-    "wandb-workspaces": "`stsq wandb setup`",
+OPTIONAL = {
+    "optuna_dashboard": ("optuna-dashboard", "`stsq open optuna`"),
+    "pandas": ("pandas", "tables of a run in a notebook"),
+    "wandb_workspaces": ("wandb-workspaces", "`stsq wandb setup`"),
 }
-MIN_PYTHON = (3, 11)
+"""Modules, the packages that bring them, and what they are for."""
+
 MIN_FREE_BYTES = 2 * 2**30
 MAX_SOCKET_ROOT = 40
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at; `missing` keeps sweeps from running, `note` does not."""
+    """One thing that was checked; `missing` keeps sweeps from running, `note` does not."""
 
-    verdict: Verdict
-    what: str
+    status: Literal["ok", "note", "missing"]
+    subject: str
     found: str
-    remedy: str = ""
+    remark: str = ""
 
 
 def examine(folder: Path = Path()) -> tuple[Check, ...]:
-    """Look at everything a sweep needs or uses, without starting anything; `folder` is where runs would be written."""
-    return (*_python(), *_packages(), *_machine(), *_disk(folder), *_devices(), *_ray(), *_wandb())
-
-
-def _python() -> Iterator[Check]:
-    verdict: Verdict = "ok" if sys.version_info >= MIN_PYTHON else "missing"
-    yield Check(verdict, "python", platform.python_version(), "" if verdict == "ok" else "install Python 3.11 or later")
+    """Check everything a sweep needs or uses, without starting anything; `folder` is where runs would be written."""
+    return (*_packages(), *_machine(), *_disk(folder), *_devices(), *_ray(), *_wandb())
 
 
 def _packages() -> Iterator[Check]:
-    for name in (*NEEDED, *BETTER):
-        use = BETTER.get(name, "")
-        try:
-            yield Check("ok", name, metadata.version(name), use)
-        except metadata.PackageNotFoundError:
-            yield Check(
-                "note" if use else "missing", name, "not installed", f"pip install {name}" + (f": {use}" if use else "")
-            )
+    """Python and every package of `REQUIRED`; without those that only Ray needs, sweeps still run inline."""
+    is_recent = sys.version_info >= MIN_PYTHON
+    needed = "" if is_recent else f"install Python {'.'.join(map(str, MIN_PYTHON))} or later"
+    yield Check("ok" if is_recent else "missing", "python", platform.python_version(), needed)
+    for module, requirement in REQUIRED.items():
+        package = requirement.partition("[")[0]
+        if is_importable(module):
+            yield Check("ok", package, _version(package) or "found")
+        elif module in RAY_ONLY:
+            yield Check("note", package, "not installed", f"pip install '{requirement}': without it use --inline")
+        else:
+            yield Check("missing", package, "not installed", f"pip install {requirement}")
+    for module, (package, use) in OPTIONAL.items():
+        if is_importable(module):
+            yield Check("ok", package, _version(package) or "found", use)
+        else:
+            yield Check("note", package, "not installed", f"pip install {package}: {use}")
 
 
 def _machine() -> Iterator[Check]:
@@ -69,71 +66,52 @@ def _machine() -> Iterator[Check]:
     yield Check("ok", "cores", str(num_cores()), "packs that train at once, unless --workers says otherwise")
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-        few = memory < 1.0 + num_cores()
-        yield Check(
-            "note" if few else "ok",
-            "memory",
-            f"{memory:.1f} GiB",
-            "a worker takes about 0.5 GiB: use fewer --workers" if few else "",
-        )
+        is_small = memory < 1.0 + num_cores()
+        remark = "a worker takes about 0.5 GiB: use fewer --workers" if is_small else ""
+        yield Check("note" if is_small else "ok", "memory", f"{memory:.1f} GiB", remark)
 
 
 def _disk(folder: Path) -> Iterator[Check]:
     free = shutil.disk_usage(folder).free
-    short = free < MIN_FREE_BYTES
-    yield Check(
-        "note" if short else "ok",
-        "disk",
-        f"{free / 2**30:.1f} GiB free in {folder.resolve()}",
-        "make room, or use --out" if short else "",
-    )
+    is_full = free < MIN_FREE_BYTES
+    found = f"{free / 2**30:.1f} GiB free in {folder.resolve()}"
+    yield Check("note" if is_full else "ok", "disk", found, "make room, or use --out" if is_full else "")
     root = tempfile.gettempdir()
     if len(root) > MAX_SOCKET_ROOT:
-        yield Check("note", "TMPDIR", root, "too long for Ray's sockets; a Ray of ours uses /tmp instead")
+        yield Check("note", "TMPDIR", root, "too long for Ray's sockets; a Ray started by stsq uses /tmp instead")
 
 
 def _devices() -> Iterator[Check]:
     names = _gpu_names()
-    yield Check(
-        "ok" if names else "note",
-        "GPU",
-        ", ".join(names) or "none",
-        "" if names else "sweeps run on the CPU, one thread a pack",
-    )
+    remark = "" if names else "sweeps run on the CPU, one thread a pack"
+    yield Check("ok" if names else "note", "GPU", ", ".join(names) or "none", remark)
     if names and "+cpu" in _version("torch"):
         yield Check("note", "torch", f"{_version('torch')} cannot use the GPU", "install a CUDA build of torch")
 
 
 def _ray() -> Iterator[Check]:
-    address = os.environ.get("RAY_ADDRESS")
-    if address:
-        told = (
-            "runs join this cluster"
-            if not address.startswith("http")
-            else "a job server: fine for `stsq job`, not for `stsq run`"
-        )
-        yield Check("note", "RAY_ADDRESS", address, told)
+    if address := os.environ.get("RAY_ADDRESS"):
+        is_job_server = address.startswith("http")
+        remark = "a job server: fine for `stsq job`, not for `stsq run`" if is_job_server else "runs join this cluster"
+        yield Check("note", "RAY_ADDRESS", address, remark)
     if os.environ.get("RAY_AUTH_MODE") == "token":
-        has = bool(
-            os.environ.get("RAY_AUTH_TOKEN")
-            or os.environ.get("RAY_AUTH_TOKEN_PATH")
-            or (Path.home() / ".ray/auth_token").exists()
-        )
-        yield Check(
-            "ok" if has else "note", "Ray token", "set" if has else "none", "" if has else "ray get-auth-token --generate"
-        )
+        named = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
+        if named or (Path.home() / ".ray/auth_token").exists():
+            yield Check("ok", "Ray token", "set")
+        else:
+            yield Check("note", "Ray token", "none", "ray get-auth-token --generate")
 
 
 def _wandb() -> Iterator[Check]:
-    if not _version("wandb"):
-        return
+    if not all(map(is_importable, REQUIRED)):
+        return  # `dashboards.publishing` imports more than wandb
     from dashboards.publishing import has_key, restart_service, server_url
 
     restart_service()  # what an earlier command left in the environment may name a service that is gone
     key = has_key(server_url())
     restart_service()  # asking for the server's address may have started it
-    remedy = "" if key else "runs are written offline; `wandb login`, then `stsq wandb sync RUN` publishes them"
-    yield Check("ok" if key else "note", "W&B key", "set" if key else "none", remedy)
+    remark = "" if key else "runs are written offline; `wandb login`, then `stsq wandb sync RUN` publishes them"
+    yield Check("ok" if key else "note", "W&B key", "set" if key else "none", remark)
 
 
 def _gpu_names() -> list[str]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from cluster.run import load_remembered, num_cores, run_path, say, say_table, table
+from cluster.environment import num_cores
+from cluster.run import load_remembered, run_path, say, say_table, table
 from stsq_core.configs import SAMPLES, WIDTH, GradientDescent, OneHot, Transformer, TrialConfig, TrialFamily
 from stsq_core.oracles import step_size_bound
 from stsq_core.training import ASSUMED_RATE, GPU_RATE

@@ -1,8 +1,7 @@
 from .budgets import Budgets as Budgets
-from .environment import REQUIRED as REQUIRED, refusal as refusal
 from .exit_codes import STOPPED as STOPPED, exit_code as exit_code
 from .inline import InlineRunner as InlineRunner
-from .options import RunOptions as RunOptions, load_remembered as load_remembered, num_cores as num_cores, run_path as run_path
+from .options import RunOptions as RunOptions, load_remembered as load_remembered, run_path as run_path
 from .progress_line import ProgressLine as ProgressLine
 from .runner import Runner as Runner, Work as Work
 from .stop import Stopped as Stopped, StopSignals as StopSignals, stop_signals as stop_signals

@@ -1,4 +1,4 @@
-"""The exit code of a run: what a shell, a scheduler or a Ray job is told about it."""
+"""Exit codes of a run, for a shell, a scheduler or a Ray job; bad input is `cluster.environment.BAD_INPUT`."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,6 @@ ALL_ENDED = 0
 
 SOME_FAILED = 1
 """A trial failed, or was not trained (a search was not finished) because the time budget or the failure budget was spent."""
-
-BAD_INPUT = 2
-"""Bad input, or an environment that cannot run it."""
 
 NO_THRESHOLD = 3
 """Every trial ended as a result, but none gave a number in any cell."""

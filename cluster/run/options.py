@@ -1,6 +1,5 @@
 """What a run is told beyond its sweep: none of it changes a number."""
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -60,13 +59,6 @@ def load_remembered(sweep: str, out: Path | None) -> None:
     name = sweep_name(sweep)
     if name is not None:
         load_kept(RunDirectory(run_path(name, out)).plugins)
-
-
-def num_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def run_path(name: str, out: Path | None) -> Path:

@@ -17,6 +17,7 @@ from typing import Self
 import ray
 from ray._raylet import GcsClient  # type: ignore[attr-defined]  # compiled, its stubs are not whole
 
+from cluster.environment import BAD_INPUT
 from stsq_core.configs import UserError
 
 LOOK_EVERY_S = 1.0
@@ -30,8 +31,6 @@ EXIT_PATIENCE_S = 10.0
 
 HEARD_WITHIN_S = 15.0
 """How soon the main thread must have heard of it; one that waits in a call of Ray's never does."""
-
-BAD_ENVIRONMENT = 2
 
 
 class HeadWatch:
@@ -90,7 +89,7 @@ class HeadWatch:
         )
         if not self._heard.wait(HEARD_WITHIN_S) and not self._over.is_set():
             print(f"stsq: {self.lost}", file=sys.stderr, flush=True)
-            os._exit(BAD_ENVIRONMENT)
+            os._exit(BAD_INPUT)
 
 
 def cluster_id_at(address: str) -> str | None:

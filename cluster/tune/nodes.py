@@ -4,7 +4,8 @@ import socket
 
 import ray
 
-from cluster.run import ACCEPT, REQUIRED, VersionsDifferError, own_versions, release
+from cluster.environment import REQUIRED
+from cluster.run import ACCEPT, VersionsDifferError, own_versions, release
 from cluster.tune.ray_cluster import answers, num_nodes
 from stsq_core.configs import UserError
 

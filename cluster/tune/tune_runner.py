@@ -14,7 +14,8 @@ from typing import Self
 
 import ray
 
-from cluster.run import Runner, RunOptions, StopSignals, Work, num_cores
+from cluster.environment import num_cores
+from cluster.run import Runner, RunOptions, StopSignals, Work
 from cluster.tune.head_watch import HeadWatch, cluster_id_at, leave_behind
 from cluster.tune.metrics import Metrics, NoMetrics, RayMetrics
 from cluster.tune.nodes import check_alike

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.run.options import num_cores, run_path
+from cluster.environment import num_cores
+from cluster.run.options import run_path
 from stsq_core import UserError
 
 

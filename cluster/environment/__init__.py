@@ -1,0 +1,92 @@
+"""The packages and the Python that `stsq` needs, checked before anything else is imported.
+
+Standard library only, in a Python that older interpreters read too, and importable without the packages it looks for: on a
+cluster `python` is the first in a node's PATH, and a traceback of a missing module does not say which interpreter lacks what.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import socket
+import sys
+from collections.abc import Sequence
+
+MIN_PYTHON = (3, 11)
+
+BAD_INPUT = 2
+"""The exit code for bad input, and for an environment that cannot run the command."""
+
+REQUIRED = {
+    "aiohttp": "aiohttp",
+    "lazy_loader": "lazy_loader",
+    "matplotlib": "matplotlib",
+    "numba": "numba",
+    "numpy": "numpy",
+    "optuna": "optuna",
+    "orjson": "orjson",
+    "plotly": "plotly",
+    "pydantic": "pydantic",
+    "yaml": "pyyaml",
+    "ray": "ray[default,tune]",
+    "rich": "rich",
+    "scipy": "scipy",
+    "starlette": "starlette",
+    "torch": "torch",
+    "typer": "typer",
+    "uvicorn": "uvicorn",
+    "wandb": "wandb",
+}
+"""Modules and the packages that bring them: the dependencies of pyproject.toml, all of them.
+
+The list is not read from installed metadata: code that travels with a Ray job has none on the cluster.
+"""
+
+RAY_ONLY = frozenset({"aiohttp", "ray"})
+"""Modules that only Ray runs and jobs need; `stsq run --inline` does without."""
+
+COMMAND_LINE = frozenset({"lazy_loader", "pydantic", "rich", "typer"})
+"""Modules that `stsq doctor` needs in order to report on all the others."""
+
+
+def missing_packages(modules: Sequence[str] = tuple(REQUIRED)) -> tuple[str, ...]:
+    """The packages of these modules that the interpreter lacks, by the names under which they are installed."""
+    return tuple(package for module, package in REQUIRED.items() if module in modules and not is_importable(module))
+
+
+def is_importable(module: str) -> bool:
+    """Whether the interpreter finds a module, without importing it."""
+    return importlib.util.find_spec(module) is not None
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def refusal(arguments: Sequence[str] = ()) -> str | None:
+    """Why this interpreter cannot run `stsq ARGUMENTS`, and the remedy; None if it can."""
+    where = f"{sys.executable} on {socket.gethostname()}"
+    if sys.version_info < MIN_PYTHON:
+        needed = ".".join(map(str, MIN_PYTHON))
+        return (
+            f"{where} is Python {platform.python_version()}, and stsq needs {needed} or later: put another `python` first in "
+            "the PATH of the nodes, or submit to a cluster that has one"
+        )
+    if missing := missing_packages(_needed(arguments)):
+        return (
+            f"{where} lacks {', '.join(missing)}: install stsq and its dependencies on every node (pip install -c "
+            "constraints.txt 'PATH_OR_WHEEL_OF_STSQ'), or put the `python` that has them first in the PATH of the nodes"
+        )
+    return None
+
+
+def _needed(arguments: Sequence[str]) -> list[str]:
+    command = arguments[0] if arguments else ""
+    if command == "doctor":
+        return sorted(COMMAND_LINE)
+    on_ray = command == "job" or (command == "run" and "--inline" not in arguments)
+    return [module for module in REQUIRED if on_ray or module not in RAY_ONLY]
