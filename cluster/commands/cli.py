@@ -232,7 +232,7 @@ def show(
     from cluster.commands.results import show_findings
     from cluster.run import log, out, say
     from dashboards.paper import thresholds_json, thresholds_latex, verdicts_json
-    from dashboards.words import read_findings
+    from sweeps.findings import read_findings
 
     if as_json and as_latex:
         raise UserError("--json and --latex exclude each other: give one of them")
@@ -284,7 +284,7 @@ def report(run: Run, plugin: PluginFiles = None) -> None:
     from cluster.commands.results import show_verdicts
     from cluster.run import out
     from dashboards.page import write_report
-    from dashboards.words import read_findings
+    from sweeps.findings import read_findings
 
     findings = read_findings(run)
     show_verdicts(out(), findings.verdicts, level=findings.spec.criterion.level)

@@ -9,7 +9,6 @@ from cluster.commands.law_results import show_laws
 from cluster.run import say, say_table, table
 from dashboards.paper import expected_laws, failures_table, threshold_rows
 from dashboards.words import (
-    Findings,
     axes_of,
     field_name,
     number_words,
@@ -20,7 +19,7 @@ from dashboards.words import (
     whole_letter,
 )
 from stsq_core.configs import WIDTH
-from sweeps.findings import Verdict
+from sweeps.findings import Findings, Verdict
 from sweeps.laws import LawComparison, ScalingLaw
 from sweeps.store import Outcomes
 from sweeps.thresholds import WidthThreshold

@@ -53,7 +53,7 @@ from sweeps.store import (
 )
 
 if TYPE_CHECKING:
-    from dashboards.words import Findings
+    from sweeps.findings import Findings
 
 PUBLISHER_PATIENCE_S = 120.0
 STOP_PATIENCE_S = 10.0
@@ -293,7 +293,7 @@ def _conclude(
     run: RunDirectory, spec: SweepSpec, cells: Sequence[Cell], options: RunOptions, *, out: Console, log: Console
 ) -> int:
     from cluster.commands.results import show_findings
-    from dashboards.words import findings_of
+    from sweeps.findings import findings_of
     from sweeps.thresholds import thresholds_of
 
     results = read_results(run, spec, cells)

@@ -12,9 +12,9 @@ from typing import Any
 from dashboards.boards.charts import Chart, loss_chart, status_chart, threshold_chart
 from dashboards.plots import cell_views, threshold_panels
 from dashboards.publishing import NOTHING_ASKED, choose_destination, directory_id, keys
-from dashboards.words import Findings, read_findings
 from stsq_core.configs import Size
 from sweeps.cells import Cell, searched_cells
+from sweeps.findings import Findings, read_findings
 from sweeps.schema import flattened, free_fields
 from sweeps.store import open_run
 

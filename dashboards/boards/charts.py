@@ -14,7 +14,7 @@ from typing import Any
 
 from dashboards.plots import CellView, Line, Mark, Panel, Series
 from dashboards.publishing import CELL, STATUS
-from dashboards.words import FAINT, INK, MUTED, SHORT_NAMES, TARGET, mark_shape, round_numbers, series_shade
+from dashboards.words import FAINT, INK, MUTED, TARGET, architecture_name, mark_shape, round_numbers, series_shade
 
 Spec = dict[str, Any]
 
@@ -117,7 +117,7 @@ def _loss_panel(cell: CellView) -> Spec:
     if threshold.status == "found" and threshold.low is not None and threshold.high is not None:
         interval, band = [{"m": threshold.low, "to": threshold.high}], {"type": "rect", "color": colour, "opacity": 0.16}
         layers.insert(0, _layer(interval, band, {"x": x, "x2": {"field": "to"}}))
-    title = {"text": f"{SHORT_NAMES.get(cell.kind, cell.kind)}, {cell.name}", "fontSize": 11, "anchor": "start"}
+    title = {"text": f"{architecture_name(cell.kind, short=True)}, {cell.name}", "fontSize": 11, "anchor": "start"}
     return {"title": title, "width": 230, "height": 150, "layer": layers}
 
 

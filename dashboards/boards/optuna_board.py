@@ -13,8 +13,8 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from dashboards.boards.extras import load_extra
-from dashboards.words import read_findings
 from stsq_core.configs import UserError
+from sweeps.findings import read_findings
 from sweeps.search import Overlay, StudyView, open_studies, studies_of
 from sweeps.store import RunDirectory, open_run
 from sweeps.thresholds import width_thresholds

@@ -7,9 +7,10 @@ import plotly.graph_objects as go
 from optuna_dashboard import save_note, save_plotly_graph_object
 
 from dashboards.page import curves_plots, losses_plots, threshold_plot
-from dashboards.plots import CellView, cell_views, threshold_panels
-from dashboards.words import Findings, interval_text, whole_letter
+from dashboards.plots import CellView, cell_views, read_shown_curves, threshold_panels
+from dashboards.words import interval_text, whole_letter
 from sweeps.cells import Cell
+from sweeps.findings import Findings
 from sweeps.search import Overlay, attributes_set_by
 from sweeps.thresholds import WidthThreshold
 
@@ -26,7 +27,7 @@ def overlays_of(
         studies: the `cell_id` by the name of its study.
     """
     measured = {threshold.cell_id: threshold for threshold in thresholds}
-    views = {view.threshold.cell_id: view for view in cell_views(tuple(measured.values()), findings.curves())}
+    views = {view.threshold.cell_id: view for view in cell_views(tuple(measured.values()), read_shown_curves(findings))}
     overview = _overview(findings)
     by_id = {cell.cell_id: cell for cell in cells}
     return {

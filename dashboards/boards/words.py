@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from dashboards.paper import failures_table
 from dashboards.plots import cell_names
-from dashboards.words import NAMES, Findings, Regime, estimate_words, fitted_formula, interval_text
+from dashboards.words import architecture_name, estimate_words, fitted_formula, interval_text
+from sweeps.findings import Findings, Regime
 from sweeps.thresholds import WidthThreshold
 
 MAX_ROWS = 60
@@ -14,7 +15,7 @@ def thresholds_table(thresholds: Sequence[WidthThreshold]) -> str:
     """A row a cell: the threshold with its interval, and how it ended."""
     rows = [
         (
-            NAMES.get(one.kind, one.kind),
+            architecture_name(one.kind),
             name,
             _threshold(one),
             interval_text(one),
@@ -36,7 +37,7 @@ def laws_words(regimes: Iterable[Regime]) -> str:
         if regime.law is not None:
             numbers = "; ".join(estimate_words(regime.law, name) for name in regime.law.parameters)
             note = f" ({escaped(regime.law.note)})" if regime.law.note else ""
-            lines.append(f"- {regime.name}: m\\* = `{fitted_formula(regime.law).text}`, {numbers}{note}")
+            lines.append(f"- {architecture_name(regime.kind)}: m\\* = `{fitted_formula(regime.law).text}`, {numbers}{note}")
     return "\n".join(lines) or "No law: too few thresholds were found."
 
 

@@ -16,9 +16,10 @@ from dashboards.notebooks.grids import Titled, grid
 from dashboards.notebooks.rows import measurement_rows, trial_rows
 from dashboards.page import Spec, curves_plots, losses_plots, status_words, threshold_plot
 from dashboards.paper import law_rows, threshold_rows
-from dashboards.plots import CellView, cell_views, threshold_panels
-from dashboards.words import SHORT_NAMES, Findings, element, read_findings
+from dashboards.plots import CellView, cell_views, read_shown_curves, threshold_panels
+from dashboards.words import architecture_name, element
 from sweeps.cells import Cell
+from sweeps.findings import Findings, read_findings
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -96,7 +97,7 @@ class LoadedRun:
 
     @cached_property
     def _views(self) -> list[CellView]:
-        return list(cell_views(self.findings.thresholds, self.findings.curves()))[:MAX_CELLS]
+        return list(cell_views(self.findings.thresholds, read_shown_curves(self.findings)))[:MAX_CELLS]
 
     def __repr__(self) -> str:
         return f"<run {self.findings.spec.name} in {self.findings.run.path}: {status_words(self.findings)[0]}>"
@@ -111,7 +112,7 @@ class LoadedRun:
 
 def _small(views: Sequence[CellView], draw: Callable[[Sequence[CellView]], list[Spec]], x: str, y: str) -> go.Figure:
     specs = draw(views) if views else []
-    titles = [f"{SHORT_NAMES.get(view.kind, view.kind)}, {view.name}" for view in views]
+    titles = [f"{architecture_name(view.kind, short=True)}, {view.name}" for view in views]
     told = [Titled(title, spec) for title, spec in zip(titles, specs, strict=True)]
     return grid(told, columns=4, size=(280, 230), x=x, y=y)
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dashboards.words import Findings
 from sweeps.cells import Cell
+from sweeps.findings import Findings
 from sweeps.schema import flattened, free_fields
 from sweeps.store import LedgerRecord, RunDirectory, read_curves, read_metrics, trials_of_journal
 

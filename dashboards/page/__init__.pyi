@@ -12,5 +12,5 @@ from .page import write_report as write_report
 from .page_heading import footer as footer, heading as heading
 from .progress import progress_section as progress_section
 from .report_files import write_figures as write_figures, write_tables as write_tables
-from .sections import MAX_CELLS as MAX_CELLS, section as section
+from .sections import section as section
 from .story import status_words as status_words

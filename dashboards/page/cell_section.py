@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from dashboards.page.cell_figure import MAX_SEED_LINES, cell_plot
-from dashboards.page.sections import MAX_CELLS, Section, key, lead, more, name_html, plot_place, section, tag
-from dashboards.plots import CellView, cell_names
-from dashboards.words import NAMES, Findings, Html, element, interval_text, prose, star_words, table, whole_letter
+from dashboards.page.sections import Section, key, lead, more, name_html, plot_place, section, tag
+from dashboards.plots import MAX_CELLS, CellView, cell_names
+from dashboards.words import Html, architecture_name, element, interval_text, prose, star_words, table, whole_letter
 from stsq_core.configs import SAMPLES, WIDTH
+from sweeps.findings import Findings
 from sweeps.thresholds import Points, WidthThreshold
 
 MAX_TRIALS_LISTED = 60
@@ -41,7 +42,7 @@ def _chooser(thresholds: Sequence[WidthThreshold], names: dict[str, str]) -> Htm
         element(
             "optgroup",
             *(element("option", names[one.cell_id], value=one.cell_id) for one in thresholds if one.kind == kind),
-            label=NAMES.get(kind, kind),
+            label=architecture_name(kind),
         )
         for kind in dict.fromkeys(one.kind for one in thresholds)
     ]
@@ -56,7 +57,7 @@ def _chooser(thresholds: Sequence[WidthThreshold], names: dict[str, str]) -> Htm
 
 
 def _panel(threshold: WidthThreshold, name: str, view: CellView | None, run: str) -> Html:
-    kind = NAMES.get(threshold.kind, threshold.kind)
+    kind = architecture_name(threshold.kind)
     title = element("h3", element("span", kind, class_=threshold.kind), ", ", name_html(name))
     if view is None:
         picture: object = element("p", "No trial of this cell gave a number.", class_="note")

@@ -7,8 +7,8 @@ import numpy as np
 from dashboards.page.plot_interactive import heat_spec, html_label, panel_spec
 from dashboards.page.sections import Section, downloads, lead, more, plot_place, section, tag
 from dashboards.plots import HeatPlot, Plot
-from dashboards.words import Findings, Html, element, number_words, prose, setting_interval, setting_words, table
-from sweeps.findings import Verdict
+from dashboards.words import Html, element, number_words, prose, setting_interval, setting_words, table
+from sweeps.findings import Findings, Verdict
 
 MAX_SETTINGS = 60
 CLASSES = {"holds": "found", "does not hold": "failed", "not enough data": "above_range"}

@@ -9,8 +9,8 @@ from dashboards.page.progress import total_bar
 from dashboards.page.sections import MAX_ROWS, Section, lead, more, plot_place, section, tag
 from dashboards.page.story import summary_words
 from dashboards.plots import cell_names
-from dashboards.words import NAMES, Findings, Html, element, interval_text, left_words, table
-from sweeps.findings import Progress
+from dashboards.words import Html, architecture_name, element, interval_text, left_words, table
+from sweeps.findings import Findings, Progress
 from sweeps.schema import flattened
 from sweeps.thresholds import WidthThreshold
 
@@ -69,7 +69,7 @@ def _figure_section(runs: Sequence[Compared]) -> Section | None:
         of_runs = [(run.given, [one for one in run.findings.thresholds if one.kind == kind]) for run in runs]
         spec = comparison_plot(kind, of_runs)
         if spec is not None:
-            name = NAMES.get(kind, kind)
+            name = architecture_name(kind)
             panels.append(
                 element("div", element("h3", name), plot_place(spec, f"{name}: thresholds of all runs"), class_="panel")
             )
@@ -98,7 +98,7 @@ def _cells_section(runs: Sequence[Compared]) -> Section | None:
     samples = [next(one for one in own if one is not None) for own in cells.values()]
     rows = [
         {
-            "kind": element("span", NAMES.get(sample.kind, sample.kind), class_=sample.kind),
+            "kind": element("span", architecture_name(sample.kind), class_=sample.kind),
             "cell": name,
             **{str(place): _told(one) for place, one in enumerate(own)},
             "ratio": _ratio(own),

@@ -12,9 +12,8 @@ from dashboards.page.record_sections import failures_section, provenance_section
 from dashboards.page.report_files import Draw, drawing_figures, figure_names, threshold_figures
 from dashboards.page.sections import Section
 from dashboards.page.table_section import table_section
-from dashboards.plots import cell_views, drawn, exponents, residual_panels, threshold_panels
-from dashboards.words import Findings
-from sweeps.findings import KnownThresholds, Progress
+from dashboards.plots import cell_views, drawn, exponents, read_shown_curves, residual_panels, threshold_panels
+from sweeps.findings import Findings, KnownThresholds, Progress
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Contents:
 def contents_of(findings: Findings, progress: Progress, *, given: str, known: KnownThresholds) -> Contents:
     """The page of a run as `given` names it; `known` are thresholds of earlier states that were computed before."""
     shown, figures = _of_drawings(findings) if findings.spec.drawings else _of_thresholds(findings, given, known)
-    how_far = progress_section(progress, linked=findings.linked_cells)
+    how_far = progress_section(progress, thresholds=findings.thresholds)
     sections = [
         None if progress.complete else how_far,
         *shown,
@@ -47,7 +46,7 @@ def contents_of(findings: Findings, progress: Progress, *, given: str, known: Kn
 def _of_thresholds(findings: Findings, given: str, known: KnownThresholds) -> tuple[list[Section | None], dict[str, Draw]]:
     """Width thresholds, the losses behind them and the tables: what a sweep without drawings of its own is shown by."""
     panels = threshold_panels(findings.regimes)
-    views = cell_views(findings.thresholds, findings.curves())
+    views = cell_views(findings.thresholds, read_shown_curves(findings))
     residuals, powers = residual_panels(findings.regimes), exponents(findings.comparisons)
     figures = threshold_figures(panels, residuals, powers, views, level=findings.spec.criterion.level)
     names = figure_names(figures)

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from dashboards.page.interactive import Spec, curves_plots, losses_plots, threshold_plot
-from dashboards.page.sections import MAX_CELLS, Section, downloads, key, lead, more, name_html, plot_place, section
-from dashboards.plots import CellView, Panel, settings_differ
-from dashboards.words import NAMES, WIDTHS, Findings, Html, element, mark_shape, prose, star_words
+from dashboards.page.sections import Section, downloads, key, lead, more, name_html, plot_place, section
+from dashboards.plots import MAX_CELLS, CellView, Panel, settings_differ
+from dashboards.words import WIDTHS, Html, architecture_name, element, mark_shape, prose, star_words
 from stsq_core.configs import SAMPLES, WIDTH, Size
+from sweeps.findings import Findings
 
 
 def thresholds_section(findings: Findings, panels: Sequence[Panel], names: Sequence[str]) -> Section | None:
@@ -161,13 +162,13 @@ def _multiples(
                 "div",
                 element("h4", name_html(view.name)),
                 element("p", prose(words(view))),
-                plot_place(spec, f"{NAMES.get(kind, kind)}, {view.name}"),
+                plot_place(spec, f"{architecture_name(kind)}, {view.name}"),
                 class_="multiple",
             )
             for view, spec in zip(shown, plot(shown), strict=True)
         ]
         parts += [
-            element("h3", element("span", NAMES.get(kind, kind), class_=kind)),
+            element("h3", element("span", architecture_name(kind), class_=kind)),
             element("div", *cards, class_="multiples"),
             more(len(of_kind) - len(cards), "cells are in the table"),
         ]

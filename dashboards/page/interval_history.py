@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from dashboards.page.interactive import Spec, base_layout, log_axis, spec_of, stroke
 from dashboards.page.plain_figure import PlainFigure
-from dashboards.page.sections import MAX_CELLS, Section, key, lead, more, name_html, plot_place, section
-from dashboards.plots import cell_names
-from dashboards.words import NAMES, Findings, Html, element, prose, series_shade, star_words, translucent
-from sweeps.findings import KnownThresholds, State, interval_histories
+from dashboards.page.sections import Section, key, lead, more, name_html, plot_place, section
+from dashboards.plots import MAX_CELLS, cell_names
+from dashboards.words import Html, architecture_name, element, prose, series_shade, star_words, translucent
+from sweeps.findings import Findings, KnownThresholds, State, interval_histories
 from sweeps.thresholds import WidthThreshold
 
 MAX_RETRACED = 2 * MAX_CELLS
@@ -45,7 +45,7 @@ def interval_history_section(findings: Findings, *, known: KnownThresholds) -> S
         of_kind = [cell for cell in cells if cell.threshold.kind == kind]
         cards = [_card(cell) for cell in of_kind[:MAX_CELLS]]
         parts += [
-            element("h3", element("span", NAMES.get(kind, kind), class_=kind)),
+            element("h3", element("span", architecture_name(kind), class_=kind)),
             element("div", *cards, class_="multiples"),
             more(len(of_kind) - len(cards), "cells are not drawn"),
         ]
@@ -82,7 +82,7 @@ def _card(cell: Retraced) -> Html:
         "div",
         element("h4", element("a", name_html(cell.name), href=f"#cell={now.cell_id}")),
         element("p", prose(words)),
-        plot_place(interval_history_plot(cell), f"{NAMES.get(now.kind, now.kind)}, {cell.name}: {words.replace('`', '')}"),
+        plot_place(interval_history_plot(cell), f"{architecture_name(now.kind)}, {cell.name}: {words.replace('`', '')}"),
         class_="multiple",
     )
 

@@ -7,10 +7,9 @@ from dashboards.page.law_interactive import exponents_plot, residuals_plot
 from dashboards.page.sections import Section, downloads, lead, plot_place, section, tag
 from dashboards.plots import Exponent, ResidualPanel
 from dashboards.words import (
-    Findings,
     Html,
-    Regime,
     agreement_words,
+    architecture_name,
     axes_of,
     element,
     fitted_formula,
@@ -25,6 +24,7 @@ from dashboards.words import (
     verdict_html,
     width_words,
 )
+from sweeps.findings import Findings, Regime
 from sweeps.laws import LawComparison, ScalingLaw
 
 TAGS = {"best": "found", "as good": "found", "less likely": "above_range", "ruled out": "failed"}
@@ -58,7 +58,7 @@ def laws_section(
 def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Html:
     """One regime: its verdict, its laws, and its held-out cells."""
     axes = axes_of(findings.thresholds)
-    name = " ".join([regime.name, *axes.family_settings(*regime.samples)])
+    name = " ".join([architecture_name(regime.kind), *axes.family_settings(*regime.samples)])
     rows = [_law_row(comparison, law) for law in comparison.laws]
     columns = {
         "law": "Fitted law",

@@ -6,8 +6,7 @@ from dashboards.page.contents import contents_of
 from dashboards.page.html_document import Document, static_html
 from dashboards.page.page_heading import footer, heading
 from dashboards.page.report_files import write_figures, write_tables
-from dashboards.words import Findings, read_findings
-from sweeps.findings import read_progress
+from sweeps.findings import Findings, read_findings, read_progress
 from sweeps.store import disk_errors, write_atomically
 
 

@@ -4,7 +4,8 @@ import shlex
 from datetime import UTC, datetime
 
 from dashboards.page.story import claims_headline, headline, laws_behind, status_words
-from dashboards.words import NAMES, Findings, Html, element, estimate_words, plain_formula, prose
+from dashboards.words import Html, architecture_name, element, estimate_words, plain_formula, prose
+from sweeps.findings import Findings
 from sweeps.laws import ScalingLaw
 
 
@@ -36,7 +37,7 @@ def footer(given: str) -> Html:
 
 
 def _law_line(law: ScalingLaw) -> Html:
-    name = element("span", NAMES.get(law.kind, law.kind), class_=law.kind)
+    name = element("span", architecture_name(law.kind), class_=law.kind)
     letter = list(law.parameters)[-1]
     told = prose(f" with {estimate_words(law, letter)}")
     return element("p", name, prose(f": `{law.size.letter}`* = "), Html(plain_formula(law).html), told, class_="laws")

@@ -1,11 +1,21 @@
 """The page's progress: how many trials ended, by cell and by worker, and how long the rest will take."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from dashboards.page.sections import MAX_ROWS, Section, more, name_html, section
-from dashboards.plots import cell_names
-from dashboards.words import NAMES, Html, duration_words, element, ended_words, left_words, searches_words, table
+from dashboards.plots import MAX_CELLS, cell_names
+from dashboards.words import (
+    Html,
+    architecture_name,
+    duration_words,
+    element,
+    ended_words,
+    left_words,
+    searches_words,
+    table,
+)
 from sweeps.findings import CellProgress, Progress, WorkerProgress
+from sweeps.thresholds import WidthThreshold
 
 SHARES = {
     "finished": "finished",
@@ -20,8 +30,12 @@ MANY_CELLS = 12
 """More cells than this are folded away once nothing is left to train."""
 
 
-def progress_section(progress: Progress, *, linked: Collection[str] = ()) -> Section:
-    """How far the run is; of a complete one the cells are folded away where there are many. `linked` cells have a panel."""
+def progress_section(progress: Progress, *, thresholds: Sequence[WidthThreshold] = ()) -> Section:
+    """The progress by cell and by worker; of a complete run with many cells the list of cells is folded.
+
+    The cells of the first `thresholds` have panels on the page and are linked to them.
+    """
+    linked = {threshold.cell_id for threshold in thresholds[:MAX_CELLS]}
     names = dict(zip((cell.cell_id for cell in progress.cells), _names(progress), strict=True))
     totals = _totals(progress)
     cells = _cells(progress, names, linked)
@@ -93,7 +107,7 @@ def _key(totals: Mapping[str, int]) -> Html:
 def _cells(progress: Progress, names: Mapping[str, Html], linked: Collection[str]) -> Html:
     rows = [
         {
-            "kind": element("span", NAMES.get(cell.kind, cell.kind), class_=cell.kind),
+            "kind": element("span", architecture_name(cell.kind), class_=cell.kind),
             "cell": element("a", names[cell.cell_id], href=f"#cell={cell.cell_id}")
             if cell.cell_id in linked
             else names[cell.cell_id],

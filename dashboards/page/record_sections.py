@@ -4,7 +4,8 @@ import shlex
 
 from dashboards.page.sections import MAX_ROWS, Section, downloads, more, section, tag
 from dashboards.paper import failures_table
-from dashboards.words import Findings, duration_words, element, table
+from dashboards.words import duration_words, element, table
+from sweeps.findings import Findings
 from sweeps.schema import Criterion
 
 

@@ -22,7 +22,7 @@ from dashboards.paper import (
     verdicts_json,
 )
 from dashboards.plots import CellView, Exponent, HeatPlot, Panel, Plot, ResidualPanel
-from dashboards.words import Findings
+from sweeps.findings import Findings
 from sweeps.store import disk_errors, write_atomically
 
 ENDINGS = ("png", "pdf")

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from dashboards.page.interactive import Spec
 from dashboards.words import Html, element, json_script, prose
 
-MAX_CELLS = 48
-"""Cells whose figures or trials the page shows; the files hold all."""
-
 MAX_ROWS = 400
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards.words import Findings, Regime
+from dashboards.words import architecture_name
 from stsq_core.configs import WIDTH
-from sweeps.findings import Verdict
+from sweeps.findings import Findings, Regime, Verdict
 from sweeps.laws import ScalingLaw
 from sweeps.store import Status
 from sweeps.thresholds import WidthThreshold
@@ -103,7 +103,8 @@ def _growth(regime: Regime) -> list[Phrase]:
         return []
     first, last = found[0], found[-1]
     start, end = first.config_sample.task.T, last.config_sample.task.T
-    name, size, T = f"a {regime.name[0].lower()}{regime.name[1:]}", regime.size, regime.letter("T")
+    architecture = architecture_name(regime.kind)
+    name, size, T = f"a {architecture[0].lower()}{architecture[1:]}", regime.size, regime.letter("T")
     if start == end or first.m_star is None or last.m_star is None:
         return [
             Phrase(f"{name} needs a {size.noun} of "),

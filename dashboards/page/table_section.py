@@ -6,8 +6,7 @@ from dashboards.page.sections import MAX_ROWS, Section, downloads, lead, more, s
 from dashboards.page.story import summary_words
 from dashboards.paper import Row, threshold_rows
 from dashboards.words import (
-    NAMES,
-    Findings,
+    architecture_name,
     axes_of,
     element,
     field_name,
@@ -18,6 +17,7 @@ from dashboards.words import (
     whole_letter,
 )
 from stsq_core.configs import SAMPLES, WIDTH
+from sweeps.findings import Findings
 from sweeps.schema import Criterion
 from sweeps.thresholds import WidthThreshold
 
@@ -86,7 +86,7 @@ def _table_row(threshold: WidthThreshold, row: Row) -> dict[str, object]:
     m = {"above_range": f"> {widest:g}", "below_range": f"≤ {narrowest:g}", "failed": "none"}.get(
         threshold.status
     ) or star_words(threshold.m_star)
-    name = NAMES.get(threshold.kind, threshold.kind)
+    name = architecture_name(threshold.kind)
     return {
         "architecture": element("span", name, class_=threshold.kind, title=threshold.label),
         **{letter: row[letter] for letter in ("T", "q", "d")},

@@ -23,8 +23,8 @@ from dashboards.words import (
     FAINT,
     INK,
     MUTED,
-    SHORT_NAMES,
     TARGET,
+    architecture_name,
     loss_ticks,
     mark_shape,
     series_shade,
@@ -211,7 +211,7 @@ def _draw_open_ends(axes: Axes, mark: Mark, colour: str) -> None:
 
 
 def _panel_title(cell: CellView) -> str:
-    return textwrap.fill(f"{SHORT_NAMES.get(cell.kind, cell.kind)}, {cell.name}", TITLE_LETTERS)
+    return textwrap.fill(f"{architecture_name(cell.kind, short=True)}, {cell.name}", TITLE_LETTERS)
 
 
 def _draw_losses(axes: Axes, cell: CellView) -> None:

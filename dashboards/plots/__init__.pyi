@@ -1,10 +1,11 @@
 from .cells import (
     LEAST_SHOWN as LEAST_SHOWN,
+    MAX_CELLS as MAX_CELLS,
     CellView as CellView,
     cell_names as cell_names,
     cell_views as cell_views,
-    drawn_points as drawn_points,
     median_curve as median_curve,
+    read_shown_curves as read_shown_curves,
 )
 from .drawn_plots import Heat as Heat, HeatPlot as HeatPlot, drawn as drawn
 from .law_panels import (

@@ -9,9 +9,13 @@ import numpy as np
 from dashboards.words import OfCell, axes_of, round_numbers
 from stsq_core.configs import SAMPLES
 from stsq_core.oracles import theory
+from sweeps.findings import Findings
 from sweeps.laws import has_fcn_bound
-from sweeps.store import Curve
+from sweeps.store import Curve, read_curves, read_metrics
 from sweeps.thresholds import Points, WidthThreshold
+
+MAX_CELLS = 48
+"""Cells of one architecture with small figures on the page; the files hold all."""
 
 MAX_DOTS = 240
 """More trials than this in a cell are shown by quantiles."""
@@ -117,11 +121,24 @@ def cell_names(thresholds: Sequence[OfCell]) -> tuple[str, ...]:
     return tuple(t.label if keys.count(key) > 1 else key[1] for t, key in zip(thresholds, keys, strict=True))
 
 
-def drawn_points(threshold: WidthThreshold) -> list[tuple[str, str]]:
-    """The trials of a cell whose curves are drawn, each with the pack that it ended in; all of one that counts samples."""
-    chosen = threshold.points.take(threshold.points.chosen)
-    drawn = chosen.take(np.isin(chosen.widths, _drawn_widths(np.unique(chosen.widths).tolist()))).outcomes
-    return list(zip(drawn.trial_ids, drawn.pack_id.tolist(), strict=True))
+def read_shown_curves(findings: Findings) -> dict[str, Curve]:
+    """The curves of the trials that the small figures show: training losses, or fresh losses where samples are counted.
+
+    Only the first `MAX_CELLS` cells of each architecture have a small figure.
+    """
+    shown: dict[str, list[WidthThreshold]] = {}
+    for threshold in findings.thresholds:
+        if threshold.status != "failed":
+            shown.setdefault(threshold.kind, []).append(threshold)
+    ended_in: dict[str, str] = {}
+    for threshold in (threshold for cells in shown.values() for threshold in cells[:MAX_CELLS]):
+        chosen = threshold.points.take(threshold.points.chosen)
+        drawn = chosen.take(np.isin(chosen.widths, _drawn_widths(np.unique(chosen.widths).tolist()))).outcomes
+        ended_in |= zip(drawn.trial_ids, drawn.pack_id.tolist(), strict=True)
+    if findings.spec.criterion.size != SAMPLES:
+        return read_curves(findings.run, ended_in, ended_in=ended_in)
+    metrics = read_metrics(findings.run, ended_in, ended_in=ended_in)
+    return {trial_id: own["loss"] for trial_id, own in metrics.items() if "loss" in own and len(own["loss"][0])}
 
 
 def _view(threshold: WidthThreshold, name: str, curves: Mapping[str, Curve]) -> CellView:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dashboards.plots.panels import MARGIN, Axis, axis_of
-from dashboards.words import NAMES, SHORT_NAMES, Regime, Shade, plain_formula, series_shade, ticks_at
+from dashboards.words import Shade, architecture_name, plain_formula, series_shade, ticks_at
 from stsq_core.configs import Size
+from sweeps.findings import Regime
 from sweeps.laws import LETTERS, LawComparison, ScalingLaw
 
 MAX_PANELS = 6
@@ -108,7 +109,7 @@ def _residual_panel(regime: Regime) -> ResidualPanel:
     places = [float(getattr(threshold.config_sample.task, axis)) for threshold in regime.thresholds]
     laws = [law for law in (regime.law, regime.rival) if law is not None]
     return ResidualPanel(
-        title=NAMES.get(regime.kind, regime.kind),
+        title=architecture_name(regime.kind),
         kind=regime.kind,
         axis=axis,
         letter=regime.letter(axis),
@@ -139,7 +140,7 @@ def _series(regime: Regime, law: ScalingLaw, axis: Axis, *, is_rival: bool) -> R
 
 def _exponent(comparison: LawComparison, law: ScalingLaw) -> Exponent:
     gamma, formula = law.parameters["gamma"], plain_formula(law)
-    name = SHORT_NAMES.get(comparison.kind, comparison.kind)
+    name = architecture_name(comparison.kind, short=True)
     return Exponent(
         kind=comparison.kind,
         shade=series_shade(comparison.kind, 0),

@@ -12,11 +12,10 @@ from typing import Literal
 import numpy as np
 
 from dashboards.words import (
-    NAMES,
     Axes,
     Formula,
-    Regime,
     Shade,
+    architecture_name,
     axes_of,
     end_words,
     fitted_formula,
@@ -30,6 +29,7 @@ from dashboards.words import (
 )
 from stsq_core.configs import Size
 from stsq_core.oracles import theory
+from sweeps.findings import Regime
 from sweeps.laws import ScalingLaw, has_fcn_bound, spread_words
 from sweeps.thresholds import WidthThreshold
 
@@ -149,7 +149,7 @@ def settings_differ(regimes: Sequence[Regime]) -> str:
     for name in ("q", "d", "T", "objective"):
         sets = {kind: sorted({_setting(t, name) for r in group for t in r.thresholds}) for kind, group in by_kind.items()}
         if len({tuple(found) for found in sets.values()}) > 1:
-            told = ", ".join(f"{_listed(found)} for the {NAMES.get(kind, kind).lower()}" for kind, found in sets.items())
+            told = ", ".join(f"{_listed(found)} for the {architecture_name(kind).lower()}" for kind, found in sets.items())
             differing.append(f"`{name}` is {told}" if len(name) == 1 else f"the {name} is {told}")
     return "; ".join(differing)
 
@@ -212,7 +212,7 @@ def _panel(regimes: Sequence[Regime]) -> Panel:
     heights += [float(y) for one in series for line in one.lines if line.role != "rival" for y in (line.y.min(), line.y.max())]
     words = dict.fromkeys(regime_words(regime, without=axis) for regime in regimes)
     return Panel(
-        title=_title([regime.name for regime in regimes]),
+        title=_title([architecture_name(regime.kind) for regime in regimes]),
         setting="; ".join(words) if len(words) <= 2 else f"{len(words)} settings",
         axis=axis,
         letter=regimes[0].letter(axis),
@@ -288,7 +288,7 @@ def _name(of_kind: Sequence[tuple[Regime, dict[str, int]]], regime: Regime, lett
         told += [f"{regime.letter(name)} = {value}" for name, value in letters.items()]
     if len({id(one) for one, _ in of_kind}) > 1:
         told += [setting.replace("=", " = ") for setting in axes.family_settings(*regime.samples)]
-    return ", ".join([regime.name, *told])
+    return ", ".join([architecture_name(regime.kind), *told])
 
 
 def _lines(regime: Regime, letters: dict[str, int], axis: Axis, x_range: tuple[float, float]) -> Iterable[Line]:

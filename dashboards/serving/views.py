@@ -17,10 +17,10 @@ from dashboards.page import (
     write_tables,
 )
 from dashboards.serving.shelf import Pulse, View
-from dashboards.words import Findings, Html, element, ended_words, left_words, read_findings
+from dashboards.words import Html, element, ended_words, left_words
 from stsq_core.configs import UserError
 from sweeps.cells import Cell
-from sweeps.findings import KnownThresholds, Progress, read_progress
+from sweeps.findings import Findings, KnownThresholds, Progress, read_findings, read_progress
 from sweeps.store import RunDirectory
 
 
@@ -78,7 +78,7 @@ class RunView:
             write_tables(findings, self._view.folder)
             self._contents = contents_of(findings, self._progress, given=self.given, known=self._known)
         else:
-            self._contents = self._contents.with_section(progress_section(self._progress, linked=findings.linked_cells))
+            self._contents = self._contents.with_section(progress_section(self._progress, thresholds=findings.thresholds))
         document = Document(findings.spec.heading, heading(findings), self._contents.sections, footer(self.given))
         self._view.put(document, pulse_of(self._progress))
 

@@ -7,7 +7,6 @@ from .columns import (
     field_name as field_name,
     value_words as value_words,
 )
-from .findings import Findings as Findings, findings_of as findings_of, read_findings as read_findings
 from .law_words import (
     GAMMA as GAMMA,
     Formula as Formula,
@@ -37,7 +36,6 @@ from .progress_words import (
     left_words as left_words,
     searches_words as searches_words,
 )
-from .regimes import Regime as Regime, regime_words as regime_words
 from .style import (
     CARD as CARD,
     DASHES as DASHES,
@@ -45,12 +43,11 @@ from .style import (
     INK as INK,
     LINES as LINES,
     MUTED as MUTED,
-    NAMES as NAMES,
-    SHORT_NAMES as SHORT_NAMES,
     TARGET as TARGET,
     WIDTHS as WIDTHS,
     Dash as Dash,
     Shade as Shade,
+    architecture_name as architecture_name,
     mark_shape as mark_shape,
     series_shade as series_shade,
     theme_pairs as theme_pairs,
@@ -61,6 +58,7 @@ from .threshold_words import (
     end_words as end_words,
     found_words as found_words,
     interval_text as interval_text,
+    regime_words as regime_words,
     star_words as star_words,
     whole_letter as whole_letter,
 )

@@ -71,11 +71,16 @@ LOOKS = {
 }
 """By architecture: the colours of its series, and its mark; a kind that is not here has `FURTHER` and a diamond."""
 
-NAMES = {
+_NAMES = {
     "transformer": "Transformer", "fcn": "Fully connected net", "transformer_mlp": "Transformer", "ffn": "Feed-forward net",
     "rnn": "Recurrent net", "gru": "Recurrent net (GRU)", "attention": "Attention", "bit_attention": "Attention head",
 }  # fmt: skip
-SHORT_NAMES = NAMES | {"fcn": "FCN", "ffn": "FFN", "rnn": "RNN", "gru": "GRU"}
+_SHORT_NAMES = _NAMES | {"fcn": "FCN", "ffn": "FFN", "rnn": "RNN", "gru": "GRU"}
+
+
+def architecture_name(kind: str, *, short: bool = False) -> str:
+    """The name of an architecture in text; a plugin's is its kind."""
+    return (_SHORT_NAMES if short else _NAMES).get(kind, kind)
 
 
 def series_shade(kind: str, index: int) -> Shade:

@@ -1,7 +1,11 @@
-"""Thresholds, their intervals and the ends of what was tried, as tables and figures tell them."""
+"""Thresholds, their intervals and the settings of their cells in words, for tables and figures."""
 
-from stsq_core.configs import SAMPLES, WIDTH, Size
+from stsq_core.configs import SAMPLES, WIDTH, Fcn, Size, Transformer
+from sweeps.cells import model_words
+from sweeps.findings import Regime
 from sweeps.thresholds import WidthThreshold
+
+_REDRAWS = {"never": "fixed", "per_step": "redrawn every step", "per_sample": "redrawn for every sample"}
 
 
 def star_words(value: float | None) -> str:
@@ -38,6 +42,32 @@ def end_words(threshold: WidthThreshold, *, largest: bool) -> str:
     if threshold.size == SAMPLES:
         return "the budget" if largest else "the first evaluation"
     return f"the {'largest' if largest else 'least'} {threshold.size.noun} tried"
+
+
+def regime_words(regime: Regime, *, without: str = "") -> str:
+    """The settings that a regime's cells share, in words; task letters that vary appear as a list."""
+    config = regime.sample
+    letters = []
+    for name in ("q", "d", "T"):
+        values = sorted({getattr(threshold.config_sample.task, name) for threshold in regime.thresholds})
+        listed = ", ".join(map(str, values)) if len(values) <= 6 else f"{values[0]} to {values[-1]}"
+        letters += [f"`{regime.letter(name)}` = {listed}"] if name != without else []
+    match config.model:
+        case Transformer(positions=positions, extensions=extensions):
+            kind = {"one_hot": "one-hot", "random_sign": "random-sign", "gaussian": "Gaussian"}.get(
+                positions.kind, positions.kind
+            )
+            redrawn = "" if positions.kind == "learned" else f" {_REDRAWS.get(positions.redraw, positions.redraw)}"
+            further = [name for name in extensions if not name.startswith("positions.")]
+            model = ", ".join([f"{kind} codes{redrawn}", f"{positions.query} query", *further])
+        case Fcn(depth=depth, tail_width=tail):
+            model = f"{depth} hidden layers, later ones {tail} wide"
+        case other:
+            model = model_words(other) or other.kind
+    training = config.training
+    batch = "every subset" if training.batch_size == "all" else f"batch {training.batch_size}"
+    optimizer = {"adam": "Adam", "gd": "gradient descent"}.get(config.optimizer.kind, config.optimizer.kind)
+    return f"{', '.join(letters)} · {model} · {training.objective} objective · {optimizer}, {training.steps:,} steps, {batch}"
 
 
 def _censored(threshold: WidthThreshold) -> bool:

@@ -1,5 +1,6 @@
 from .cells import families_of as families_of, law_cells as law_cells
 from .comparison import (
+    EXPECTED as EXPECTED,
     LawComparison as LawComparison,
     Prediction as Prediction,
     Standing as Standing,

@@ -13,9 +13,9 @@ from browsing import Browser, chromium
 from synthetic_runs import Outcome, sweep, transformers
 
 from dashboards import write_report
-from dashboards.words.findings import Findings, read_findings
 from stsq_core import TrialConfig, TrialResult
 from sweeps import SweepSpec
+from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.run_directory import RunDirectory, create_or_open
 from sweeps.store.sessions import session
 

@@ -13,8 +13,8 @@ import pytest
 from cluster.commands import session
 from cluster.run.budgets import Budgets
 from cluster.run.stop import Stopped
-from dashboards.words.findings import read_findings
 from stsq_core import UserError
+from sweeps.findings.run_findings import read_findings
 
 Write = Callable[..., Path]
 Here = Callable[..., Any]

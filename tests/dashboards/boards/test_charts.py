@@ -10,7 +10,7 @@ import vl_convert
 from dashboards.boards.charts import Chart, loss_chart, status_chart, threshold_chart
 from dashboards.plots.cells import cell_views
 from dashboards.plots.panels import threshold_panels
-from dashboards.words.findings import Findings, read_findings
+from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]

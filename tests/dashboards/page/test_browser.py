@@ -9,8 +9,8 @@ from browsing import PHONE, Browser, Tab, in_a_browser
 from synthetic_runs import measured
 
 from dashboards import write_report
-from dashboards.words.findings import Findings
 from stsq_core import TrialConfig, TrialResult
+from sweeps.findings.run_findings import Findings
 from sweeps.store.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]

@@ -6,7 +6,7 @@ from synthetic_runs import diverged, make_run, measured, sweep, transformers
 
 from dashboards.page.cell_figure import cell_plot, density, shares_solved
 from dashboards.plots.cells import cell_views
-from dashboards.words.findings import Findings, read_findings
+from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.run_directory import RunDirectory
 
 

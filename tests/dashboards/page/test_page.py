@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dashboards import write_report
-from dashboards.words.findings import Findings
 from dashboards.words.law_words import GAMMA, interval_words
 from stsq_core import TrialConfig, TrialResult, UserError
+from sweeps.findings.run_findings import Findings
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import RunDirectory
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from dashboards.paper.figures import TITLE_LETTERS, losses_figure, save_figure, threshold_figure
-from dashboards.plots.cells import cell_views
+from dashboards.plots.cells import cell_views, read_shown_curves
 from dashboards.plots.panels import threshold_panels
-from dashboards.words.findings import Findings
 from dashboards.words.style import theme_pairs
+from sweeps.findings.run_findings import Findings
 
 
 def test_the_threshold_figure_is_a_readable_png_and_a_pdf(findings: Findings, tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_equal_results_give_equal_files(findings: Findings, tmp_path: Path) -> N
 
 
 def test_losses_have_a_panel_a_cell(findings: Findings) -> None:
-    views = cell_views(findings.thresholds, findings.curves())
+    views = cell_views(findings.thresholds, read_shown_curves(findings))
     figure = losses_figure(views)
     assert [axes.get_title(loc="left") for axes in figure.axes][:1] == ["Transformer, T = 16"]
     assert len(figure.axes) == len(views)
@@ -41,7 +41,8 @@ def test_losses_have_a_panel_a_cell(findings: Findings) -> None:
 
 def test_a_long_name_is_broken_into_lines_and_leaves_room_for_its_panel(findings: Findings, tmp_path: Path) -> None:
     views = [
-        dataclasses.replace(view, name=view.threshold.label) for view in cell_views(findings.thresholds, findings.curves())
+        dataclasses.replace(view, name=view.threshold.label)
+        for view in cell_views(findings.thresholds, read_shown_curves(findings))
     ]
     figure = losses_figure(views)
     assert max(len(line) for axes in figure.axes for line in axes.get_title(loc="left").split("\n")) <= TITLE_LETTERS

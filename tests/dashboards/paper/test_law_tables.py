@@ -5,7 +5,7 @@ import io
 import math
 
 from dashboards.paper.law_tables import COLUMNS, held_out_rows, law_rows, laws_csv, laws_latex, verdict_rows
-from dashboards.words.findings import Findings
+from sweeps.findings.run_findings import Findings
 
 
 def test_rows_hold_every_number_of_every_law(findings: Findings) -> None:

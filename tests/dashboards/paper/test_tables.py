@@ -15,9 +15,9 @@ from dashboards.paper.tables import (
     thresholds_json,
     thresholds_latex,
 )
-from dashboards.words.findings import Findings, read_findings
 from stsq_core import TrialConfig, TrialResult
 from stsq_core.oracles import theory
+from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import RunDirectory
 

@@ -5,16 +5,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dashboards.plots.cells import MAX_CURVE_POINTS, MAX_CURVES, cell_names, cell_views
-from dashboards.words.findings import Findings, read_findings
+from dashboards.plots.cells import MAX_CURVE_POINTS, MAX_CURVES, cell_names, cell_views, read_shown_curves
 from stsq_core import TrialConfig, TrialResult
+from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
 
 
 def test_medians_are_those_of_the_seeds(findings: Findings) -> None:
-    for view, threshold in zip(cell_views(findings.thresholds, findings.curves()), findings.thresholds, strict=True):
+    for view, threshold in zip(cell_views(findings.thresholds, read_shown_curves(findings)), findings.thresholds, strict=True):
         for width, median in zip(view.median_widths, view.median_losses, strict=True):
             losses = [point.relative_loss for point in threshold.points if point.width == width and point.relative_loss]
             np.testing.assert_allclose(median, np.median(losses))
@@ -26,13 +26,13 @@ def test_a_width_where_most_seeds_diverge_has_no_median(
     widest = 46
     run = make_run(outcome=lambda config: diverged(config) if config.width >= widest else synthetic(config))
     findings = read_findings(run.path)
-    view = cell_views(findings.thresholds, findings.curves())[0]
+    view = cell_views(findings.thresholds, read_shown_curves(findings))[0]
     assert max(view.threshold.widths) == widest
     assert widest not in view.median_widths
 
 
 def test_curves_end_at_the_final_loss(findings: Findings) -> None:
-    view = cell_views(findings.thresholds, findings.curves())[0]
+    view = cell_views(findings.thresholds, read_shown_curves(findings))[0]
     assert [curve.width for curve in view.curves] == list(view.threshold.widths)
     assert all(curve.steps[-1] == 600 for curve in view.curves)
     assert view.curves[0].losses[-1] > view.curves[-1].losses[-1]
@@ -41,7 +41,7 @@ def test_curves_end_at_the_final_loss(findings: Findings) -> None:
 def test_many_widths_and_points_are_thinned_to_the_ends(make_run: MakeRun, attention: dict[str, object]) -> None:
     many = {**attention, "zip": {"task.T": [16], "model.positions.d_e": [{"geom": [6, 60], "num": 30}]}}
     findings = read_findings(make_run(trials=[many]).path)
-    (view,) = cell_views(findings.thresholds, findings.curves())
+    (view,) = cell_views(findings.thresholds, read_shown_curves(findings))
     assert len(view.curves) == MAX_CURVES
     assert (view.curves[0].width, view.curves[-1].width) == (min(view.threshold.widths), max(view.threshold.widths))
     assert all(len(curve.steps) <= MAX_CURVE_POINTS for curve in view.curves)

@@ -8,7 +8,7 @@ import pytest
 from dashboards.paper.figures import save_figure
 from dashboards.paper.law_figures import laws_figure
 from dashboards.plots.law_panels import exponent_range, exponents, residual_panels
-from dashboards.words.findings import Findings, read_findings
+from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]

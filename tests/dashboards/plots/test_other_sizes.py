@@ -10,11 +10,11 @@ import pytest
 from dashboards.paper.tables import thresholds_csv, thresholds_json, thresholds_latex, trials_csv
 from dashboards.plots.panels import threshold_panels
 from dashboards.words.law_words import fitted_formula, plain_formula
-from dashboards.words.regimes import regimes_of
 from dashboards.words.style import mark_shape, series_shade
 from dashboards.words.threshold_words import star_words
 from dashboards.words.ticks import tick_words
 from stsq_core import TrialConfig, TrialResult
+from sweeps.findings.regimes import regimes_of
 from sweeps.schema.spec import Criterion
 from sweeps.store.ledger import LedgerRecord, record_of_result
 from sweeps.thresholds.thresholds import WidthThreshold, width_thresholds

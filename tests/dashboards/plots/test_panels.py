@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dashboards.plots.panels import Line, Panel, settings_differ, threshold_panels
-from dashboards.words.findings import Findings, read_findings
-from dashboards.words.regimes import regime_words
+from dashboards.words.threshold_words import regime_words
 from dashboards.words.ticks import decades, round_numbers
 from stsq_core import TrialConfig
 from stsq_core.oracles import theory
+from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from matplotlib.mathtext import MathTextParser
 
-from dashboards.words.findings import Findings
 from dashboards.words.law_words import (
     agreement_words,
     fitted_formula,
@@ -16,6 +15,7 @@ from dashboards.words.law_words import (
     standing_words,
     verdict_html,
 )
+from sweeps.findings.run_findings import Findings
 from sweeps.laws.comparison import LawComparison, Prediction
 from sweeps.laws.families import LAWS
 from sweeps.laws.scaling_law import Estimate, ScalingLaw

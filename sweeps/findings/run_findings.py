@@ -1,31 +1,19 @@
-"""Everything a report says about a run directory, read and computed once."""
+"""The findings of a run: sweep, results, thresholds, laws and verdicts, read and computed once for whatever shows them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from dashboards.page import MAX_CELLS
-from dashboards.plots import drawn_points
-from dashboards.words.regimes import Regime, regimes_of
-from stsq_core.configs import SAMPLES
 from sweeps.cells import Cell, cells_with_points, expand, searched_cells
-from sweeps.findings import Known, Observation, Verdict, read_observations, verdicts
+from sweeps.findings.claim_results import Verdict
+from sweeps.findings.claim_verdicts import verdicts
+from sweeps.findings.observations import Observation, read_observations
+from sweeps.findings.progress import Known
+from sweeps.findings.regimes import Regime, regimes_of
 from sweeps.laws import LawComparison, ScalingLaw
 from sweeps.schema import SweepSpec
-from sweeps.store import (
-    Curve,
-    Outcomes,
-    Results,
-    RunDirectory,
-    Session,
-    Status,
-    open_run,
-    read_curves,
-    read_metrics,
-    read_results,
-    read_sessions,
-)
+from sweeps.store import Outcomes, Results, RunDirectory, Session, Status, open_run, read_results, read_sessions
 from sweeps.thresholds import WidthThreshold, thresholds_of
 
 
@@ -78,11 +66,6 @@ class Findings:
         searches |= {t.cell_id: t.search.finished for t in self.thresholds if t.search is not None}
         return Known(self.cells, self.records, searches)
 
-    @property
-    def linked_cells(self) -> frozenset[str]:
-        """The cells that have a panel of their own on the page."""
-        return frozenset(threshold.cell_id for threshold in self.thresholds[:MAX_CELLS])
-
     @cached_property
     def num_searching(self) -> int:
         """Searched cells whose search has not finished."""
@@ -118,16 +101,6 @@ class Findings:
             return ()
         return verdicts(self.spec.claims, self.observations, level=self.spec.criterion.level, thresholds=self.thresholds)
 
-    def curves(self) -> dict[str, Curve]:
-        """The curves that figures show, of trials that thresholds rest on: training losses, or, where samples are counted, the
-        fresh losses of the evaluations."""
-        shown = [drawn_points(threshold) for threshold in _shown(self.thresholds)]
-        ended_in = {trial_id: pack_id for own in shown for trial_id, pack_id in own}
-        if self.spec.criterion.size == SAMPLES:
-            read = read_metrics(self.run, ended_in, ended_in=ended_in)
-            return {trial_id: own["loss"] for trial_id, own in read.items() if "loss" in own and len(own["loss"][0])}
-        return read_curves(self.run, ended_in, ended_in=ended_in)
-
 
 def read_findings(run_path: Path | str) -> Findings:
     """Read a run directory and compute its thresholds and laws.
@@ -154,10 +127,3 @@ def findings_of(run: RunDirectory, spec: SweepSpec, results: Results, thresholds
         declared=results.declared,
         num_searched=len(results.searched),
     )
-
-
-def _shown(thresholds: Sequence[WidthThreshold]) -> list[WidthThreshold]:
-    """The thresholds of whose cells there is a small figure: the first of each architecture."""
-    kinds = dict.fromkeys(threshold.kind for threshold in thresholds)
-    drawn = [threshold for threshold in thresholds if threshold.status != "failed"]
-    return [one for kind in kinds for one in [threshold for threshold in drawn if threshold.kind == kind][:MAX_CELLS]]
