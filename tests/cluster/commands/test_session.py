@@ -314,8 +314,8 @@ cli.main(sys.argv[1:])
 
 SLOW_PAGE = """
 import sys, time
+import dashboards.page.page as page
 from cluster.commands import cli
-from dashboards.page.page import page
 
 def drawing(*_):
     print("drawing", flush=True)

@@ -8,6 +8,7 @@ from synthetic_runs import finish, in_training, make_run, packs_of, sweep
 
 from dashboards.page.progress import progress_section
 from sweeps.findings.progress import read_progress
+from sweeps.findings.run_findings import read_findings
 from sweeps.store.run_directory import RunDirectory, create_or_open
 
 
@@ -43,10 +44,10 @@ def test_a_run_that_nobody_runs_says_so_and_tells_no_time(half: RunDirectory) ->
 
 
 def test_only_cells_with_a_panel_are_linked(half: RunDirectory) -> None:
-    made = read_progress(half)
-    cell = made.cells[0].cell_id
-    html = progress_section(made, linked=[cell]).html
-    assert re.findall(r'href="#cell=(\w+)"', html) == [cell]
+    first, *others = read_findings(half.path).thresholds
+    html = progress_section(read_progress(half), thresholds=[first]).html
+    assert others
+    assert re.findall(r'href="#cell=(\w+)"', html) == [first.cell_id]
 
 
 def test_the_parts_of_each_bar_are_as_long_as_their_shares(tmp_path: Path) -> None:
