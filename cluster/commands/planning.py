@@ -15,7 +15,7 @@ from cluster.run import load_remembered, run_path, say, say_table, table
 from stsq_core.configs import SAMPLES, WIDTH, GradientDescent, OneHot, Transformer, TrialConfig, TrialFamily
 from stsq_core.oracles import step_size_bound
 from stsq_core.training import ASSUMED_RATE, GPU_RATE
-from sweeps.cells import GPU_PACKS, Plan, catalog_names, load_sweep, make_plan, searched_cells, trial_operations
+from sweeps.cells import GPU_PACKS, Plan, catalog_names, load_expanded, make_plan, trial_operations
 from sweeps.search import SearchPlan, plan_searches
 from sweeps.store import FINISHED, LedgerRecord, Outcomes, RunDirectory, read_results
 
@@ -43,10 +43,10 @@ def show_catalog(console: Console) -> None:
     """Print the catalogue's sweeps: name, size and title."""
     rows = []
     for name in catalog_names():
-        spec = load_sweep(name)
-        plan, searched = make_plan(spec), searched_cells(spec)
-        trials = f"{plan.num_trials}" if not searched else "searched"
-        rows.append((name, len(plan.cells) + len(searched), trials, spec.heading))
+        expanded = load_expanded(name)
+        num_trials = sum(len(cell.trials) for cell in expanded.cells)
+        trials = f"{num_trials}" if not expanded.searched else "searched"
+        rows.append((name, len(expanded.cells) + len(expanded.searched), trials, expanded.spec.heading))
     say_table(console, table(("sweep", "cells", "trials", "title"), rows, right=("cells", "trials")))
 
 
@@ -57,13 +57,14 @@ def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | 
         UserError: the sweep is refused.
     """
     load_remembered(sweep, out)
-    spec = load_sweep(sweep, settings)
+    expanded = load_expanded(sweep, settings)
+    spec = expanded.spec
     run = RunDirectory(run_path(spec.name, out))
-    results = read_results(run, spec)
+    results = read_results(run, expanded)
     records = results.records
     slots = workers or num_cores()
     done = frozenset(records.trial_ids)
-    plan = make_plan(spec, slots=slots, done=done)
+    plan = make_plan(expanded, slots=slots, done=done)
     say(console, f"{spec.name}: {spec.heading}")
     say(console, f"hypothesis: {spec.hypothesis.strip()}")
     searches = plan_searches(spec, results)

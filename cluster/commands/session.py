@@ -34,7 +34,7 @@ from cluster.run import (
 from dashboards.publishing import PublisherProcess, offline_reason
 from stsq_core.configs import UserError
 from stsq_core.plugins import used_plugins
-from sweeps.cells import Cell, expand, load_sweep, searched_cells
+from sweeps.cells import ExpandedSweep, load_expanded
 from sweeps.schedule import PackQueue
 from sweeps.schema import SweepSpec, keeps_weights
 from sweeps.store import (
@@ -74,20 +74,20 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
     """
     check_submitter(accept=options.accept_versions)
     load_remembered(sweep, options.out)
-    spec = load_sweep(sweep, settings)
+    expanded = load_expanded(sweep, settings)
+    spec = expanded.spec
     options = replace(options, keep_weights=options.keep_weights or keeps_weights(spec.drawings))
     options = options.bounded(spec.budget.max_workers)
-    run = create_or_open(run_path(spec.name, options.out), spec)
-    cells = expand(spec)
+    run = create_or_open(run_path(spec.name, options.out), expanded)
     with stop_signals() as stop:
         try:
-            with Lock(run.lock), _plugins_kept(run, spec, cells), _publication(run, spec, options, log=log) as publication:
+            with Lock(run.lock), _plugins_kept(run, expanded), _publication(run, spec, options, log=log) as publication:
                 try:
                     with ExitStack() as last:
                         with session(run):
-                            _train_rest(run, spec, cells, options, stop=stop, log=log, last=last)
+                            _train_rest(run, expanded, options, stop=stop, log=log, last=last)
                         publication.finish()
-                        return _conclude(run, spec, cells, options, out=out, log=log)
+                        return _conclude(run, expanded, options, out=out, log=log)
                 except Stopped as stopped:
                     publication.patience_s = STOP_PATIENCE_S
                     done = len(Ledger(run.ledger).trial_ids())
@@ -102,9 +102,9 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
 
 
 @contextmanager
-def _plugins_kept(run: RunDirectory, spec: SweepSpec, cells: Sequence[Cell]) -> Iterator[None]:
+def _plugins_kept(run: RunDirectory, sweep: ExpandedSweep) -> Iterator[None]:
     """Within it the plugins of a sweep lie in its run directory, tried: nothing is trained with one that fails."""
-    samples = [cell.trials[0] for cell in cells] + [cell.family.sample for cell in searched_cells(spec)]
+    samples = [cell.trials[0] for cell in sweep.cells] + [cell.family.sample for cell in sweep.searched]
     if plugins := used_plugins(samples):
         from stsq_core.plugins import try_pairs
 
@@ -115,8 +115,7 @@ def _plugins_kept(run: RunDirectory, spec: SweepSpec, cells: Sequence[Cell]) -> 
 
 def _train_rest(
     run: RunDirectory,
-    spec: SweepSpec,
-    cells: Sequence[Cell],
+    sweep: ExpandedSweep,
     options: RunOptions,
     *,
     stop: StopSignals,
@@ -127,25 +126,25 @@ def _train_rest(
     ledger = Ledger(run.ledger, told=lambda text: say(log, text))
     if num_adopted := adopt_outcomes(run, ledger):
         say(log, f"{num_adopted} trials that had ended when the last run was killed are in the ledger now")
-    results = read_results(run, spec, cells)
+    results = read_results(run, sweep)
     for note in results.ledger_notes:
         say(log, note)
     if num_foreign := len(results.foreign_cells):
         say(log, _foreign(run, num_foreign))
-    with closing(strategy_of(run, spec, cells, results, options)) as strategy:
+    with closing(strategy_of(run, sweep, results, options)) as strategy:
         held = Outcomes.joined([results.records, results.rechecks])
         begun = begun_packs(run)
         queue = PackQueue(strategy, ledger, retry_failed=options.retry_failed, held=held, begun=begun)
         if queue.finished:
-            say(log, _nothing_left(run, spec, queue, results))
+            say(log, _nothing_left(run, sweep.spec, queue, results))
             _forget_states(run)
         else:
-            _train(run, spec, queue, results, options, stop=stop, log=log, last=last)
+            _train(run, sweep, queue, results, options, stop=stop, log=log, last=last)
 
 
 def _train(
     run: RunDirectory,
-    spec: SweepSpec,
+    sweep: ExpandedSweep,
     queue: PackQueue,
     results: Results,
     options: RunOptions,
@@ -155,20 +154,20 @@ def _train(
     last: ExitStack,
 ) -> None:
     """Train what waits, as far as the budgets allow."""
-    budgets = Budgets(spec.budget, queue, spent_minutes=elapsed_minutes(run))
+    budgets = Budgets(sweep.spec.budget, queue, spent_minutes=elapsed_minutes(run))
     if not budgets.allow():
         say(log, budgets.words())
         return
     check_former(run, accept=options.accept_versions)
-    say(log, _opening(run, spec, queue, results))
+    say(log, _opening(run, sweep, results))
     run.make_rooms()
-    with _runner(run, options, stop, log) as runner:
+    with _runner(run, sweep.spec.name, options, stop, log) as runner:
         last.callback(runner.wait_for_end)
         if runner.told:
             say(log, runner.told)
         queue.fit(room=runner.room, slots=runner.slots)
         with ProgressLine(queue, run.curves, log, num_workers=runner.slots) as progress, _page_prepared(queue):
-            runner.train(Work(queue, run, options, progress, stop, spec.budget.retries, budgets))
+            runner.train(Work(queue, run, options, progress, stop, sweep.spec.budget.retries, budgets))
         say(log, progress.summary())
     if queue.finished:
         _forget_states(run)
@@ -176,17 +175,17 @@ def _train(
         say(log, budgets.words())
 
 
-def _opening(run: RunDirectory, spec: SweepSpec, queue: PackQueue, results: Results) -> str:
+def _opening(run: RunDirectory, sweep: ExpandedSweep, results: Results) -> str:
     """What there is to do."""
     num_points = results.num_of_points
-    num_cells, num_searched = len(expand(spec)), len(results.searched)
+    num_cells, num_searched = len(sweep.cells), len(sweep.searched)
     parts = []
     if num_cells:
         num_trials, num_held = len(results.declared) - num_points, len(results.records) - num_points
         parts.append(f"{num_cells} cells, {num_trials} trials, {num_held} of them in the ledger already")
     if num_searched:
         parts.append(f"{num_searched} cells to search, {num_points} trials of theirs in the ledger already")
-    return f"{spec.name}: {'; '.join(parts)} -> {run.path}"
+    return f"{sweep.spec.name}: {'; '.join(parts)} -> {run.path}"
 
 
 def _nothing_left(run: RunDirectory, spec: SweepSpec, queue: PackQueue, results: Results) -> str:
@@ -196,12 +195,12 @@ def _nothing_left(run: RunDirectory, spec: SweepSpec, queue: PackQueue, results:
     return f"nothing to train: {spec.name} is complete, {num} cells searched with {len(results.records)} trials in {run.ledger}"
 
 
-def _runner(run: RunDirectory, options: RunOptions, stop: StopSignals, log: Console) -> Runner:
+def _runner(run: RunDirectory, sweep: str, options: RunOptions, stop: StopSignals, log: Console) -> Runner:
     if options.inline:
         return InlineRunner(options.device)
     from cluster.tune import TuneRunner
 
-    return TuneRunner(run, options, stop, say=lambda text: say(log, text))
+    return TuneRunner(run, options, stop, sweep=sweep, say=lambda text: say(log, text))
 
 
 def _foreign(run: RunDirectory, num_cells: int) -> str:
@@ -289,16 +288,14 @@ def _forget_states(run: RunDirectory) -> None:
         path.unlink(missing_ok=True)
 
 
-def _conclude(
-    run: RunDirectory, spec: SweepSpec, cells: Sequence[Cell], options: RunOptions, *, out: Console, log: Console
-) -> int:
+def _conclude(run: RunDirectory, sweep: ExpandedSweep, options: RunOptions, *, out: Console, log: Console) -> int:
     from cluster.commands.results import show_findings
     from sweeps.findings import findings_of
     from sweeps.thresholds import thresholds_of
 
-    results = read_results(run, spec, cells)
-    thresholds = thresholds_of(spec, results)
-    findings = findings_of(run, spec, results, thresholds)
+    results = read_results(run, sweep)
+    thresholds = thresholds_of(sweep.spec, results)
+    findings = findings_of(run, sweep, results, thresholds)
     show_findings(out, findings)
     if results.note_on_others:
         say(log, results.note_on_others)

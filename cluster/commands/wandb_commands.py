@@ -34,11 +34,11 @@ def wandb_setup(
 def _run_of(target: str) -> Path:
     """The run directory of a run or a sweep; that of a sweep is made where there is none, so that its runs will lie there."""
     from cluster.run import run_path
-    from sweeps.cells import load_sweep
+    from sweeps.cells import load_expanded
     from sweeps.store import create_or_open, open_run
 
     if Path(target).is_dir():
         return open_run(target).path
-    spec = load_sweep(target)
-    path = run_path(spec.name, None)
-    return (open_run(path) if path.is_dir() else create_or_open(path, spec)).path
+    sweep = load_expanded(target)
+    path = run_path(sweep.spec.name, None)
+    return (open_run(path) if path.is_dir() else create_or_open(path, sweep)).path

@@ -1,48 +1,47 @@
 """Which strategy runs a sweep: its grids and searches side by side, then the re-checks where they are asked for."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from cluster.run.options import RunOptions
-from sweeps.cells import Cell, Trials, recheck_trials
+from sweeps.cells import ExpandedSweep, Trials, recheck_trials
 from sweeps.schedule import Grid, Sequel, Strategy, Together
-from sweeps.schema import SweepSpec
 from sweeps.store import FAILED, Curve, Results, RunDirectory, read_curves, read_results, write_atomically
 
 
-def strategy_of(run: RunDirectory, spec: SweepSpec, cells: Sequence[Cell], results: Results, options: RunOptions) -> Strategy:
+def strategy_of(run: RunDirectory, sweep: ExpandedSweep, results: Results, options: RunOptions) -> Strategy:
     """The strategy of a sweep whose ledger holds these results."""
-    strategy = _first(run, spec, cells, results, options)
+    strategy = _first(run, sweep, results, options)
     if not options.recheck:
         return strategy
-    return Sequel(strategy, lambda: Grid((), more=_rechecks(run, spec, cells)))
+    return Sequel(strategy, lambda: Grid((), more=_rechecks(run, sweep)))
 
 
-def _first(run: RunDirectory, spec: SweepSpec, cells: Sequence[Cell], results: Results, options: RunOptions) -> Strategy:
-    if not results.searched:
-        return Grid(cells)
+def _first(run: RunDirectory, sweep: ExpandedSweep, results: Results, options: RunOptions) -> Strategy:
+    if not sweep.searched:
+        return Grid(sweep.cells)
     from sweeps.search import Search
 
     records = results.records
     search = Search(
-        spec,
-        results.searched,
+        sweep.spec,
+        sweep.searched,
         journal=run.studies,
         owner=_identity(run),
         curves=lambda ended_in: _curves(run, ended_in),
         again=records.take(records.status == FAILED) if options.retry_failed else None,
     )
-    return Together([Grid(cells), search]) if cells else search
+    return Together([Grid(sweep.cells), search]) if sweep.cells else search
 
 
-def _rechecks(run: RunDirectory, spec: SweepSpec, cells: Sequence[Cell]) -> Trials:
+def _rechecks(run: RunDirectory, sweep: ExpandedSweep) -> Trials:
     """The trials that tell, for each threshold that was found, whether steps or width was its limit."""
     from sweeps.thresholds import thresholds_of
 
     parts = []
-    for threshold in thresholds_of(spec, read_results(run, spec, cells)):
+    for threshold in thresholds_of(sweep.spec, read_results(run, sweep)):
         if threshold.m_star is not None:
             rates = tuple(np.unique(threshold.points.outcomes.trials.rates).tolist())
             parts.append(recheck_trials(threshold.cell_id, threshold.config_sample, rates, threshold.m_star, threshold.size))

@@ -35,10 +35,13 @@ class TuneRunner(Runner):
     Workers follow the cluster: seats are counted anew every few seconds.
     """
 
-    def __init__(self, run: RunDirectory, options: RunOptions, stop: StopSignals, *, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, run: RunDirectory, options: RunOptions, stop: StopSignals, *, sweep: str, say: Callable[[str], None]
+    ) -> None:
         self._run = run
         self._options = options
         self._stop = stop
+        self._sweep = sweep
         self._say = say
         self._open = ExitStack()
         self._ending: threading.Thread | None = None
@@ -61,7 +64,7 @@ class TuneRunner(Runner):
             self._known_seats = self.seats()
             if address is not None:
                 self._head = opening.enter_context(HeadWatch(ray.get_runtime_context().gcs_address, cluster_id_at))
-                self._metrics = RayMetrics(sweep=self._run.read_spec().name, run=str(self._run.path))
+                self._metrics = RayMetrics(sweep=self._sweep, run=str(self._run.path))
             self._stop.check()
             self._open = opening.pop_all()
         return self

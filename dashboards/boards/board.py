@@ -13,7 +13,7 @@ from dashboards.boards.charts import Chart, loss_chart, status_chart, threshold_
 from dashboards.plots import cell_views, threshold_panels
 from dashboards.publishing import NOTHING_ASKED, choose_destination, directory_id, keys
 from stsq_core.configs import Size
-from sweeps.cells import Cell, searched_cells
+from sweeps.cells import Cell
 from sweeps.findings import Findings, read_findings
 from sweeps.schema import flattened, free_fields
 from sweeps.store import open_run
@@ -136,7 +136,7 @@ def read_board(run_path: Path | str) -> Board:
 def _cells_to_search(findings: Findings) -> Iterable[Cell]:
     """The searched cells without points yet, with the ends of their range in place of what will be trained."""
     begun = {cell.cell_id for cell in findings.cells}
-    for one in searched_cells(findings.spec):
+    for one in findings.sweep.searched:
         if one.cell_id not in begun:
             yield Cell(one.cell_id, one.group, one.label, one.trials(((one.low, 0), (one.high, 0))))
 

@@ -6,6 +6,7 @@ the publisher ends.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -16,8 +17,7 @@ from dashboards.publishing.client import INTERRUPTED, write_client_files
 from dashboards.publishing.keys import cell_config
 from dashboards.publishing.projection import Outcome, RunProjection, Table, short
 from dashboards.publishing.shards import Shard
-from sweeps.cells import Cell
-from sweeps.schema import SweepSpec
+from sweeps.cells import Cell, ExpandedSweep
 from sweeps.store import Ledger, Outcomes, RunDirectory, read_curves, read_results
 from sweeps.thresholds import WidthThreshold, width_thresholds
 
@@ -37,16 +37,15 @@ class CellRuns:
 
     write_offline = staticmethod(write_client_files)
 
-    def __init__(
-        self, run: RunDirectory, spec: SweepSpec, cells: Collection[Cell], shard: Shard, *, identity: str, tags: tuple[str, ...]
-    ) -> None:
+    def __init__(self, run: RunDirectory, sweep: ExpandedSweep, shard: Shard, *, identity: str, tags: tuple[str, ...]) -> None:
         self._run = run
-        self._criterion = spec.criterion
+        self._sweep = sweep
+        self._criterion = sweep.spec.criterion
         self._identity = identity
         self._tags = tags
-        self._cells = {cell.cell_id: cell for cell in cells if shard.owns(cell.cell_id)}
+        self._cells = {cell.cell_id: cell for cell in sweep.cells if shard.owns(cell.cell_id)}
         self._cell_of = {trial_id: cell.cell_id for cell in self._cells.values() for trial_id in cell.trials.trial_ids}
-        self._states = {i: CellState(cell, spec.criterion.target_loss) for i, cell in self._cells.items()}
+        self._states = {i: CellState(cell, self._criterion.target_loss) for i, cell in self._cells.items()}
         self._logs = {cell_id: CellLog(run.wandb / "cells" / f"{cell_id}.jsonl") for cell_id in self._cells}
         self._closing = False
         self._offset = 0
@@ -76,7 +75,7 @@ class CellRuns:
     def ended(self, keys: Collection[str]) -> list[RunProjection]:
         """The runs of ended cells, each with its threshold and its trials."""
         cells = [self._cells[cell_id] for cell_id in keys]
-        results = read_results(self._run, cells=cells).records if cells else Outcomes.of(())
+        results = read_results(self._run, replace(self._sweep, cells=tuple(cells))).records if cells else Outcomes.of(())
         thresholds = {threshold.cell_id: threshold for threshold in width_thresholds(results, self._criterion)}
         return [self._project(cell, self._outcome(cell.cell_id, thresholds[cell.cell_id])) for cell in cells]
 

@@ -27,8 +27,7 @@ from dashboards.publishing.replay import PublishReport, Replay, Runs
 from dashboards.publishing.shards import WHOLE, Shard, sole_publisher
 from dashboards.publishing.trial_runs import TrialRuns
 from stsq_core.configs import UserError
-from sweeps.cells import expand
-from sweeps.schema import SweepSpec
+from sweeps.cells import ExpandedSweep
 from sweeps.store import RunDirectory, open_run, write_atomically
 
 LOG = logging.getLogger(__name__)
@@ -62,14 +61,15 @@ def publish(
         UserError: no run directory, a mode that does not exist, or another publisher that does not end.
     """
     run = open_run(run_path)
-    spec = run.read_spec()
+    sweep = run.read_sweep()
+    spec = sweep.spec
     decision = decide_mode(mode, spec.wandb.mode, server=server_url)
     if decision.mode == "disabled":
         return PublishReport("disabled", decision.reason, 0, 0, 0)
     destination = choose_destination(asked, spec.wandb, run.wandb)
     target = Target(run.path, destination.project, destination.entity)
     with sole_publisher(run.wandb, shard, may_wait=_patience(stop)):
-        runs = runs_of(run, spec, shard, tags=destination.tags)
+        runs = runs_of(run, sweep, shard, tags=destination.tags)
         replay = Replay(runs, target, decision, shard, pause_s=pause_s)
         while not stop():
             began = time.monotonic()
@@ -100,14 +100,13 @@ def sync(run_path: Path, *, asked: Asked = NOTHING_ASKED, shard: Shard = WHOLE) 
     return report
 
 
-def runs_of(run: RunDirectory, spec: SweepSpec, shard: Shard, *, tags: tuple[str, ...]) -> Runs:
+def runs_of(run: RunDirectory, sweep: ExpandedSweep, shard: Shard, *, tags: tuple[str, ...]) -> Runs:
     """The form in which W&B shows a sweep: one run a trial, above `wandb.max_trial_runs` trials one run a cell."""
-    cells = expand(spec)
-    num_trials = sum(len(cell.trials) for cell in cells)
-    if num_trials <= spec.wandb.max_trial_runs:
-        return TrialRuns(run, spec, cells, shard, identity=directory_id(run.wandb), tags=tags)
-    LOG.info("%d trials are more than wandb.max_trial_runs=%d: one run a cell", num_trials, spec.wandb.max_trial_runs)
-    return CellRuns(run, spec, cells, shard, identity=directory_id(run.wandb), tags=tags)
+    num_trials, limit = sum(len(cell.trials) for cell in sweep.cells), sweep.spec.wandb.max_trial_runs
+    if num_trials <= limit:
+        return TrialRuns(run, sweep, shard, identity=directory_id(run.wandb), tags=tags)
+    LOG.info("%d trials are more than wandb.max_trial_runs=%d: one run a cell", num_trials, limit)
+    return CellRuns(run, sweep, shard, identity=directory_id(run.wandb), tags=tags)
 
 
 def _patience(stop: Callable[[], bool]) -> Callable[[], bool]:

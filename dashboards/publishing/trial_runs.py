@@ -24,8 +24,7 @@ from dashboards.publishing.shards import Shard
 from dashboards.publishing.tails import JournalTails
 from dashboards.publishing.thinning import Thinning
 from stsq_core.configs import TrialConfig
-from sweeps.cells import Cell, cell_of, describe, searched_cells
-from sweeps.schema import SweepSpec
+from sweeps.cells import Cell, ExpandedSweep, cell_of, describe
 from sweeps.store import Ledger, LedgerRecord, RunDirectory, read_curves, read_metrics
 from sweeps.thresholds import width_thresholds
 
@@ -33,19 +32,17 @@ from sweeps.thresholds import width_thresholds
 class TrialRuns:
     """The runs of one shard; `read_on` first, then `ended` and `live`."""
 
-    def __init__(
-        self, run: RunDirectory, spec: SweepSpec, cells: Collection[Cell], shard: Shard, *, identity: str, tags: tuple[str, ...]
-    ) -> None:
+    def __init__(self, run: RunDirectory, sweep: ExpandedSweep, shard: Shard, *, identity: str, tags: tuple[str, ...]) -> None:
         self.write_offline = trial_writer()
         self._run = run
-        self._criterion = spec.criterion
+        self._criterion = sweep.spec.criterion
         self._shard = shard
         self._identity = identity
         self._tags = tags
-        self._cells = {cell.cell_id: cell for cell in cells}
-        self._planned = {trial_id: cell for cell in cells for trial_id in cell.trials.trial_ids}
-        self._left = {cell.cell_id: set(cell.trials.trial_ids) for cell in cells}
-        self._searched = {cell.cell_id: cell for cell in searched_cells(spec)}
+        self._cells = {cell.cell_id: cell for cell in sweep.cells}
+        self._planned = {trial_id: cell for cell in sweep.cells for trial_id in cell.trials.trial_ids}
+        self._left = {cell.cell_id: set(cell.trials.trial_ids) for cell in sweep.cells}
+        self._searched = {cell.cell_id: cell for cell in sweep.searched}
         self._records: dict[str, LedgerRecord] = {}
         self._counts: dict[str, bool] = {}
         self._tails = JournalTails(run.curves)

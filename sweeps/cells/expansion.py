@@ -6,7 +6,7 @@ and seed stand in no relation to other fields, so their values are checked once 
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -16,23 +16,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from stsq_core.configs import WIDTH, Size, TrialConfig, TrialFamily
-from sweeps.cells.trials import cell_of
+from sweeps.cells.cell import Cell, distinct_labels
+from sweeps.cells.trials import Trials, cell_of
 from sweeps.schema import Path, PlacedError, SweepSpec, TrialGroup, first_problem, is_axis, values_of, with_field
-
-__all__ = [
-    "Block",
-    "all_configs",
-    "assignments",
-    "blocks_of",
-    "cell_of",
-    "configs_of",
-    "data_of",
-    "derived_seed",
-    "num_combinations",
-    "num_trials",
-    "seeds_of",
-    "standing",
-]
 
 RATE_AXIS = "optimizer.lr"
 """With the axis of a model's size, the axes whose values are valid or not whatever the rest of a trial is."""
@@ -131,6 +117,33 @@ def blocks_of(spec: SweepSpec) -> Iterator[Block]:
                 pass
             yield from _blocks_one_by_one(group, path, start, spec.criterion.size)
         start += num_trials(group)
+
+
+def declared_cells(spec: SweepSpec) -> tuple[Cell, ...]:
+    """The cells whose trials a sweep declares beforehand, in the order of declaration, each trial once.
+
+    Raises:
+        PlacedError: a combination of values that is no valid trial.
+    """
+    blocks: dict[str, list[Block]] = {}
+    for block in blocks_of(spec):
+        blocks.setdefault(block.cell_id, []).append(block)
+    cells = sorted(blocks.values(), key=lambda own: min(int(block.places.min()) for block in own))
+    labels = distinct_labels([own[0].family.sample for own in cells], spec.criterion.size)
+    return tuple(Cell(own[0].cell_id, own[0].group, label, _trials(own)) for own, label in zip(cells, labels, strict=True))
+
+
+def _trials(blocks: Sequence[Block]) -> Trials:
+    """The trials of one cell in the order in which they are declared, each once."""
+    columns = [np.concatenate([getattr(block, name) for block in blocks]) for name in ("seeds", "rates", "widths", "places")]
+    order = np.lexsort(columns[::-1])
+    seeds, rates, widths, _ = (column[order] for column in columns)
+    again = (np.diff(seeds) == 0) & (np.diff(rates) == 0) & (np.diff(widths) == 0)
+    first = order[np.concatenate([[True], ~again])]
+    seeds, rates, widths, places = (column[first] for column in columns)
+    declared = np.argsort(places)
+    family = np.zeros(len(declared), dtype=np.int64)
+    return Trials([blocks[0].family], family, widths[declared], rates[declared], seeds[declared])
 
 
 def _grids(spec: SweepSpec) -> Iterator[tuple[int, TrialGroup]]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from sweeps.cells.catalog import FOLDER, catalog_names, catalog_path
 from sweeps.cells.expansion import blocks_of
 from sweeps.cells.plan import describe
 from sweeps.cells.searched import searched_cells
+from sweeps.schema import (
+from sweeps.cells.cell import describe
+from sweeps.cells.expanded_sweep import ExpandedSweep
 from sweeps.schema import (
     Document,
     PlacedError,
@@ -45,6 +49,11 @@ def load_sweep(name_or_path: str | Path, settings: Sequence[str] = ()) -> SweepS
             setting may name, an invalid trial, or no trials; the message begins with `file:line: dotted.path`, or with the
             setting that is to blame.
     """
+    return load_expanded(name_or_path, settings).spec
+
+
+def load_expanded(name_or_path: str | Path, settings: Sequence[str] = ()) -> ExpandedSweep:
+    """`load_sweep` with the cells that its check has expanded."""
     path = sweep_path(name_or_path)
     source = path.name if path.parent == FOLDER else str(path)
     document = apply_settings(parse(_text_of(path), source), settings)
@@ -84,8 +93,8 @@ def sweep_name(name_or_path: str | Path) -> str | None:
         return None
 
 
-def check_sweep(document: Document) -> SweepSpec:
-    """The sweep that a document declares.
+def check_sweep(document: Document) -> ExpandedSweep:
+    """The sweep that a document declares, with its cells.
 
     Raises:
         UserError: as `load_sweep`.
@@ -94,18 +103,19 @@ def check_sweep(document: Document) -> SweepSpec:
         raise document.error((), f"a sweep is a mapping with name, hypothesis and trials; got {type(document.data).__name__}")
     try:
         spec = SweepSpec.model_validate(document.data)
-        cells = list({block.cell_id: block.family.sample for block in blocks_of(spec)}.values())
-        cells += [cell.family.sample for cell in searched_cells(spec)]
+        sweep = ExpandedSweep.of(spec)
+        cells = [cell.trials.families[0].sample for cell in sweep.cells] + [cell.family.sample for cell in sweep.searched]
         if document.has_settings and not document.is_set(("laws", "held_out")):
             # A sweep narrowed by --set may have lost the cells that its file holds out.
             spec = spec.model_copy(update={"laws": spec.laws.met_by(cells)})
+            sweep = replace(sweep, spec=spec)
         spec.laws.check(cells)
         _check_targets(spec, cells)
     except ValidationError as error:
         raise document.error(*first_problem(error, SweepSpec, document.data)) from None
     except PlacedError as error:
         raise document.error(error.path, error.problem) from None
-    return spec
+    return sweep
 
 
 def _check_targets(spec: SweepSpec, cells: Sequence[TrialConfig]) -> None:

@@ -1,119 +1,16 @@
 """What a sweep will do, before it does it: cells, trials, packs, and what they cost."""
 
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from stsq_core.configs import PLUGIN, WIDTH, Architecture, Fcn, Size, Transformer, TrialConfig, deviations
-from sweeps.cells.expansion import Block, blocks_of
+from sweeps.cells.cell import Cell
+from sweeps.cells.expanded_sweep import ExpandedSweep
 from sweeps.cells.packs import ANYWHERE, Pack, Room, make_packs
-from sweeps.cells.trials import Trials, cell_of
-from sweeps.schema import SweepSpec, flattened, free_fields
-
-__all__ = ["Cell", "Plan", "cell_of", "describe", "distinct_labels", "expand", "make_plan"]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """All trials of a sweep that differ only in width, seed and learning rate: they have one width threshold."""
-
-    cell_id: str
-    group: str
-    label: str
-    trials: Trials
-
-    @cached_property
-    def configs(self) -> tuple[TrialConfig, ...]:
-        return tuple(self.trials)
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """The widths m, in order."""
-        return tuple(np.unique(self.trials.widths).tolist())
-
-    @property
-    def rates(self) -> tuple[float, ...]:
-        """The learning rates, in order."""
-        return tuple(np.unique(self.trials.rates).tolist())
-
-    @property
-    def num_seeds(self) -> int:
-        return len(np.unique(self.trials.seeds))
-
-
-def expand(spec: SweepSpec) -> tuple[Cell, ...]:
-    """The cells of a sweep in the order they are declared, each trial once.
-
-    Raises:
-        PlacedError: a combination of values that is no valid trial.
-    """
-    blocks: dict[str, list[Block]] = {}
-    for block in blocks_of(spec):
-        blocks.setdefault(block.cell_id, []).append(block)
-    cells = sorted(blocks.values(), key=lambda own: min(int(block.places.min()) for block in own))
-    labels = distinct_labels([own[0].family.sample for own in cells], spec.criterion.size)
-    return tuple(Cell(own[0].cell_id, own[0].group, label, _trials(own)) for own, label in zip(cells, labels, strict=True))
-
-
-def _trials(blocks: Sequence[Block]) -> Trials:
-    """The trials of one cell in the order in which they are declared, each once."""
-    columns = [np.concatenate([getattr(block, name) for block in blocks]) for name in ("seeds", "rates", "widths", "places")]
-    order = np.lexsort(columns[::-1])
-    seeds, rates, widths, _ = (column[order] for column in columns)
-    again = (np.diff(seeds) == 0) & (np.diff(rates) == 0) & (np.diff(widths) == 0)
-    first = order[np.concatenate([[True], ~again])]
-    seeds, rates, widths, places = (column[first] for column in columns)
-    declared = np.argsort(places)
-    family = np.zeros(len(declared), dtype=np.int64)
-    return Trials([blocks[0].family], family, widths[declared], rates[declared], seeds[declared])
-
-
-def describe(config: TrialConfig, size: Size = WIDTH) -> str:
-    """A cell of a size in a few words: `transformer T=32 q=3 d=4 random_sign/per_step/dual adam population`.
-
-    Sizes go by the letters of the task's paper.
-    """
-    task = config.task
-    sizes = " ".join(f"{task.letters.get(letter, letter)}={getattr(task, letter)}" for letter in ("T", "q", "d"))
-    parts = [config.model.kind, sizes, model_words(config.model, size), config.optimizer.kind, config.training.objective]
-    if task.kind != "stsq":
-        parts.insert(1, task.kind)
-    return " ".join(filter(None, parts))
-
-
-def model_words(model: Architecture, size: Size = WIDTH) -> str:
-    """What else there is to a model; what has a default is told where it is not at it."""
-    match model:
-        case Fcn(depth=depth, tail_width=tail):
-            return f"depth={depth} tail={tail}"
-        case Transformer(positions=codes):
-            return f"{codes.kind}/{codes.redraw}/{codes.query}"
-    free = (model.size_field, size.name.removeprefix("model."))
-    told = flattened({name: value for name, value in deviations(model).items() if name not in ("kind", PLUGIN)})
-    return " ".join(f"{name.rpartition('.')[2]}={value}" for name, value in told.items() if name not in free)
-
-
-def distinct_labels(configs: Sequence[TrialConfig], size: Size = WIDTH) -> tuple[str, ...]:
-    """A label for each config of another cell: `describe`, and, where that is not enough, the fields in which they differ."""
-    free = free_fields(size)
-    labels = [describe(config, size) for config in configs]
-    places: dict[str, list[int]] = {label: [] for label, count in Counter(labels).items() if count > 1}
-    for place, label in enumerate(labels):
-        if label in places:
-            places[label].append(place)
-    for label, alike in places.items():
-        fields = [flattened(configs[place].model_dump(mode="json")) for place in alike]
-        differing = [
-            name
-            for name in dict.fromkeys(name for flat in fields for name in flat)
-            if name not in free and len({repr(flat.get(name)) for flat in fields}) > 1
-        ]
-        for place, flat in zip(alike, fields, strict=True):
-            labels[place] = " ".join([label, *(f"{name.rpartition('.')[2]}={flat.get(name)}" for name in differing)])
-    return tuple(labels)
+from sweeps.cells.trials import Trials
+from sweeps.schema import SweepSpec
 
 
 @dataclass(frozen=True)
@@ -154,9 +51,9 @@ class Plan:
         return self.operations / operations_per_s / 3600
 
 
-def make_plan(spec: SweepSpec, *, room: Room = ANYWHERE, slots: int = 1, done: Collection[str] = ()) -> Plan:
+def make_plan(sweep: SweepSpec | ExpandedSweep, *, room: Room = ANYWHERE, slots: int = 1, done: Collection[str] = ()) -> Plan:
     """The plan of a sweep; trials whose ids are in `done` are counted and not run again."""
-    cells = expand(spec)
+    cells = ExpandedSweep.of(sweep).cells
     trials = Trials.joined([cell.trials for cell in cells])
     waiting = trials.take(np.array([trial_id not in done for trial_id in trials.trial_ids], dtype=bool)) if done else trials
     packs = make_packs(waiting, room=room, slots=slots)

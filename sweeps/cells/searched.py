@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import ValidationError
 
 from stsq_core.configs import WIDTH, Size, TrialConfig, TrialFamily
+from sweeps.cells.cell import Cell, distinct_labels
 from sweeps.cells.expansion import SEED_BITS, assignments, data_of, num_combinations, standing
-from sweeps.cells.plan import Cell, distinct_labels, expand
 from sweeps.cells.trials import Trials, cell_of
 from sweeps.schema import (
     Path,
@@ -23,7 +23,6 @@ from sweeps.schema import (
     size_field_of,
     with_field,
 )
-from sweeps.store import Outcomes
 
 MAX_CELLS = 10_000
 
@@ -58,8 +57,8 @@ def point_seed(cell_id: str, number: int) -> int:
     return int.from_bytes(digest[:8], "big") >> (64 - SEED_BITS)
 
 
-def searched_cells(spec: SweepSpec) -> tuple[SearchedCell, ...]:
-    """The searched cells of a sweep in the order they are declared.
+def searched_cells_of(spec: SweepSpec, declared: Sequence[Cell]) -> tuple[SearchedCell, ...]:
+    """The searched cells of a sweep in the order they are declared; `declared` are the cells of its grids.
 
     Raises:
         PlacedError: a combination of values that is no valid trial, a width that is given as well, or a cell declared twice.
@@ -79,7 +78,7 @@ def searched_cells(spec: SweepSpec) -> tuple[SearchedCell, ...]:
                     "declare it in one group",
                 )
             rates.append(config.optimizer.lr)
-    _check_not_declared(spec, {cell_id: place for cell_id, (place, *_) in found.items()})
+    _check_not_declared(declared, {cell_id: place for cell_id, (place, *_) in found.items()})
     labels = distinct_labels([config for *_, config, _ in found.values()], spec.criterion.size)
     return tuple(
         SearchedCell(cell_id, group.name, label, _family(spec, config), tuple(sorted(set(rates))), widths.low, widths.high)
@@ -97,11 +96,9 @@ def _check_size(spec: SweepSpec) -> None:
         raise PlacedError(("trials",), f"this sweep searches {num} settings; at most {MAX_CELLS} are allowed: use fewer values")
 
 
-def _check_not_declared(spec: SweepSpec, places: Mapping[str, int]) -> None:
+def _check_not_declared(declared: Sequence[Cell], places: Mapping[str, int]) -> None:
     """Refuse a cell that is searched and has a grid of widths as well: its threshold would have two definitions."""
-    if not places:
-        return
-    for cell in expand(spec):
+    for cell in declared:
         if cell.cell_id in places:
             raise PlacedError(
                 ("trials", places[cell.cell_id], "search"),
@@ -170,17 +167,3 @@ def _tokens_d(data: Mapping[str, Any], low: int, path: Path) -> int:
             f"use low: {d + 1} or more",
         )
     return d
-
-
-def cells_with_points(searched: Sequence[SearchedCell], records: Outcomes) -> tuple[Cell, ...]:
-    """Of the searched cells those that have points, each with the trials of its points: what is shown of declared cells is
-    shown of these.
-    """
-    families = [family.key for family in records.trials.families]
-    found = []
-    for cell in searched:
-        own = [place for place, key in enumerate(families) if key == cell.family.key]
-        trials = records.trials.take(np.isin(records.trials.family, own))
-        if len(trials):
-            found.append(Cell(cell.cell_id, cell.group, cell.label, trials))
-    return tuple(found)

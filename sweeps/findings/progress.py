@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stsq_core.configs import TrialConfig
-from sweeps.cells import Cell, Trials, cells_with_points, expand, make_packs, pack_of, trial_operations
+from sweeps.cells import Cell, Trials, make_packs, pack_of, trial_operations
 from sweeps.store import (
     DIVERGED,
     FAILED,
@@ -22,6 +22,7 @@ from sweeps.store import (
     Outcomes,
     RunDirectory,
     Training,
+    cells_with_points,
     read_results,
     read_sessions,
     read_training,
@@ -131,14 +132,13 @@ def read_known(run: RunDirectory) -> Known:
     Raises:
         UserError: the ledger or the sweep cannot be read.
     """
-    spec = run.read_spec()
-    cells = expand(spec)
-    results = read_results(run, spec, cells)
+    sweep = run.read_sweep()
+    results = read_results(run, sweep)
     searches = {cell.cell_id: False for cell in results.searched}
     if searches:
-        found = thresholds_of(spec, results)
+        found = thresholds_of(sweep.spec, results)
         searches |= {one.cell_id: one.search.finished for one in found if one.search is not None}
-    return Known((*cells, *cells_with_points(results.searched, results.records)), results.records, searches)
+    return Known(cells_with_points(sweep, results.records), results.records, searches)
 
 
 def read_progress(run: RunDirectory, known: Known | None = None) -> Progress:

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from sweeps.cells import Cell, cells_with_points, expand, searched_cells
+from dashboards.words.regimes import Regime, regimes_of
+
+from sweeps.cells import Cell, ExpandedSweep, cells_with_points
+from sweeps.findings import Known, Observation, Verdict, read_observations, verdicts
 from sweeps.findings.claim_results import Verdict
 from sweeps.findings.claim_verdicts import verdicts
 from sweeps.findings.observations import Observation, read_observations
@@ -13,26 +16,42 @@ from sweeps.findings.progress import Known
 from sweeps.findings.regimes import Regime, regimes_of
 from sweeps.laws import LawComparison, ScalingLaw
 from sweeps.schema import SweepSpec
-from sweeps.store import Outcomes, Results, RunDirectory, Session, Status, open_run, read_results, read_sessions
+from sweeps.store import (
+    Outcomes,
+    Results,
+    RunDirectory,
+    Session,
+    Status,
+    cells_with_points,
+    open_run,
+    read_results,
+    read_sessions,
+)
 from sweeps.thresholds import WidthThreshold, thresholds_of
 
 
 @dataclass(frozen=True)
 class Findings:
-    """A run directory's sweep, results, thresholds and laws; `num_declared` counts the trials that the sweep declares now.
-
-    `num_searched` counts the cells whose thresholds are searched.
-    """
+    """A run directory's sweep, results, thresholds and laws; `num_declared` counts the trials that the sweep declares now."""
 
     run: RunDirectory
-    spec: SweepSpec
+    sweep: ExpandedSweep
     records: Outcomes
     notes: tuple[str, ...]
     thresholds: tuple[WidthThreshold, ...]
     regimes: tuple[Regime, ...]
     sessions: tuple[Session, ...]
     declared: frozenset[str]
-    num_searched: int = 0
+
+    @property
+    def spec(self) -> SweepSpec:
+        """The sweep as declared."""
+        return self.sweep.spec
+
+    @property
+    def num_searched(self) -> int:
+        """Cells whose thresholds are searched."""
+        return len(self.sweep.searched)
 
     @property
     def comparisons(self) -> tuple[LawComparison, ...]:
@@ -57,12 +76,12 @@ class Findings:
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """The cells that the sweep declares, and of those that it searches the ones that have points."""
-        return (*expand(self.spec), *cells_with_points(searched_cells(self.spec), self.records))
+        return cells_with_points(self.sweep, self.records)
 
     @property
     def known(self) -> Known:
         """What the run's progress rests on."""
-        searches = {cell.cell_id: False for cell in searched_cells(self.spec)}
+        searches = {cell.cell_id: False for cell in self.sweep.searched}
         searches |= {t.cell_id: t.search.finished for t in self.thresholds if t.search is not None}
         return Known(self.cells, self.records, searches)
 
@@ -109,21 +128,20 @@ def read_findings(run_path: Path | str) -> Findings:
         UserError: it is no run, or its ledger or sweep cannot be read.
     """
     run = open_run(run_path)
-    spec = run.read_spec()
-    results = read_results(run, spec)
-    return findings_of(run, spec, results, thresholds_of(spec, results))
+    sweep = run.read_sweep()
+    results = read_results(run, sweep)
+    return findings_of(run, sweep, results, thresholds_of(sweep.spec, results))
 
 
-def findings_of(run: RunDirectory, spec: SweepSpec, results: Results, thresholds: tuple[WidthThreshold, ...]) -> Findings:
+def findings_of(run: RunDirectory, sweep: ExpandedSweep, results: Results, thresholds: tuple[WidthThreshold, ...]) -> Findings:
     """The findings of a run whose results and thresholds are at hand."""
     return Findings(
         run=run,
-        spec=spec,
+        sweep=sweep,
         records=results.records,
         notes=results.notes,
         thresholds=thresholds,
-        regimes=regimes_of(thresholds, spec.laws),
+        regimes=regimes_of(thresholds, sweep.spec.laws),
         sessions=read_sessions(run),
         declared=results.declared,
-        num_searched=len(results.searched),
     )

@@ -5,15 +5,15 @@ figures and exit codes rest on the declared ones alone; the others are counted a
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from stsq_core.configs import SAMPLES, WIDTH, Size, TrialConfig, TrialFamily
-from sweeps.cells import Cell, SearchedCell, Trials, cell_of, expand, searched_cells, twice_the_steps
+from stsq_core.configs import SAMPLES, WIDTH, TrialConfig, TrialFamily
+from sweeps.cells import Cell, ExpandedSweep, SearchedCell, Trials, cell_of, twice_the_steps
 from sweeps.schema import SweepSpec, with_field
 from sweeps.store.gc_pause import gc_paused
 from sweeps.store.ledger import Ledger
@@ -60,27 +60,25 @@ class Results:
         return f"{self.num_others} {trials} in the ledger that this sweep does not declare {are} kept there and left out here"
 
 
-def read_results(run: RunDirectory, spec: SweepSpec | None = None, cells: Sequence[Cell] | None = None) -> Results:
-    """The results of a run, of its own sweep file unless that is given; `cells` are the sweep's, where they are at hand.
+def read_results(run: RunDirectory, sweep: SweepSpec | ExpandedSweep | None = None) -> Results:
+    """The results of a run; the sweep is that of its own file unless given.
 
     Raises:
         UserError: the ledger or the sweep cannot be read.
     """
-    spec = run.read_spec() if spec is None else spec
-    cells = expand(spec) if cells is None else cells
+    sweep = run.read_sweep() if sweep is None else ExpandedSweep.of(sweep)
     ledger = Ledger(run.ledger)
     with gc_paused():  # a million rows that stay
-        results = _collected(ledger.lines(), cells, searched_cells(spec))
+        results = _collected(ledger.lines(), sweep)
     return replace(results, ledger_notes=tuple(ledger.notes))
 
 
-def _collected(lines: Iterable[Mapping[str, Any]], cells: Sequence[Cell], searched: tuple[SearchedCell, ...]) -> Results:
+def _collected(lines: Iterable[Mapping[str, Any]], sweep: ExpandedSweep) -> Results:
     """The newest line of each trial of the sweep, in the order in which trials first ended, declared ones first."""
-    declared = Trials.joined([cell.trials for cell in cells])
+    declared = Trials.joined([cell.trials for cell in sweep.cells])
     places = {trial_id: place for place, trial_id in enumerate(declared.trial_ids)}
     rows, row_of = Rows(), dict[int, int]()
-    families = _Families(cells, searched)
-    size = size_of_cells(cells, searched)
+    families = _Families(sweep)
     found, again = _Found(), _Found()
     others: set[str] = set()
     samples: dict[str, Mapping[str, Any]] = {}
@@ -97,33 +95,38 @@ def _collected(lines: Iterable[Mapping[str, Any]], cells: Sequence[Cell], search
             others.add(values["trial_id"])
             samples.setdefault(families.key_of(values["config"]), values["config"])
     taken = declared.take(np.fromiter(row_of, dtype=np.int64, count=len(row_of)))
-    known = {cell.cell_id for cell in cells} | {cell.cell_id for cell in searched}
-    named = (cell_of(TrialConfig.model_validate(dict(config)), size) for config in samples.values())
+    named = (cell_of(TrialConfig.model_validate(dict(config)), sweep.spec.criterion.size) for config in samples.values())
     records, points = rows.outcomes(taken, list(row_of.values())), found.outcomes()
     return Results(
         Outcomes.joined([records, points]),
         frozenset(places).union(points.trial_ids),
         len(others),
-        foreign_cells=frozenset(named) - known,
-        searched=searched,
+        foreign_cells=frozenset(named) - sweep.labels.keys(),
+        searched=sweep.searched,
         rechecks=again.outcomes(),
     )
 
 
-def size_of_cells(cells: Sequence[Cell], searched: Sequence[SearchedCell]) -> Size:
-    """What the thresholds of a sweep's cells are about."""
-    families = [*(cell.trials.families[0] for cell in cells), *(cell.family for cell in searched)]
-    return families[0].size if families else WIDTH
+def cells_with_points(sweep: ExpandedSweep, records: Outcomes) -> tuple[Cell, ...]:
+    """The declared cells, and of the searched ones those with points, each with the trials of its points."""
+    families = [family.key for family in records.trials.families]
+    found = list(sweep.cells)
+    for cell in sweep.searched:
+        own = [place for place, key in enumerate(families) if key == cell.family.key]
+        trials = records.trials.take(np.isin(records.trials.family, own))
+        if len(trials):
+            found.append(Cell(cell.cell_id, cell.group, cell.label, trials))
+    return tuple(found)
 
 
 class _Families:
     """Says to which searched cell, or cell with twice the steps, an undeclared line of a ledger belongs."""
 
-    def __init__(self, cells: Sequence[Cell], searched: Sequence[SearchedCell]) -> None:
-        families = [*(cell.trials.families[0] for cell in cells), *(cell.family for cell in searched)]
+    def __init__(self, sweep: ExpandedSweep) -> None:
+        families = [*(cell.trials.families[0] for cell in sweep.cells), *(cell.family for cell in sweep.searched)]
         self._families = families
         self._size_fields = {family.sample.model.kind: size_field(family) for family in families}
-        self._searched = {self._key(cell.family): cell for cell in searched}
+        self._searched = {self._key(cell.family): cell for cell in sweep.searched}
 
     @cached_property
     def _doubled(self) -> dict[str, TrialFamily]:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from stsq_core.configs import UserError
-from sweeps.cells import cell_of, check_sweep, describe, expand, searched_cells
+from sweeps.cells import ExpandedSweep, cell_of, check_sweep, describe
 from sweeps.schema import SweepSpec, parse
 from sweeps.store.files import disk_errors, write_atomically
 from sweeps.store.ledger import Ledger
@@ -101,7 +101,15 @@ class RunDirectory:
                 folder.mkdir(parents=True, exist_ok=True)
 
     def read_spec(self) -> SweepSpec:
-        """The sweep of this run.
+        """The sweep of this run, for those who need no cells.
+
+        Raises:
+            UserError: as `read_sweep`.
+        """
+        return self.read_sweep().spec
+
+    def read_sweep(self) -> ExpandedSweep:
+        """The sweep of this run with its cells.
 
         Raises:
             UserError: a spec that cannot be read or is no longer valid, or a plugin of it that may not be loaded.
@@ -114,7 +122,7 @@ class RunDirectory:
         return check_sweep(parse(text, str(self.spec)))
 
 
-def create_or_open(path: Path | str, spec: SweepSpec) -> RunDirectory:
+def create_or_open(path: Path | str, sweep: SweepSpec | ExpandedSweep) -> RunDirectory:
     """The run directory of a sweep, made where there is none.
 
     The same sweep with other axes, seeds or criterion extends the directory: its old `spec.yaml` is kept under a number.
@@ -123,7 +131,7 @@ def create_or_open(path: Path | str, spec: SweepSpec) -> RunDirectory:
         UserError: the path holds another sweep (of another name, or with results of which none belongs to a cell of this one)
             or other files, may not be written, or its sweep is running now and differs.
     """
-    run = RunDirectory(Path(path))
+    run, spec = RunDirectory(Path(path)), sweep.spec if isinstance(sweep, ExpandedSweep) else sweep
     if run.path.exists() and not run.path.is_dir():
         raise UserError(f"{str(run.path)!r} is a file; a run needs a directory: give another --out")
     with disk_errors(run.path):
@@ -138,7 +146,7 @@ def create_or_open(path: Path | str, spec: SweepSpec) -> RunDirectory:
     if run.spec.exists() and run.spec.read_text(encoding="utf-8") == text:
         return run
     with Lock(run.lock):
-        _write_spec(run, spec, text)
+        _write_spec(run, sweep, text)
     return run
 
 
@@ -161,24 +169,25 @@ def open_run(path: Path | str) -> RunDirectory:
     return run
 
 
-def _write_spec(run: RunDirectory, spec: SweepSpec, text: str) -> None:
+def _write_spec(run: RunDirectory, sweep: SweepSpec | ExpandedSweep, text: str) -> None:
     if run.spec.exists():
+        sweep = ExpandedSweep.of(sweep)
+        spec = sweep.spec
         held = run.read_spec().name
         if held != spec.name:
             raise UserError(f"{str(run.path)!r} holds the sweep {held!r}, not {spec.name!r}: give another directory with --out")
-        _check_related(run, spec)
+        _check_related(run, sweep)
         write_atomically(_next_old_spec(run), run.spec.read_bytes())
     write_atomically(run.spec, text.encode())
 
 
-def _check_related(run: RunDirectory, spec: SweepSpec) -> None:
+def _check_related(run: RunDirectory, sweep: ExpandedSweep) -> None:
     """Refuse a sweep that shares no cell with the results that the directory holds: only its name is that of the old one."""
     records = Ledger(run.ledger).read()
-    grids = expand(spec)
-    declared = {trial_id for cell in grids for trial_id in cell.trials.trial_ids}
+    spec, labels = sweep.spec, sweep.labels
+    declared = {trial_id for cell in sweep.cells for trial_id in cell.trials.trial_ids}
     if not records or any(record.trial_id in declared for record in records):
         return
-    labels = {cell.cell_id: cell.label for cell in grids} | {cell.cell_id: cell.label for cell in searched_cells(spec)}
     if any(cell_of(record.trial_config, spec.criterion.size) in labels for record in records):
         return
     label = next(iter(labels.values()))

@@ -22,7 +22,7 @@ import yaml
 
 from stsq_core import TrialResult
 from sweeps import load_sweep
-from sweeps.cells.plan import expand
+from sweeps.cells.expanded_sweep import expand
 from sweeps.store.ledger import record_of_result
 from sweeps.store.run_directory import create_or_open
 

@@ -22,7 +22,7 @@ import yaml
 
 from stsq_core import TrialConfig, TrialResult
 from sweeps import load_sweep
-from sweeps.cells.searched import searched_cells
+from sweeps.cells.expanded_sweep import searched_cells
 from sweeps.search.search import Search
 from sweeps.search.simulated_curves import Logistic
 from sweeps.search.simulation import SimulatedCell

@@ -9,6 +9,7 @@ from typing import Any
 
 from stsq_core import Measurement, TrialConfig, TrialResult
 from stsq_core.oracles import theory
+from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.packs import Pack, make_packs
 from sweeps.cells.plan import expand
 from sweeps.schema.spec import SweepSpec

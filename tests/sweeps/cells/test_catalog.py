@@ -1,8 +1,8 @@
 import pytest
 
 from sweeps.cells.catalog import catalog_names, catalog_path, read_catalog
+from sweeps.cells.expanded_sweep import searched_cells
 from sweeps.cells.loading import load_sweep
-from sweeps.cells.searched import searched_cells
 
 
 @pytest.mark.parametrize("name", catalog_names())

@@ -3,6 +3,7 @@
 import pytest
 
 from stsq_core import UserError
+from sweeps.cells.expanded_sweep import searched_cells
 from sweeps.cells.loading import check_sweep, spec_json_schema
 from sweeps.cells.searched import point_seed, searched_cells
 from sweeps.schema.overrides import apply_settings
@@ -33,7 +34,7 @@ trials:
 
 
 def load(*settings, text=TEXT):
-    return check_sweep(apply_settings(parse(text, "hunt.yaml"), settings))
+    return check_sweep(apply_settings(parse(text, "hunt.yaml"), settings)).spec
 
 
 def test_a_cell_is_everything_but_width_seed_and_rate():
@@ -60,7 +61,7 @@ def test_seeds_of_points_differ_between_cells_and_points():
 
 def test_a_sweep_with_searches_survives_its_yaml():
     spec = load("search.batch=16", "search.storage=sqlite:///x.db", "criterion.statistic=mean")
-    assert check_sweep(parse(spec.as_yaml(), "again.yaml")) == spec
+    assert check_sweep(parse(spec.as_yaml(), "again.yaml")).spec == spec
 
 
 def test_settings_reach_searches():

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sweeps import catalog_names, expand, load_sweep
-from sweeps.cells.expansion import all_configs, cell_of
+from sweeps.cells.expansion import all_configs
 from sweeps.cells.plan import make_plan
-from sweeps.cells.trials import Trials
+from sweeps.cells.trials import Trials, cell_of
 from sweeps.schema.spec import SweepSpec
 from sweeps.thresholds.crossings import chosen_rates, least_crossing
 from sweeps.thresholds.resampling import replicated_crossings

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from stsq_core import TrialConfig, TrialResult
+from sweeps.cells.cell import Cell
+from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.packs import trial_operations
-from sweeps.cells.plan import Cell, expand
 from sweeps.findings.progress import Known, Progress, progress_of, read_progress
 from sweeps.schema.spec import SweepSpec
 from sweeps.store.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result

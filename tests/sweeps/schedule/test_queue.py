@@ -3,8 +3,8 @@ import math
 import pytest
 
 from stsq_core import TrialResult
+from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.packs import Room
-from sweeps.cells.plan import expand
 from sweeps.schedule.queue import Failure, PackOutcome, PackQueue
 from sweeps.schedule.strategy import Grid, Strategy
 from sweeps.store.ledger import Ledger, record_of_failure, record_of_result

@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from sweeps.cells.expanded_sweep import expand, searched_cells
 from sweeps.cells.loading import check_sweep
-from sweeps.cells.plan import expand
-from sweeps.cells.searched import searched_cells
 from sweeps.schedule.queue import PackOutcome, PackQueue
 from sweeps.schedule.strategy import Grid, Sequel, Strategy, Together
 from sweeps.schema.yaml_source import parse
@@ -160,6 +159,6 @@ def test_packs_are_made_anew_for_the_workers_that_came_up(spec, run):
 def test_a_sweep_of_grids_and_searches_has_both(sweep_text):
     text = sweep_text.replace("    grid:\n      model.width: [4, 8, 16]\n    seeds: 2\n", "    search: {low: 4, high: 64}\n")
     text = text.replace("{kind: fcn, width: 8}", "{kind: fcn}")
-    spec = check_sweep(parse(text, "both.yaml"))
+    spec = check_sweep(parse(text, "both.yaml")).spec
     assert [cell.group for cell in expand(spec)] == ["transformer", "transformer"]
     assert [cell.group for cell in searched_cells(spec)] == ["fcn"]

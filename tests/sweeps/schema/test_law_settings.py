@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from stsq_core.configs.errors import UserError
+from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.loading import check_sweep, load_sweep, spec_json_schema
 from sweeps.cells.plan import expand
 from sweeps.schema.law_settings import LawSettings
@@ -17,7 +18,7 @@ def with_laws(text: str, laws: str) -> str:
 
 def held_out(text: str, laws: str) -> list[str]:
     """The labels of the cells that a sweep with these laws holds out."""
-    spec = check_sweep(parse(with_laws(text, laws), "sweep.yaml"))
+    spec = check_sweep(parse(with_laws(text, laws), "sweep.yaml")).spec
     return [cell.label for cell in expand(spec) if spec.laws.holds_out(cell.trials[0])]
 
 
@@ -65,7 +66,7 @@ def test_a_sweep_narrowed_on_the_command_line_forgets_cells_that_are_gone(sweep_
     sweep_file.write_text(with_laws(sweep_text, "{held_out: [{task.T: 32}, {task.T: 16}]}"))
     narrowed = load_sweep(sweep_file, ["transformer:task.T=16"])
     assert narrowed.laws == LawSettings(held_out=({"task.T": 16},))
-    assert check_sweep(parse(narrowed.as_yaml(), "spec.yaml")) == narrowed
+    assert check_sweep(parse(narrowed.as_yaml(), "spec.yaml")).spec == narrowed
 
 
 def test_the_command_line_can_hold_out_cells_and_is_checked(sweep_file: Path) -> None:
@@ -82,5 +83,5 @@ def test_an_editor_accepts_one_condition_and_several() -> None:
 
 
 def test_a_sweep_with_held_out_cells_is_written_and_read_back(sweep_text: str) -> None:
-    spec = check_sweep(parse(with_laws(sweep_text, "{held_out: {task.T: [16, 32]}}"), "sweep.yaml"))
-    assert check_sweep(parse(spec.as_yaml(), "spec.yaml")) == spec
+    spec = check_sweep(parse(with_laws(sweep_text, "{held_out: {task.T: [16, 32]}}"), "sweep.yaml")).spec
+    assert check_sweep(parse(spec.as_yaml(), "spec.yaml")).spec == spec

@@ -1,8 +1,8 @@
 import pytest
 
 from stsq_core import UserError
+from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.loading import load_sweep
-from sweeps.cells.plan import expand
 
 
 def group(spec, name):

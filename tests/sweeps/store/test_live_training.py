@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from stsq_core import Measurement, TrialConfig
+from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.packs import Pack, pack_of
 from sweeps.cells.plan import expand
 from sweeps.schema.spec import SweepSpec

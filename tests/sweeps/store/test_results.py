@@ -1,7 +1,7 @@
 import pytest
 
+from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.loading import load_sweep
-from sweeps.cells.plan import expand
 from sweeps.store.ledger import Ledger
 from sweeps.store.results import read_results
 from sweeps.store.run_directory import create_or_open

@@ -5,8 +5,8 @@ import signal
 import pytest
 
 from stsq_core import UserError
+from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.loading import load_sweep
-from sweeps.cells.plan import expand
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import Lock, create_or_open, open_run
 

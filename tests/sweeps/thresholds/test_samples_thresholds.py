@@ -151,9 +151,9 @@ trials:
 
 
 def test_a_sweep_of_samples_has_a_cell_for_every_setting_of_the_width_too() -> None:
-    from sweeps.cells.plan import expand
+    from sweeps.cells.expanded_sweep import expand
 
-    spec = check_sweep(parse(SWEEP.replace("grid: {", "grid: {model.width: [8, 16], "), "counted.yaml"))
+    spec = check_sweep(parse(SWEEP.replace("grid: {", "grid: {model.width: [8, 16], "), "counted.yaml")).spec
     assert [(cell.widths, len(cell.trials)) for cell in expand(spec)] == [((6400,), 3)] * 4
 
 
@@ -179,7 +179,7 @@ def test_a_sweep_of_samples_has_a_cell_for_every_setting_of_the_width_too() -> N
 def test_what_cannot_be_counted_is_refused_at_its_line(old: str, new: str, message: str) -> None:
     assert old in SWEEP
     with pytest.raises(UserError) as caught:
-        check_sweep(parse(SWEEP.replace(old, new), "counted.yaml"))
+        check_sweep(parse(SWEEP.replace(old, new), "counted.yaml")).spec
     assert message in str(caught.value)
     assert str(caught.value).startswith("counted.yaml:")
 
@@ -218,7 +218,7 @@ def test_laws_and_claims_read_thresholds_of_samples(record: Callable[..., Any]) 
         {"kind": "threshold_order", "by": "model.answer_gap", "order": [20.0, None]},
     ]
     named = [claim | {"name": f"c{place}", "says": "It is so."} for place, claim in enumerate(claims)]
-    spec = check_sweep(parse(SWEEP, "counted.yaml")).model_dump(mode="json") | {"claims": named}
+    spec = check_sweep(parse(SWEEP, "counted.yaml")).spec.model_dump(mode="json") | {"claims": named}
     told = verdicts(SweepSpec.model_validate(spec).claims, (), level=0.9, thresholds=thresholds)
     assert [verdict.answer for verdict in told] == [
         "holds", "does not hold", "holds", "holds", "does not hold", "holds", "does not hold",

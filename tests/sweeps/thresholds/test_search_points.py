@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sweeps.cells.searched import searched_cells
+from sweeps.cells.expanded_sweep import searched_cells
 from sweeps.thresholds.search_points import CellPoints, outcomes_by_cell
 
 

@@ -8,9 +8,9 @@ import pytest
 from stsq_core import TrialConfig
 from stsq_core.configs.errors import UserError
 from stsq_core.configs.size import size_named
+from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.expansion import derived_seed
 from sweeps.cells.loading import check_sweep
-from sweeps.cells.plan import expand
 from sweeps.cells.trials import cell_of
 from sweeps.schema.spec import Criterion
 from sweeps.schema.yaml_source import parse
