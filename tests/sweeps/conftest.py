@@ -244,7 +244,7 @@ def hunt(tmp_path: Path, record: Callable[..., LedgerRecord]) -> Callable[..., H
     from sweeps.schema.yaml_source import parse
 
     def make(*settings: str, name: str = "hunt", text: str = HUNT) -> Hunt:
-        spec = check_sweep(apply_settings(parse(text, "hunt.yaml"), settings))
+        spec = check_sweep(apply_settings(parse(text, "hunt.yaml"), settings)).spec
         return Hunt(tmp_path / name, spec, record)
 
     return make

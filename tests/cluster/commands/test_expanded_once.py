@@ -1,24 +1,25 @@
 """Who expands a sweep: whoever loads it, once; everything else is given the value."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cluster.commands import session
 from sweeps.cells import expanded_sweep, expansion
+
+WRITE_PAGE = session.write_page
 
 
 @pytest.mark.parametrize(
     ("sweep", "settings"),
     [
         ("smoke", ()),
-        ("smoke", ("seeds=2",)),
-        ("quickstart", ("transformer:task.T=16", "training.steps=20", "search.cap=4", "search.batch=4")),
+        ("quickstart", ("transformer:task.T=16", "fcn:task.T=4", "training.steps=20", "search.cap=4", "search.batch=4")),
     ],
 )
 def test_a_run_expands_its_sweep_once(
-    here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sweep: str, settings: tuple[str, ...]
+    here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, sweep: str, settings: tuple[str, ...]
 ) -> None:
     calls = []
 
@@ -31,6 +32,7 @@ def test_a_run_expands_its_sweep_once(
 
     monkeypatch.setattr(expansion, "blocks_of", counted(expansion.blocks_of))
     monkeypatch.setattr(expanded_sweep, "searched_cells_of", counted(expanded_sweep.searched_cells_of))
+    monkeypatch.setattr(session, "write_page", WRITE_PAGE)
     options = [word for setting in settings for word in ("--set", setting)]
     ended = here("run", sweep, *options, "--inline", "--wandb", "disabled")
     assert "page:" in ended.out, ended
