@@ -10,10 +10,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from stsq_core.configs import SAMPLES, TrialConfig, UserError
 from sweeps.cells.catalog import FOLDER, catalog_names, catalog_path
-from sweeps.cells.expansion import blocks_of
-from sweeps.cells.plan import describe
-from sweeps.cells.searched import searched_cells
-from sweeps.schema import (
 from sweeps.cells.cell import describe
 from sweeps.cells.expanded_sweep import ExpandedSweep
 from sweeps.schema import (

@@ -5,10 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from dashboards.words.regimes import Regime, regimes_of
-
-from sweeps.cells import Cell, ExpandedSweep, cells_with_points
-from sweeps.findings import Known, Observation, Verdict, read_observations, verdicts
+from sweeps.cells import Cell, ExpandedSweep
 from sweeps.findings.claim_results import Verdict
 from sweeps.findings.claim_verdicts import verdicts
 from sweeps.findings.observations import Observation, read_observations

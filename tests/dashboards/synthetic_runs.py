@@ -11,7 +11,6 @@ from stsq_core import Measurement, TrialConfig, TrialResult
 from stsq_core.oracles import theory
 from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.packs import Pack, make_packs
-from sweeps.cells.plan import expand
 from sweeps.schema.spec import SweepSpec
 from sweeps.store.journal import JournalWriter
 from sweeps.store.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result

@@ -1,6 +1,6 @@
 from hypothesis import given, settings, strategies as st
 
-from sweeps.cells.expansion import all_configs, cell_of, derived_seed, num_trials, seeds_of
+from sweeps.cells.expansion import all_configs, derived_seed, num_trials, seeds_of
 from sweeps.cells.trials import cell_of
 from sweeps.schema.spec import TrialGroup
 

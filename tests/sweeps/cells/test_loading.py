@@ -7,7 +7,6 @@ import pytest
 from stsq_core import UserError
 from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.loading import load_sweep, spec_json_schema
-from sweeps.cells.plan import expand
 from sweeps.schema.yaml_source import parse
 
 

@@ -5,7 +5,7 @@ import pytest
 from stsq_core import UserError
 from sweeps.cells.expanded_sweep import searched_cells
 from sweeps.cells.loading import check_sweep, spec_json_schema
-from sweeps.cells.searched import point_seed, searched_cells
+from sweeps.cells.searched import point_seed
 from sweeps.schema.overrides import apply_settings
 from sweeps.schema.yaml_source import parse
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from stsq_core import Measurement, TrialConfig
 from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.packs import Pack, pack_of
-from sweeps.cells.plan import expand
 from sweeps.schema.spec import SweepSpec
 from sweeps.store.journal import JournalWriter
 from sweeps.store.live_training import FRESH_S, begun_packs, last_step, read_training

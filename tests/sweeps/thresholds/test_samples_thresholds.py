@@ -179,7 +179,7 @@ def test_a_sweep_of_samples_has_a_cell_for_every_setting_of_the_width_too() -> N
 def test_what_cannot_be_counted_is_refused_at_its_line(old: str, new: str, message: str) -> None:
     assert old in SWEEP
     with pytest.raises(UserError) as caught:
-        check_sweep(parse(SWEEP.replace(old, new), "counted.yaml")).spec
+        check_sweep(parse(SWEEP.replace(old, new), "counted.yaml"))
     assert message in str(caught.value)
     assert str(caught.value).startswith("counted.yaml:")
 
