@@ -11,7 +11,7 @@ from stsq_core.configs import TrialConfig
 from sweeps.cells import STEPS_FACTOR, recheck_trials
 from sweeps.schema import Criterion
 from sweeps.store import FAILED, FINISHED, Outcomes
-from sweeps.thresholds.crossings import chosen_rates
+from sweeps.thresholds.crossings import chosen_rates, is_reached
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Rechecks:
             steps=STEPS_FACTOR * sample.training.steps,
             num_solved=num_solved,
             num_seeds=len(own),
-            limit="steps" if _reached(own, criterion) else "width",
+            limit="steps" if is_reached(own, criterion) else "width",
         )
 
     def _losses(self, places: np.ndarray) -> np.ndarray:
@@ -70,13 +70,6 @@ class Rechecks:
         outcomes = self._outcomes.take(places)
         losses = np.where(outcomes.status == FINISHED, outcomes.relative_loss, math.inf)
         return np.asarray(np.where(outcomes.status == FAILED, math.nan, losses))
-
-
-def _reached(losses: np.ndarray, criterion: Criterion) -> bool:
-    """Whether the criterion holds of these seeds."""
-    if criterion.statistic == "mean":
-        return bool(np.mean(np.minimum(losses, 1.0)) <= criterion.target_loss)
-    return bool(np.mean(losses <= criterion.target_loss) >= criterion.success_rate)
 
 
 NO_RECHECKS = Rechecks(Outcomes.of(()))

@@ -1,24 +1,109 @@
-"""Bootstrap replicates of a width threshold where all widths share their seeds, for cells of any size.
+"""Bootstrap replicates of a width threshold: seeds drawn with replacement, learning rates chosen anew in each replicate.
 
-A replicate draws seeds with replacement, so it is a count of each seed. Each seed's broken line crosses the target a few times;
-only these crossings are made, weighted by the counts and sorted. The numbers are those of `crossings.least_crossing` for the
-drawn seeds.
+Seeds are drawn jointly for all widths where these share their seeds, else within each width. Of seeds shared by all widths a
+replicate is a count of each seed: then medians are taken from sorted losses by counts, and each seed's crossings are made once
+and weighted, which is quick for cells of any size and gives the numbers of `least_crossing` for the drawn seeds.
 """
 
 import math
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 
-from sweeps.thresholds.crossings import WORST
+from sweeps.spec import Criterion
+from sweeps.thresholds.crossings import chosen_rates, counted_crossing, least_crossing, mean_crossing, solved_crossing
 
-UNSOLVED, SOLVED, UNKNOWN = 0, 1, 2
+NUM_REPLICATES = 2000
+CHUNK_NUMBERS = 400_000
+"""Numbers resampled at a time, so that a large cell fills neither memory nor caches."""
 
 BLOCK = 65_536
 """Medians computed at a time, so that they stay in the caches."""
 
 WINDOW = 3.0
 """A replicate's median has a rank within so many square roots of the number of seeds from the middle, nearly always."""
+
+
+@dataclass(frozen=True)
+class CellLosses:
+    """The losses of a cell. `log_losses` [width, rate, seed]: inf where diverged, nan where missing.
+
+    `shared` where seeds are the same at all widths; else a column holds the i-th seed of each width.
+    """
+
+    widths: tuple[int, ...]
+    rates: tuple[float, ...]
+    log_losses: np.ndarray
+    shared: bool
+
+    @property
+    def num_seeds(self) -> int:
+        return int(self.log_losses.shape[-1])
+
+
+@dataclass(frozen=True)
+class GridEstimate:
+    """Log m* of a cell, whether S falls below the success rate again, bootstrap replicates of log m*, the rate by width."""
+
+    crossing: float
+    again: bool
+    replicates: np.ndarray
+    chosen: dict[int, float]
+
+
+NO_ESTIMATE = GridEstimate(math.nan, False, np.array([]), {})
+
+
+def estimate(losses: CellLosses, criterion: Criterion, *, seed: int) -> GridEstimate:
+    """The threshold of a cell by the criterion, with `NUM_REPLICATES` replicates."""
+    crossings, again = _drawn_crossings(losses, np.arange(losses.num_seeds)[None, None, :], criterion)
+    chosen = [losses.rates[rate] for rate in _rates(losses.log_losses, criterion).tolist()]
+    replicates = _replicates(losses, criterion, np.random.default_rng(seed))
+    return GridEstimate(float(crossings[0]), bool(again[0]), replicates, dict(zip(losses.widths, chosen, strict=True)))
+
+
+def _replicates(losses: CellLosses, criterion: Criterion, stream: np.random.Generator) -> np.ndarray:
+    num_widths, num_seeds = len(losses.widths), losses.num_seeds
+    by_counts = losses.shared and criterion.statistic == "median"
+    chunk = max(1, CHUNK_NUMBERS // (num_seeds if by_counts else losses.log_losses.size))
+    replicates = []
+    for start in range(0, NUM_REPLICATES, chunk):
+        size = (1 if losses.shared else num_widths, min(chunk, NUM_REPLICATES - start), num_seeds)
+        draws = stream.integers(num_seeds, size=size)
+        if by_counts:
+            log_widths, log_target = np.log(losses.widths), math.log(criterion.target_loss)
+            own = replicated_crossings(
+                log_widths, losses.log_losses, draws[0], log_target=log_target, success_rate=criterion.success_rate
+            )
+        else:
+            own, _ = _drawn_crossings(losses, draws, criterion, stream)
+        replicates.append(own)
+    return np.concatenate(replicates)
+
+
+def _drawn_crossings(
+    losses: CellLosses, draws: np.ndarray, criterion: Criterion, stream: np.random.Generator | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log m* and the flag for each draw of seeds; `draws` is [width or 1, replicate, seed], `stream` is for replicates."""
+    drawn = np.take_along_axis(losses.log_losses[:, :, None, :], draws[:, None], axis=-1)  # [width, rate, replicate, seed]
+    drawn = np.moveaxis(drawn, 2, 0)  # [replicate, width, rate, seed]
+    own = np.take_along_axis(drawn, _rates(drawn, criterion)[:, :, None, None], axis=2)[:, :, 0, :]
+    log_widths, log_target, rate = np.log(losses.widths), math.log(criterion.target_loss), criterion.success_rate
+    match criterion.statistic:
+        case "median":
+            return least_crossing(log_widths, own, log_target=log_target, success_rate=rate)
+        case "mean":
+            return mean_crossing(log_widths, own, log_target=log_target)
+        case "solved":
+            return solved_crossing(log_widths, own, log_target=log_target, success_rate=rate, stream=stream)
+        case other:
+            assert_never(other)
+
+
+def _rates(log_losses: np.ndarray, criterion: Criterion) -> np.ndarray:
+    """The rate of each width, by its place."""
+    return chosen_rates(log_losses, log_target=math.log(criterion.target_loss) if criterion.statistic == "solved" else None)
 
 
 def replicated_crossings(
@@ -36,17 +121,11 @@ def replicated_crossings(
     counts = np.bincount((draws + offsets).ravel(), minlength=num * num_seeds).reshape(num, num_seeds)
     counts = counts.astype(np.int16 if num_seeds < 2**15 else np.int32)
     rates = _chosen_rates(log_losses, counts)
-    # Rounding must not turn 0.3 * 10 into a fourth seed.
-    levels = math.ceil(success_rate * num_seeds - 1e-9), math.floor(success_rate * num_seeds + 1e-9) + 1
-    started, events = _events(log_widths, np.minimum(log_losses, WORST), rates, counts, log_target)
-    low, high = (_first(started, events, level) for level in levels)
-    with np.errstate(invalid="ignore"):
-        middle = np.where(low == high, low, (low + high) / 2)
-    return np.where(np.isnan(middle), np.inf, middle)
+    return counted_crossing(log_widths, log_losses, rates, counts, log_target=log_target, success_rate=success_rate)[0]
 
 
 def _chosen_rates(log_losses: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The rate of least median log loss, [replicate, width], as `crossings.chosen_rates` chooses it."""
+    """The rate of least median log loss, [replicate, width], as `chosen_rates` chooses it, from counts of each seed."""
     num_widths, num_rates, num_seeds = log_losses.shape
     chosen = np.zeros((len(counts), num_widths), dtype=np.int64)
     if num_rates == 1:
@@ -98,65 +177,3 @@ def _num_below(orders: np.ndarray, drawn: np.ndarray) -> np.ndarray:
     np.put_along_axis(among, orders, 1.0, axis=1)
     counted: np.ndarray = (among @ drawn.astype(np.float32)).astype(drawn.dtype)
     return counted
-
-
-@dataclass(frozen=True)
-class _Events:
-    """Every change of the number of solved seeds, by replicate and then by place; changes at one place gains first."""
-
-    replicates: np.ndarray
-    places: np.ndarray
-    changes: np.ndarray
-
-
-def _events(
-    log_widths: np.ndarray, losses: np.ndarray, rates: np.ndarray, counts: np.ndarray, target: float
-) -> tuple[np.ndarray, _Events]:
-    """The number of solved seeds at the least width [replicate], and every later change of it."""
-    states = np.where(np.isnan(losses), UNKNOWN, losses <= target).astype(np.uint8)
-    state = states[0][rates[:, 0]]
-    started = np.sum(counts, axis=1, where=state == SOLVED, dtype=np.int64)
-    last = np.zeros(state.shape, dtype=np.int32)  # the width at which a seed was last known
-    found, kinds, found_places = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.uint8)], [np.zeros(0)]
-    for width in range(1, len(log_widths)):
-        now = states[width][rates[:, width]]
-        is_known = now != UNKNOWN
-        where = np.flatnonzero(is_known & (now != state))
-        replicate, seed = np.divmod(where, counts.shape[1])
-        before_width, kind = last.ravel()[where], now.ravel()[where]
-        before = losses[before_width, rates[replicate, before_width], seed]
-        at = losses[width, rates[replicate, width], seed]
-        start, end = log_widths[before_width], log_widths[width]
-        with np.errstate(invalid="ignore"):
-            between = start + (end - start) * (before - target) / (before - at)
-        knew = ~np.isnan(before)
-        counted = knew | (kind == SOLVED)
-        found.append(where[counted])
-        kinds.append(kind[counted])
-        found_places.append(np.where(knew, between, end)[counted])
-        if is_known.all():
-            state = now
-            last.fill(width)
-        else:
-            state = np.where(is_known, now, state)
-            np.copyto(last, width, where=is_known)
-    where, kind, places = np.concatenate(found), np.concatenate(kinds), np.concatenate(found_places)
-    order = np.argsort(kind == UNSOLVED, kind="stable")
-    order = order[np.argsort(places[order], kind="stable")]
-    replicates = where // counts.shape[1]
-    order = order[np.argsort(replicates[order].astype(np.uint16), kind="stable")]
-    changes = np.where(kind == SOLVED, 1, -1) * counts.ravel()[where].astype(np.int64)
-    return np.asarray(started), _Events(replicates[order], places[order], changes[order])
-
-
-def _first(started: np.ndarray, events: _Events, level: int) -> np.ndarray:
-    """The place at which the number of solved seeds first is `level`, [replicate]."""
-    total = np.cumsum(events.changes)
-    ends = np.cumsum(np.bincount(events.replicates, minlength=len(started)))
-    before = np.concatenate([[0], total])[np.concatenate([[0], ends[:-1]])]
-    solved = started[events.replicates] + total - before[events.replicates]
-    reached = np.flatnonzero(solved >= level)
-    replicates, first = np.unique(events.replicates[reached], return_index=True)
-    crossing = np.full(len(started), np.inf)
-    crossing[replicates] = events.places[reached[first]]
-    return np.where(started >= level, -np.inf, crossing)

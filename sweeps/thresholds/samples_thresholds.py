@@ -25,7 +25,8 @@ import numpy as np
 from stsq_core.configs import SAMPLES_TO_TARGET, TrialConfig
 from sweeps.schema import Criterion
 from sweeps.store import FAILED, Outcomes
-from sweeps.thresholds.width_threshold import Points, WidthThreshold, few_seeds, status_of, width_of
+from sweeps.thresholds.crossings import log_median
+from sweeps.thresholds.width_threshold import Points, WidthThreshold, few_seeds, threshold_of
 
 NUM_REPLICATES = 2000
 
@@ -62,20 +63,6 @@ class _Counts:
         return kept
 
 
-def log_median(logs: np.ndarray) -> np.ndarray:
-    """The median of log counts along the last axis: of two middle ones the mean, inf where one is never reached.
-
-    nan (no number) counts as inf.
-    """
-    ordered = np.sort(np.where(np.isnan(logs), np.inf, logs), axis=-1)
-    num = ordered.shape[-1]
-    low, high = ordered[..., (num - 1) // 2], ordered[..., num // 2]
-    with np.errstate(invalid="ignore"):
-        middle = np.where(low == high, low, (low + high) / 2)
-    median: np.ndarray = np.where(np.isnan(middle), np.inf, middle)
-    return median
-
-
 def order_interval(num: int, level: float) -> tuple[int, float]:
     """The rank r and the level of the interval from the r-th least to the r-th largest of `num` values for their median.
 
@@ -94,34 +81,22 @@ def samples_threshold(
     """The samples that a cell needs to reach the target; `widths` are the first evaluation with samples, and the budget."""
     counts = _counts_of(outcomes)
     crossing = math.nan if counts is None else float(log_median(counts.judged))
-    status = status_of(crossing)
-    m_star = width_of(crossing) if status == "found" else None
     resolution, budget = resolution_of(sample), criterion.size.of(sample)
-    low, high = _ends(counts, criterion, resolution)
-    return WidthThreshold(
-        cell_id=cell_id,
-        label=label,
-        config_sample=sample,
-        status=status,
-        m_star=m_star,
-        M=None if m_star is None else math.ceil(m_star),
-        low=None if low is None or low == -math.inf else width_of(min(low, math.log(budget))),
-        high=None if high is None or high == math.inf else width_of(max(high, math.log(resolution))),
-        low_censored=low == -math.inf,
-        high_censored=high == math.inf,
-        level=criterion.level,
-        target_loss=criterion.target_loss,
-        success_rate=criterion.success_rate,
+    rates = outcomes.trials.rates
+    chosen = np.zeros(len(outcomes), dtype=bool) if counts is None else rates == counts.rates[counts.chosen]
+    return threshold_of(
+        cell_id,
+        label,
+        sample,
+        outcomes,
+        criterion,
+        crossing=crossing,
+        ends=None if counts is None else _ends(counts, criterion, resolution, budget),
         widths=(resolution, budget) if resolution < budget else (budget,),
         num_seeds=0 if counts is None else len(counts.judged),
-        num_trials=len(outcomes),
-        num_diverged=outcomes.num_ended("diverged"),
-        num_failed=outcomes.num_ended("failed"),
-        crosses_more_than_once=False,
-        points=_points(outcomes, counts),
-        note="; ".join(_notes(outcomes, counts, sample, criterion, crossing)),
+        points=Points.of(outcomes, chosen),
+        notes=_notes(outcomes, counts, sample, criterion, crossing),
         replicates=np.array([]) if counts is None else _replicates(counts, cell_id, resolution),
-        size=criterion.size,
     )
 
 
@@ -131,9 +106,9 @@ def resolution_of(sample: TrialConfig) -> int:
 
 
 def samples_to_target(outcomes: Outcomes) -> np.ndarray:
-    """The metric of each trial: inf where the target was never reached, nan where the trial failed or tells none."""
-    told = [(metrics or {}).get(SAMPLES_TO_TARGET, math.nan) for metrics in outcomes.metrics.tolist()]
-    return np.where(outcomes.status == FAILED, np.nan, np.array(told, dtype=float))
+    """The metric of each trial: inf where the target was never reached, nan where the trial failed or has no such metric."""
+    samples = [(metrics or {}).get(SAMPLES_TO_TARGET, math.nan) for metrics in outcomes.metrics.tolist()]
+    return np.where(outcomes.status == FAILED, np.nan, np.array(samples, dtype=float))
 
 
 def _counts_of(outcomes: Outcomes) -> _Counts | None:
@@ -151,17 +126,17 @@ def _counts_of(outcomes: Outcomes) -> _Counts | None:
     return _Counts(tuple(rates.tolist()), logs)
 
 
-def _ends(counts: _Counts | None, criterion: Criterion, resolution: int) -> tuple[float | None, float | None]:
+def _ends(counts: _Counts, criterion: Criterion, resolution: int, budget: int) -> tuple[float, float] | None:
     """The interval's ends as logs, inf beyond the budget and -inf before the first evaluation; None for no interval."""
-    if counts is None or len(counts.judged) < 2:
-        return None, None
+    if len(counts.judged) < 2:
+        return None
     ordered = np.sort(counts.judged)
     rank, _ = order_interval(len(ordered), criterion.level)
     low, high = float(ordered[rank - 1]), float(ordered[len(ordered) - rank])
-    if not math.isfinite(low):
-        return low, high
-    before = round(math.exp(low)) - resolution
-    return (math.log(before) if before > 0 else -math.inf), high
+    if math.isfinite(low):
+        before = round(math.exp(low)) - resolution
+        low = math.log(before) if before > 0 else -math.inf
+    return min(low, math.log(budget)), max(high, math.log(resolution))
 
 
 def _replicates(counts: _Counts, cell_id: str, resolution: int) -> np.ndarray:
@@ -171,13 +146,6 @@ def _replicates(counts: _Counts, cell_id: str, resolution: int) -> np.ndarray:
     spread = (stream.random(NUM_REPLICATES) - 0.5) * resolution
     found = np.isfinite(medians)
     return np.where(found, np.log(np.maximum(np.exp(np.where(found, medians, 0.0)) + spread, 1.0)), medians)
-
-
-def _points(outcomes: Outcomes, counts: _Counts | None) -> Points:
-    trials = outcomes.trials
-    order = np.lexsort((trials.seeds, trials.rates))
-    chosen = np.zeros(len(outcomes), dtype=bool) if counts is None else trials.rates == counts.rates[counts.chosen]
-    return Points(outcomes.take(order), chosen[order])
 
 
 def _notes(

@@ -14,10 +14,10 @@ import numpy as np
 from sweeps.cells import SearchedCell
 from sweeps.schema import Criterion, SearchSettings
 from sweeps.store import Outcomes
-from sweeps.thresholds.mean_crossing import isotonic_crossings
+from sweeps.thresholds.crossings import isotonic_crossings
 from sweeps.thresholds.search_points import CellPoints
 from sweeps.thresholds.search_state import SearchState, state_of
-from sweeps.thresholds.width_threshold import Points, WidthThreshold, status_of, width_of
+from sweeps.thresholds.width_threshold import Points, WidthThreshold, notes_on_ends, threshold_of
 
 NUM_DRAWS = 2000
 WINDOW = 4
@@ -34,36 +34,25 @@ def searched_threshold(
     points = CellPoints.of(cell, outcomes)
     state = state_of(points, criterion, settings)
     draws, crossing = _estimate(points, state, criterion)
-    status = status_of(crossing)
-    m_star = width_of(crossing) if status == "found" else None
-    low, high = _ends(draws, crossing, cell, criterion, state)
-    above = _above(points, high, criterion)
-    return WidthThreshold(
-        cell_id=cell.cell_id,
-        label=label,
-        config_sample=cell.family.sample,
-        status=status,
-        m_star=m_star,
-        M=None if m_star is None else math.ceil(m_star),
-        low=None if low is None or low == -math.inf else width_of(low),
-        high=None if high is None or high == math.inf else width_of(high),
-        low_censored=low == -math.inf,
-        high_censored=high == math.inf,
-        level=criterion.level,
-        target_loss=criterion.target_loss,
-        success_rate=criterion.success_rate,
+    ends = _ends(draws, crossing, cell, criterion, state)
+    above = _above(points, ends, criterion)
+    chosen = np.zeros(len(points.outcomes), dtype=bool)
+    chosen[points.trials[np.arange(len(points.widths)), points.chosen][points.evidence]] = True
+    return threshold_of(
+        cell.cell_id,
+        label,
+        cell.family.sample,
+        outcomes,
+        criterion,
+        crossing=crossing,
+        ends=ends,
         widths=tuple(np.unique(points.widths).tolist()) or (cell.low, cell.high),
         num_seeds=int(np.count_nonzero(points.evidence)),
-        num_trials=len(outcomes),
-        num_diverged=outcomes.num_ended("diverged"),
-        num_failed=outcomes.num_ended("failed"),
-        crosses_more_than_once=above.again,
-        points=_trials(points),
-        note="; ".join(_notes(points, state, crossing, above)),
+        points=Points.of(points.outcomes, chosen),
+        notes=_notes(points, state, crossing, above),
         replicates=draws,
-        statistic=criterion.statistic,
+        again=above.again,
         search=state,
-        size=criterion.size,
     )
 
 
@@ -83,10 +72,10 @@ def _estimate(points: CellPoints, state: SearchState, criterion: Criterion) -> t
 
 def _ends(
     draws: np.ndarray, crossing: float, cell: SearchedCell, criterion: Criterion, state: SearchState
-) -> tuple[float | None, float | None]:
+) -> tuple[float, float] | None:
     """The interval of log m*, ends possibly infinite. Of one wholly beyond the range, the inner end is the end of the range."""
     if math.isnan(crossing) or state.posterior is None:
-        return None, None
+        return None
     if criterion.statistic == "median":
         low, high = state.posterior.interval(criterion.level)
     else:
@@ -105,11 +94,11 @@ class _Above:
     again: bool = False
 
 
-def _above(points: CellPoints, high: float | None, criterion: Criterion) -> _Above:
+def _above(points: CellPoints, ends: tuple[float, float] | None, criterion: Criterion) -> _Above:
     """Lapses fall anywhere; several of the widest points in a row, or of a stretch of widths, do not."""
-    if high is None or not math.isfinite(high):
+    if ends is None or not math.isfinite(ends[1]):
         return _Above()
-    above = points.evidence & (np.log(points.widths) > high)
+    above = points.evidence & (np.log(points.widths) > ends[1])
     widths = points.widths[above]
     order = np.argsort(widths, kind="stable")
     unsolved = (points.judged[above] > math.log(criterion.target_loss))[order]
@@ -124,19 +113,9 @@ def _widths_words(widths: tuple[int, ...], letter: str) -> str:
     return f"{letter} = {told}"
 
 
-def _trials(points: CellPoints) -> Points:
-    """The trials of the points in order; chosen where a point is judged by that trial."""
-    outcomes = points.outcomes
-    chosen = np.zeros(len(outcomes), dtype=bool)
-    own = points.trials[np.arange(len(points.widths)), points.chosen]
-    chosen[own[points.evidence]] = True
-    order = np.lexsort((outcomes.trials.seeds, outcomes.trials.rates, outcomes.trials.widths))
-    return Points(outcomes.take(order), chosen[order])
-
-
 def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Above) -> Iterator[str]:
     """What a reader must know before using the number, in a few words each."""
-    outcomes, cell, num, noun = points.outcomes, points.cell, len(points.outcomes), points.cell.family.size.noun
+    cell, noun = points.cell, points.cell.family.size.noun
     if state.reason in ("diverged", "failed") or state.posterior is None:
         yield f"not found: all {state.reason}" if state.reason else "not found yet: no point has given a loss"
         return
@@ -154,10 +133,7 @@ def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Abov
     elif above.unsolved:
         told = f"{len(above.unsolved)} of {above.num} points above the interval miss the target"
         yield f"{told}, at {_widths_words(above.unsolved, cell.family.size.letter)}"
-    if num_diverged := outcomes.num_ended("diverged"):
-        yield f"{num_diverged} of {num} trials diverged"
-    if num_failed := outcomes.num_ended("failed"):
-        yield f"{num_failed} of {num} trials failed and are left out"
+    yield from notes_on_ends(points.outcomes)
     used = np.unique(points.chosen[points.evidence])
     ends = {0, len(cell.rates) - 1}
     if len(cell.rates) > 2 and ends & set(used.tolist()):

@@ -25,7 +25,7 @@ Samples to a target are another kind (module `samples_thresholds`).
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,21 +33,14 @@ from stsq_core.configs import SAMPLES, TrialConfig
 from sweeps.cells import SearchedCell, cell_of, distinct_labels
 from sweeps.schema import Criterion, SearchSettings, SweepSpec, ThresholdClaim
 from sweeps.store import FAILED, FINISHED, LEAST_LOSS, LedgerRecord, Outcomes, Results
-from sweeps.thresholds.crossings import chosen_rates, least_crossing
 from sweeps.thresholds.intervals import attainable_level, interval_of
-from sweeps.thresholds.mean_crossing import mean_crossing
 from sweeps.thresholds.recheck import NO_RECHECKS, Rechecks
-from sweeps.thresholds.resampling import replicated_crossings
+from sweeps.thresholds.resampling import NO_ESTIMATE, CellLosses, GridEstimate, estimate
 from sweeps.thresholds.samples_thresholds import samples_threshold
 from sweeps.thresholds.searched_thresholds import searched_threshold
-from sweeps.thresholds.solved_fraction import solved_crossing
-from sweeps.thresholds.width_threshold import Point, Points, WidthThreshold, few_seeds, status_of, width_of
+from sweeps.thresholds.width_threshold import Point, Points, WidthThreshold, few_seeds, notes_on_ends, threshold_of
 
 __all__ = ["Point", "Points", "WidthThreshold", "thresholds_of", "width_thresholds"]
-
-NUM_REPLICATES = 2000
-CHUNK_NUMBERS = 400_000
-"""Numbers resampled at a time, so that a large cell fills neither memory nor caches."""
 
 
 def thresholds_of(spec: SweepSpec, results: Results) -> tuple[WidthThreshold, ...]:
@@ -85,7 +78,7 @@ def width_thresholds(
         elif size == SAMPLES:
             threshold = samples_threshold(cell_id, label, sample, taken, criterion)
         else:
-            threshold = _threshold(cell_id, label, sample, taken, criterion)
+            threshold = _grid_threshold(cell_id, label, sample, taken, criterion)
         found.append(_rechecked(threshold, criterion, rechecks))
     return tuple(sorted(found, key=_order))
 
@@ -103,93 +96,43 @@ def _order(threshold: WidthThreshold) -> tuple[object, ...]:
     return threshold.kind != "transformer", task.q, task.d, task.T, threshold.label, threshold.cell_id
 
 
-@dataclass(frozen=True)
-class _Losses:
-    """The losses of a cell. `log_losses` [width, rate, seed]: inf where diverged, nan where missing.
-
-    `shared` where seeds are the same at all widths; else a column holds the i-th seed of each width.
-    """
-
-    widths: tuple[int, ...]
-    rates: tuple[float, ...]
-    log_losses: np.ndarray
-    shared: bool
-
-    @property
-    def num_seeds(self) -> int:
-        return int(self.log_losses.shape[-1])
-
-
-@dataclass(frozen=True)
-class _Estimate:
-    """What the losses of a cell say: log m*, whether S falls below the success rate again, its replicates, the rates."""
-
-    crossing: float
-    again: bool
-    replicates: np.ndarray
-    chosen: dict[int, float]
-
-
-def _estimate(losses: _Losses, criterion: Criterion, cell_id: str) -> _Estimate:
-    crossings, again = _cross(losses, np.arange(losses.num_seeds)[None, None, :], criterion)
-    chosen = {
-        width: losses.rates[rate] for width, rate in zip(losses.widths, _rates(losses.log_losses, criterion), strict=True)
-    }
-    return _Estimate(float(crossings[0]), bool(again[0]), _bootstrap(losses, criterion, cell_id), chosen)
-
-
-_NOTHING = _Estimate(math.nan, False, np.array([]), {})
-
-
-def _threshold(cell_id: str, label: str, sample: TrialConfig, outcomes: Outcomes, criterion: Criterion) -> WidthThreshold:
+def _grid_threshold(cell_id: str, label: str, sample: TrialConfig, outcomes: Outcomes, criterion: Criterion) -> WidthThreshold:
     losses = _losses_of(outcomes)
-    estimate = _estimate(losses, criterion, cell_id) if losses else _NOTHING
-    status = status_of(estimate.crossing)
-    m_star = width_of(estimate.crossing) if status == "found" else None
-    low, high = _ends(estimate, losses, criterion)
-    return WidthThreshold(
-        cell_id=cell_id,
-        label=label,
-        config_sample=sample,
-        status=status,
-        m_star=m_star,
-        M=None if m_star is None else math.ceil(m_star),
-        low=low or None,
-        high=None if high == math.inf else high,
-        low_censored=low == 0,
-        high_censored=high == math.inf,
-        level=criterion.level,
-        target_loss=criterion.target_loss,
-        success_rate=criterion.success_rate,
-        widths=tuple(np.unique(outcomes.trials.widths).tolist()),
+    found = estimate(losses, criterion, seed=int(cell_id, 16)) if losses else NO_ESTIMATE
+    widths, place = np.unique(outcomes.trials.widths, return_inverse=True)
+    rates = np.array([found.chosen.get(width, math.nan) for width in widths.tolist()])
+    return threshold_of(
+        cell_id,
+        label,
+        sample,
+        outcomes,
+        criterion,
+        crossing=found.crossing,
+        ends=_ends(found, losses, criterion),
+        widths=tuple(widths.tolist()),
         num_seeds=losses.num_seeds if losses else 0,
-        num_trials=len(outcomes),
-        num_diverged=outcomes.num_ended("diverged"),
-        num_failed=outcomes.num_ended("failed"),
-        crosses_more_than_once=estimate.again,
-        points=_points(outcomes, estimate.chosen),
-        note="; ".join(_notes(outcomes, losses, estimate, criterion)),
-        replicates=estimate.replicates,
-        statistic=criterion.statistic,
-        size=criterion.size,
+        points=Points.of(outcomes, rates[place] == outcomes.trials.rates),
+        notes=_notes(outcomes, losses, found, criterion),
+        replicates=found.replicates,
+        again=found.again,
     )
 
 
-def _losses_of(outcomes: Outcomes) -> _Losses | None:
+def _losses_of(outcomes: Outcomes) -> CellLosses | None:
     """The losses of a cell as an array; None where no trial finished."""
-    told = outcomes.take(outcomes.status != FAILED)
-    if not told.num_ended("finished"):
+    ended = outcomes.take(outcomes.status != FAILED)
+    if not ended.num_ended("finished"):
         return None
-    widths, width = np.unique(told.trials.widths, return_inverse=True)
-    rates, rate = np.unique(told.trials.rates, return_inverse=True)
-    seeds, seed = np.unique(told.trials.seeds, return_inverse=True)
+    widths, width = np.unique(ended.trials.widths, return_inverse=True)
+    rates, rate = np.unique(ended.trials.rates, return_inverse=True)
+    seeds, seed = np.unique(ended.trials.seeds, return_inverse=True)
     pairs, pair = np.unique(width * len(seeds) + seed, return_inverse=True)
     shared = len(widths) == 1 or len(pairs) > len(seeds)
     if not shared:  # a column holds the i-th seed of each width
         seed = (np.arange(len(pairs)) - np.searchsorted(pairs, pairs // len(seeds) * len(seeds)))[pair]
     log_losses = np.full((len(widths), len(rates), int(seed.max()) + 1), np.nan)
-    log_losses[width, rate, seed] = _log_losses(told)
-    return _Losses(tuple(widths.tolist()), tuple(rates.tolist()), log_losses, shared)
+    log_losses[width, rate, seed] = _log_losses(ended)
+    return CellLosses(tuple(widths.tolist()), tuple(rates.tolist()), log_losses, shared)
 
 
 def _log_losses(outcomes: Outcomes) -> np.ndarray:
@@ -200,91 +143,32 @@ def _log_losses(outcomes: Outcomes) -> np.ndarray:
     return logs
 
 
-def _bootstrap(losses: _Losses, criterion: Criterion, cell_id: str) -> np.ndarray:
-    """Replicates of log m* [NUM_REPLICATES] over draws of the seeds with replacement."""
-    stream = np.random.default_rng(int(cell_id, 16))
-    num_widths, num_seeds = len(losses.widths), losses.num_seeds
-    fast = losses.shared and criterion.statistic == "median"
-    chunk = max(1, CHUNK_NUMBERS // (num_seeds if fast else losses.log_losses.size))
-    replicates = []
-    for start in range(0, NUM_REPLICATES, chunk):
-        size = (1 if losses.shared else num_widths, min(chunk, NUM_REPLICATES - start), num_seeds)
-        draws = stream.integers(num_seeds, size=size)
-        replicates.append(_resampled(losses, draws[0], criterion) if fast else _cross(losses, draws, criterion, stream)[0])
-    return np.concatenate(replicates)
-
-
-def _resampled(losses: _Losses, draws: np.ndarray, criterion: Criterion) -> np.ndarray:
-    return replicated_crossings(
-        np.log(losses.widths),
-        losses.log_losses,
-        draws,
-        log_target=math.log(criterion.target_loss),
-        success_rate=criterion.success_rate,
-    )
-
-
-def _cross(
-    losses: _Losses, draws: np.ndarray, criterion: Criterion, stream: np.random.Generator | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Log m* and the flag for each draw of seeds; `draws` is [width or 1, replicate, seed], `stream` is for replicates."""
-    drawn = np.take_along_axis(losses.log_losses[:, :, None, :], draws[:, None], axis=-1)  # [width, rate, replicate, seed]
-    drawn = np.moveaxis(drawn, 2, 0)  # [replicate, width, rate, seed]
-    own = np.take_along_axis(drawn, _rates(drawn, criterion)[:, :, None, None], axis=2)[:, :, 0, :]
-    log_widths, log_target = np.log(losses.widths), math.log(criterion.target_loss)
-    if criterion.statistic == "mean":
-        return mean_crossing(log_widths, own, log_target=log_target)
-    if criterion.statistic == "solved":
-        rate = criterion.success_rate
-        return solved_crossing(log_widths, own, log_target=log_target, success_rate=rate, stream=stream)
-    return least_crossing(log_widths, own, log_target=log_target, success_rate=criterion.success_rate)
-
-
-def _rates(log_losses: np.ndarray, criterion: Criterion) -> np.ndarray:
-    """The rate of each width, by its place."""
-    return chosen_rates(log_losses, log_target=math.log(criterion.target_loss) if criterion.statistic == "solved" else None)
-
-
-def _ends(estimate: _Estimate, losses: _Losses | None, criterion: Criterion) -> tuple[float | None, float | None]:
-    """The interval's ends as widths: 0 or inf where an end lies beyond the range, None where there is no interval."""
+def _ends(found: GridEstimate, losses: CellLosses | None, criterion: Criterion) -> tuple[float, float] | None:
+    """The interval of log m*, ends possibly infinite; None where one seed gives no interval."""
     if losses is None or losses.num_seeds < 2:
-        return None, None
-    low, high = interval_of(estimate.replicates, level=criterion.level, num=losses.num_seeds)
+        return None
+    low, high = interval_of(found.replicates, level=criterion.level, num=losses.num_seeds)
     # Of an interval wholly beyond the range, the inner end is the last width that was tried.
-    low = min(low, estimate.crossing, math.log(losses.widths[-1]))
-    high = max(high, estimate.crossing, math.log(losses.widths[0]))
-    return width_of(low), width_of(high)
+    return min(low, found.crossing, math.log(losses.widths[-1])), max(high, found.crossing, math.log(losses.widths[0]))
 
 
-def _points(outcomes: Outcomes, chosen: dict[int, float]) -> Points:
-    trials = outcomes.trials
-    order = np.lexsort((trials.seeds, trials.rates, trials.widths))
-    rates = np.array([chosen.get(width, math.nan) for width in np.unique(trials.widths).tolist()])
-    own = rates[np.unique(trials.widths, return_inverse=True)[1]] == trials.rates
-    return Points(outcomes.take(order), own[order])
-
-
-def _notes(outcomes: Outcomes, losses: _Losses | None, estimate: _Estimate, criterion: Criterion) -> Iterator[str]:
+def _notes(outcomes: Outcomes, losses: CellLosses | None, found: GridEstimate, criterion: Criterion) -> Iterator[str]:
     """What a reader must know before using the number, in a few words each."""
-    num_diverged, num_failed = outcomes.num_ended("diverged"), outcomes.num_ended("failed")
     if losses is None:
-        ways = [way for way, count in (("diverged", num_diverged), ("failed", num_failed)) if count]
+        ways = [way for way in ("diverged", "failed") if outcomes.num_ended(way)]
         yield f"not found: all {' or '.join(ways)}"
         return
-    if estimate.crossing == math.inf:
+    if found.crossing == math.inf:
         yield f"above {losses.widths[-1]}, the largest {criterion.size.noun} tried"
-    if estimate.crossing == -math.inf:
+    if found.crossing == -math.inf:
         yield f"at or below {losses.widths[0]}, the least {criterion.size.noun} tried"
-    if estimate.again and criterion.statistic == "solved":
+    if found.again and criterion.statistic == "solved":
         yield f"enough seeds are solved at a smaller {criterion.size.noun} and too few at the largest: the fraction is smoothed"
-    elif estimate.again:
+    elif found.again:
         yield f"solved, then unsolved again at a larger {criterion.size.noun}: the least crossing is given"
-    if num_diverged:
-        yield f"{num_diverged} of {len(outcomes)} trials diverged"
-    if num_failed:
-        yield f"{num_failed} of {len(outcomes)} trials failed and are left out"
+    yield from notes_on_ends(outcomes)
     if attainable_level(losses.num_seeds, criterion.success_rate) < criterion.level:
         yield few_seeds(losses.num_seeds, criterion)
-    edges = [width for width, rate in estimate.chosen.items() if rate in (losses.rates[0], losses.rates[-1])]
+    edges = [width for width, rate in found.chosen.items() if rate in (losses.rates[0], losses.rates[-1])]
     if len(losses.rates) > 2 and edges:
         yield f"the best rate is at the end of the rates tried at {criterion.size.letter} = {', '.join(map(str, edges))}"

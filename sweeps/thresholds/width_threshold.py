@@ -1,7 +1,7 @@
 """The threshold of a cell, as a record, and the points it rests on."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, overload
 
@@ -35,6 +35,13 @@ class Points(Sequence[Point]):
     def __init__(self, outcomes: Outcomes, chosen: np.ndarray) -> None:
         self.outcomes = outcomes
         self.chosen = chosen
+
+    @classmethod
+    def of(cls, outcomes: Outcomes, chosen: np.ndarray) -> "Points":
+        """From outcomes in any order."""
+        trials = outcomes.trials
+        order = np.lexsort((trials.seeds, trials.rates, trials.widths))
+        return cls(outcomes.take(order), chosen[order])
 
     @property
     def widths(self) -> np.ndarray:
@@ -117,7 +124,73 @@ class WidthThreshold:
         return self.config_sample.model.kind
 
 
-def status_of(crossing: float) -> Literal["found", "above_range", "below_range", "failed"]:
+def threshold_of(
+    cell_id: str,
+    label: str,
+    sample: TrialConfig,
+    outcomes: Outcomes,
+    criterion: Criterion,
+    *,
+    crossing: float,
+    ends: tuple[float, float] | None,
+    widths: tuple[int, ...],
+    num_seeds: int,
+    points: Points,
+    notes: Iterable[str],
+    replicates: np.ndarray,
+    again: bool = False,
+    search: SearchState | None = None,
+) -> WidthThreshold:
+    """The record of a threshold, from its estimate in log width.
+
+    Args:
+        cell_id: the cell.
+        label: its words.
+        sample: one of its configs.
+        outcomes: all of its trials.
+        criterion: by which the threshold was estimated.
+        crossing: log m*; -inf below the range, inf above it, nan where no trial gave a number.
+        ends: of the interval of log m*, -inf and inf where censored; None for no interval.
+        widths: those tried.
+        num_seeds: by which it was judged.
+        points: the trials that it rests on.
+        notes: what to know before using the number.
+        replicates: of log m*.
+        again: whether larger widths miss the target again.
+        search: the state of the search, where the widths were searched.
+    """
+    m_star = width_of(crossing) if math.isfinite(crossing) else None
+    low, high = (math.nan, math.nan) if ends is None else ends
+    return WidthThreshold(
+        cell_id=cell_id,
+        label=label,
+        config_sample=sample,
+        status=_status_of(crossing),
+        m_star=m_star,
+        M=None if m_star is None else math.ceil(m_star),
+        low=width_of(low) if math.isfinite(low) else None,
+        high=width_of(high) if math.isfinite(high) else None,
+        low_censored=low == -math.inf,
+        high_censored=high == math.inf,
+        level=criterion.level,
+        target_loss=criterion.target_loss,
+        success_rate=criterion.success_rate,
+        widths=widths,
+        num_seeds=num_seeds,
+        num_trials=len(outcomes),
+        num_diverged=outcomes.num_ended("diverged"),
+        num_failed=outcomes.num_ended("failed"),
+        crosses_more_than_once=again,
+        points=points,
+        note="; ".join(notes),
+        replicates=replicates,
+        statistic=criterion.statistic,
+        search=search,
+        size=criterion.size,
+    )
+
+
+def _status_of(crossing: float) -> Literal["found", "above_range", "below_range", "failed"]:
     """How a threshold ended, from its log width: nan for none."""
     if math.isnan(crossing):
         return "failed"
@@ -137,3 +210,11 @@ def few_seeds(num_seeds: int, criterion: Criterion) -> str:
         return "one seed gives no interval"
     share = attainable_level(num_seeds, criterion.success_rate)
     return f"{num_seeds} seeds cannot give a {criterion.level:.0%} interval: it covers at most {share:.0%}"
+
+
+def notes_on_ends(outcomes: Outcomes) -> Iterator[str]:
+    """How many trials gave no number, in words."""
+    if num_diverged := outcomes.num_ended("diverged"):
+        yield f"{num_diverged} of {len(outcomes)} trials diverged"
+    if num_failed := outcomes.num_ended("failed"):
+        yield f"{num_failed} of {len(outcomes)} trials failed and are left out"

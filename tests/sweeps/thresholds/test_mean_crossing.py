@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sweeps.schema.spec import Criterion
-from sweeps.thresholds.mean_crossing import isotonic_crossings, mean_crossing
+from sweeps.thresholds.crossings import isotonic_crossings, mean_crossing
 from sweeps.thresholds.thresholds import width_thresholds
 
 LOG_TARGET = math.log(0.1)
