@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweeps.spec import Criterion
+from sweeps.schema import Criterion
 
 WORST = 0.0
 """Log of the zero predictor's relative loss, 1: the value of a trial that did worse, or diverged, in interpolation."""

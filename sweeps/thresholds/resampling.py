@@ -11,7 +11,7 @@ from typing import assert_never
 
 import numpy as np
 
-from sweeps.spec import Criterion
+from sweeps.schema import Criterion
 from sweeps.thresholds.crossings import chosen_rates, counted_crossing, least_crossing, mean_crossing, solved_crossing
 
 NUM_REPLICATES = 2000
