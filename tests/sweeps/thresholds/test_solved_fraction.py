@@ -7,8 +7,7 @@ import pytest
 
 from stsq_core.configs.errors import UserError
 from sweeps.schema.spec import Criterion
-from sweeps.thresholds.crossings import chosen_rates
-from sweeps.thresholds.crossings import isotonic, solved_crossing
+from sweeps.thresholds.crossings import chosen_rates, isotonic, solved_crossing
 from sweeps.thresholds.thresholds import width_thresholds
 
 WIDTHS = [8, 16, 32, 64]
