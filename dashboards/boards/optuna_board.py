@@ -1,4 +1,4 @@
-"""optuna-dashboard on the studies of a run, with notes and figures filled in: on this machine only, and read-only.
+"""optuna-dashboard on the studies of a run, with a note and figures for each: on this machine only, and read-only.
 
 A run that searches shows the studies of its searches as they grow; any other run shows a study a cell, made from its ledger.
 """
@@ -12,12 +12,18 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+import plotly.graph_objects as go
+
 from dashboards.boards.extras import load_extra
+from dashboards.page import curves_plots, losses_plots, threshold_plot
+from dashboards.plots import CellView, cell_views, read_shown_curves, threshold_panels
+from dashboards.words import interval_text, whole_letter
 from stsq_core.configs import UserError
-from sweeps.findings import read_findings
-from sweeps.search import Overlay, StudyView, open_studies, studies_of
+from sweeps.cells import Cell
+from sweeps.findings import Findings, read_findings
+from sweeps.search import Overlay, StudyView, attributes_set_by, open_studies, studies_of
 from sweeps.store import RunDirectory, open_run
-from sweeps.thresholds import width_thresholds
+from sweeps.thresholds import WidthThreshold, width_thresholds
 
 LOOPBACK = "127.0.0.1"
 REFRESH_S = 5.0
@@ -28,7 +34,7 @@ Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def open_optuna(run_path: Path | str, *, port: int = 0, say: Callable[[str], None]) -> None:
-    """Serve optuna-dashboard for a run until Ctrl-C or SIGTERM; `say` is told the address.
+    """Serve optuna-dashboard for a run until Ctrl-C or SIGTERM; `say` gets the address.
 
     Raises:
         UserError: it is no run, optuna-dashboard is missing, or the port is taken.
@@ -58,7 +64,7 @@ class OptunaBoard:
         return f"http://{LOOPBACK}:{self._server.server_address[1]}"
 
     def refresh(self) -> None:
-        """Show what the run has got since the last look."""
+        """Show the run again if it has changed since the last look."""
         if self._seen != _stamp(self._run):
             self._view.show(*self._look())
 
@@ -84,9 +90,7 @@ class OptunaBoard:
         self._server.server_close()
 
     def _look(self) -> tuple[Any, Mapping[str, Overlay]]:
-        """The storage to show, and what is laid over its studies."""
-        from dashboards.boards.study_notes import overlays_of
-
+        """The storage to show, and by study the name, note and figures to show with it."""
         self._seen = _stamp(self._run)
         findings = read_findings(self._run.path)
         cells = findings.cells
@@ -103,16 +107,16 @@ def study_cells(studies: Iterable[tuple[str, Mapping[str, Any]]], cell_ids: Iter
     known = tuple(cell_ids)
     found = {}
     for name, attributes in studies:
-        told = {name, *(value for value in attributes.values() if isinstance(value, str))}
-        if of_study := [cell_id for cell_id in known if any(cell_id in words for words in told)]:
-            found[name] = of_study[0]
+        texts = {name, *(value for value in attributes.values() if isinstance(value, str))}
+        if named := [cell_id for cell_id in known if any(cell_id in text for text in texts)]:
+            found[name] = named[0]
     return found
 
 
 def guarded(app: Wsgi) -> Wsgi:
-    """An application that takes reading requests only, and only under this machine's own names.
+    """An application that takes reading requests only, and only under this machine's names.
 
-    The names keep out a page elsewhere whose host name was pointed at this machine.
+    So a page elsewhere whose host name was pointed at this machine (DNS rebinding) is refused.
     """
 
     def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
@@ -148,5 +152,107 @@ def _listen(port: int, app: Wsgi) -> WSGIServer:
 
 
 def _stamp(run: RunDirectory) -> object:
-    """Changes when the run has got new results, a new study or another form of its sweep."""
+    """A value that changes with new results, a new study or another form of the sweep."""
     return tuple(path.stat().st_size if path.exists() else 0 for path in (run.ledger, run.studies, run.spec))
+
+
+def overlays_of(
+    findings: Findings, cells: Iterable[Cell], thresholds: Iterable[WidthThreshold], studies: Mapping[str, str]
+) -> dict[str, Overlay]:
+    """The cell's label, note and figures to show with each study, by study name; `studies` has the cell_id by study name."""
+    measured = {threshold.cell_id: threshold for threshold in thresholds}
+    views = {view.threshold.cell_id: view for view in cell_views(tuple(measured.values()), read_shown_curves(findings))}
+    level = findings.spec.criterion.level
+    overview = {
+        f"thresholds-{place}": _titled(
+            threshold_plot(panel, level=level), f"{panel.size.threshold_words.capitalize()}: {panel.title}"
+        )
+        for place, panel in enumerate(threshold_panels(findings.regimes))
+    }
+    by_id = {cell.cell_id: cell for cell in cells}
+    overlays = {}
+    for name, cell_id in studies.items():
+        text = note(findings, by_id[cell_id], measured.get(cell_id))
+        overlays[name] = Overlay(by_id[cell_id].label, _attributes(text, _figures(views.get(cell_id)) | overview))
+    return overlays
+
+
+def note(findings: Findings, cell: Cell, threshold: WidthThreshold | None) -> str:
+    """The note on a cell, in Markdown."""
+    criterion = findings.spec.criterion
+    widths, share = cell.widths, f"{criterion.success_rate:.0%} of the seeds"
+    rows = [
+        ("sweep", f"{findings.spec.heading} ({findings.run.path.name})"),
+        ("hypothesis", findings.spec.hypothesis),
+        ("solved", f"relative loss at most {criterion.target_loss:g} in {share}"),
+        (f"{criterion.size.nouns} declared", f"{widths[0]} to {widths[-1]}" if len(widths) > 1 else str(widths[0])),
+        *_measured(threshold),
+    ]
+    table = "\n".join(f"| {name} | {_cell(text)} |" for name, text in rows)
+    return (
+        f"## {_cell(cell.label)}\n\n| | |\n|---|---|\n{table}\n\nCell `{cell.cell_id}`. This view changes nothing in the run.\n"
+    )
+
+
+def _measured(threshold: WidthThreshold | None) -> list[tuple[str, str]]:
+    if threshold is None:
+        return [("threshold", "nothing measured yet")]
+    words = {
+        "found": f"{threshold.size.letter}\\* = {threshold.m_star:.2f}, so {whole_letter(threshold.size)} = {threshold.M}"
+        if threshold.m_star is not None
+        else "",
+        "above_range": f"above {max(threshold.widths)}, the largest tried",
+        "below_range": f"at or below {min(threshold.widths)}, the least tried",
+        "failed": "not found",
+    }[threshold.status]
+    return [
+        (threshold.size.threshold_words, words),
+        (f"{threshold.level:.0%} interval", interval_text(threshold)),
+        ("seeds", str(threshold.num_seeds)),
+        ("trials", f"{threshold.num_trials}, of which {threshold.num_diverged} diverged and {threshold.num_failed} failed"),
+        *([("remark", threshold.note)] if threshold.note else []),
+    ]
+
+
+def _cell(text: str) -> str:
+    """Text in a Markdown table: on one line, with the letters escaped that would end the cell, start code or make a link."""
+    return "".join(f"\\{letter}" if letter in "|`[]<>" else letter for letter in " ".join(text.split()))
+
+
+def _figures(view: CellView | None) -> dict[str, go.Figure]:
+    if view is None:
+        return {}
+    size = view.threshold.size
+    (losses,) = losses_plots([view])
+    figures = {
+        "loss-against-width": _titled(
+            losses, f"Loss against {size.quantity}", x=f"{size.quantity} {size.letter}", y="relative loss"
+        )
+    }
+    if view.curves:
+        (curves,) = curves_plots([view])
+        figures["loss-through-training"] = _titled(
+            curves, f"Loss through training, median of each {size.noun}", x="step", y="relative loss of the batch"
+        )
+    return figures
+
+
+def _titled(spec: dict[str, Any], title: str, **axes: str) -> go.Figure:
+    """A figure of the page with its title and labels, which the page shows outside of the figure."""
+    figure = go.Figure(spec)
+    figure.update_layout(title=title, margin={"l": 64, "b": 52, "t": 48})
+    for axis, label in axes.items():
+        figure.update_layout({f"{axis}axis": {"title": {"text": label}}})
+    return figure
+
+
+def _attributes(text: str, figures: Mapping[str, go.Figure]) -> dict[str, Any]:
+    """A study's attributes by which optuna-dashboard shows a note and figures."""
+    from optuna_dashboard import save_note, save_plotly_graph_object  # comes with an extra
+
+    def write(study: Any) -> None:
+        save_note(study, text)
+        for name, figure in figures.items():
+            save_plotly_graph_object(study, figure, graph_object_id=name)
+
+    return attributes_set_by(write, metric="relative loss")

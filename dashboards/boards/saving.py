@@ -1,6 +1,6 @@
 """Saves the W&B boards of a run on a server, or writes their documents to a folder without an account.
 
-`RUN/wandb/boards.json` remembers what was saved where, so that a second setup replaces the first workspace and report.
+`RUN/wandb/boards.json` has the ids of saved boards, so that a second setup replaces the first workspace and report.
 """
 
 import json
@@ -24,7 +24,7 @@ TIMEOUT_S = 30
 
 @dataclass(frozen=True)
 class SavedBoards:
-    """Where the boards are now."""
+    """Where the boards were saved."""
 
     workspace_url: str
     report_url: str
@@ -88,7 +88,7 @@ def save_boards(run_path: Path | str) -> SavedBoards:
 
 
 def _register(api: Any, board: Board, memory: "_Memory") -> None:
-    """Make the charts known to W&B, each once: a chart's name tells what it draws."""
+    """Register the charts with W&B, each once: a chart's name changes with its content."""
     for chart in board.charts.values():
         if memory.get(chart.name):
             continue
@@ -109,34 +109,33 @@ def _register(api: Any, board: Board, memory: "_Memory") -> None:
 
 
 class _Memory:
-    """What was saved of a run to one project of one server, kept beside the run's W&B files."""
+    """The ids under which a run's boards were saved to one project of one server, kept beside the run's W&B files."""
 
     def __init__(self, board: Board) -> None:
         self._path = board.findings.run.wandb / "boards.json"
         self._place = f"{server_url()} {board.entity}/{board.project}"
-        self._told: dict[str, dict[str, str]] = json.loads(self._path.read_text()) if self._path.exists() else {}
+        self._ids: dict[str, dict[str, str]] = json.loads(self._path.read_text()) if self._path.exists() else {}
 
     def get(self, name: str) -> str:
-        """An id, or nothing."""
-        return self._told.get(self._place, {}).get(name, "")
+        """An id; empty where there is none."""
+        return self._ids.get(self._place, {}).get(name, "")
 
     def keep(self, **ids: str) -> None:
         """Remember ids."""
-        self._told.setdefault(self._place, {}).update(ids)
-        write_atomically(self._path, json.dumps(self._told, indent=1).encode())
+        self._ids.setdefault(self._place, {}).update(ids)
+        write_atomically(self._path, json.dumps(self._ids, indent=1).encode())
 
 
 def _makers() -> tuple[Callable[..., Any], ...]:
     load_extra("wandb_workspaces", extra="boards", what="`stsq wandb setup`")
-    from dashboards.boards.report import make_report
-    from dashboards.boards.workspace import make_workspace
+    from dashboards.boards.documents import make_report, make_workspace
 
     return make_workspace, make_report
 
 
 @contextmanager
 def _server_errors(what: str) -> Iterator[None]:
-    """Tell what W&B's client raises, of many kinds, in one message."""
+    """Turn the errors of W&B's client, which are of many kinds, into one message."""
     try:
         yield
     except UserError:

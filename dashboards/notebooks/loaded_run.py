@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from dashboards.boards import load_extra
-from dashboards.notebooks.grids import Titled, grid
 from dashboards.notebooks.rows import measurement_rows, trial_rows
 from dashboards.page import Spec, curves_plots, losses_plots, status_words, threshold_plot
 from dashboards.paper import law_rows, threshold_rows
 from dashboards.plots import CellView, cell_views, read_shown_curves, threshold_panels
-from dashboards.words import architecture_name, element
+from dashboards.words import CARD, INK, architecture_name, element
 from sweeps.cells import Cell
 from sweeps.findings import Findings, read_findings
 
@@ -31,7 +31,7 @@ MAX_CELLS = 24
 
 
 def load(run_path: Path | str) -> "LoadedRun":
-    """A run as tables and figures: one that has ended, or one that is still going on, as it stands now.
+    """A run as tables and figures, as it is now: it may have ended or still be running.
 
     Raises:
         UserError: it is no run, its ledger or sweep cannot be read, or pandas is missing.
@@ -43,17 +43,17 @@ def load(run_path: Path | str) -> "LoadedRun":
 
 @dataclass(frozen=True, repr=False)
 class LoadedRun:
-    """The tables and figures of one run; each is made when it is first asked for. `load` again to see what has come since."""
+    """The tables and figures of one run, each made on first use. `load` again to see newer results."""
 
     findings: Findings
     cells: tuple[Cell, ...]
 
     @cached_property
     def trials(self) -> "DataFrame":
-        """A row a declared trial: what it is, how it ended, or that it is waiting or training.
+        """A row a declared trial: its settings and its result; one without a result is waiting or training.
 
-        `solved` says whether it reached the target loss, `chosen` whether its learning rate is the one that its width was
-        judged by; both are missing for a trial that has not ended.
+        `solved`: it reached the target loss. `chosen`: its learning rate is the one that counts for its width. Both are
+        missing for a trial that has not ended.
         """
         import pandas as pd
 
@@ -62,7 +62,7 @@ class LoadedRun:
 
     @cached_property
     def thresholds(self) -> "DataFrame":
-        """A row a cell with a result: its width threshold with the interval, how it was found, and the law's value."""
+        """A row a cell with a result: its width threshold with the interval and status, and the law's value."""
         rows = threshold_rows(self.findings.thresholds, self.findings.laws)
         return _frame({name: row[name] for name in ("cell_id", "label")} | row for row in rows)
 
@@ -84,7 +84,7 @@ class LoadedRun:
         """Width thresholds against T with their intervals, the laws with their bands, and the exact floor."""
         level = self.findings.spec.criterion.level
         panels = threshold_panels(self.findings.regimes)
-        return grid([Titled(panel.title, threshold_plot(panel, level=level)) for panel in panels], columns=2, size=(440, 400))
+        return _grid([(panel.title, threshold_plot(panel, level=level)) for panel in panels], columns=2, size=(440, 400))
 
     def plot_losses(self) -> go.Figure:
         """Loss against width, a small figure a cell: a dot a trial, the median, the target, the threshold's interval."""
@@ -103,7 +103,7 @@ class LoadedRun:
         return f"<run {self.findings.spec.name} in {self.findings.run.path}: {status_words(self.findings)[0]}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows of a run: its title, how far it is, and its thresholds."""
+        """A run in a notebook: its title, its progress, and its thresholds."""
         head = element("p", element("b", self.findings.spec.heading), " ", status_words(self.findings)[0])
         if self.thresholds.empty:
             return head
@@ -113,13 +113,59 @@ class LoadedRun:
 def _small(views: Sequence[CellView], draw: Callable[[Sequence[CellView]], list[Spec]], x: str, y: str) -> go.Figure:
     specs = draw(views) if views else []
     titles = [f"{architecture_name(view.kind, short=True)}, {view.name}" for view in views]
-    told = [Titled(title, spec) for title, spec in zip(titles, specs, strict=True)]
-    return grid(told, columns=4, size=(280, 230), x=x, y=y)
+    return _grid(list(zip(titles, specs, strict=True)), columns=4, size=(280, 230), x=x, y=y)
 
 
 def _frame(rows: Any, columns: Sequence[str] | None = None) -> "DataFrame":
-    """Rows as a table; whole numbers and truths that may be missing keep their kind."""
+    """Rows as a table; columns of integers and booleans that may be missing keep their type."""
     import pandas as pd
 
     frame = pd.DataFrame(rows, columns=columns)
     return frame.astype({name: kind for name, kind in MAY_BE_MISSING.items() if name in frame})
+
+
+def _grid(figures: Sequence[tuple[str, Spec]], *, columns: int, size: tuple[int, int], x: str = "", y: str = "") -> go.Figure:
+    """Figures of the page by title as one figure in rows and columns, each of a width and height in pixels.
+
+    `x` and `y` are the labels of the outer axes, where the figures have none.
+    """
+    if not figures:
+        return go.Figure(layout={"annotations": [{"text": "nothing to draw yet", "showarrow": False}], "height": 120})
+    columns = min(columns, len(figures))
+    rows = -(-len(figures) // columns)
+    whole = make_subplots(rows, columns, subplot_titles=[title for title, _ in figures], vertical_spacing=0.3 / rows)
+    for place, (_, spec) in enumerate(figures):
+        _place(whole, spec, place)
+        last = place + columns >= len(figures)
+        labels = {"xaxis": x if last else "", "yaxis": y if place % columns == 0 else ""}
+        whole.update_layout({_name(axis, place): {"title": {"text": text}} for axis, text in labels.items() if text})
+    font = {"family": figures[0][1]["layout"].get("font", {}).get("family"), "color": INK.light, "size": 12}
+    legend = {"orientation": "h", "yanchor": "top", "y": -0.16}
+    width, height = size
+    shown = {"width": width * columns, "height": height * rows + 90, "font": font, "legend": legend}
+    whole.update_layout(**shown, paper_bgcolor=CARD.light, plot_bgcolor=CARD.light, margin={"l": 60, "r": 20, "t": 50, "b": 60})
+    whole.update_annotations(font={"size": 13})
+    return whole
+
+
+def _place(whole: go.Figure, spec: Spec, place: int) -> None:
+    """Draw a figure's traces, shapes and axes at a place of the whole one."""
+    x, y = _reference("x", place), _reference("y", place)
+    for trace in spec["data"]:
+        in_legend = spec["layout"].get("showlegend", False) and trace.get("showlegend", True)
+        whole.add_trace({**trace, "xaxis": x, "yaxis": y, "showlegend": in_legend})
+    for shape in spec["layout"].get("shapes", ()):
+        given = {name: shape.get(name, name[0]) for name in ("xref", "yref")}
+        # `y domain` of the third place is `y3 domain`
+        whole.add_shape({**shape, **{name: _reference(text[0], place) + text[1:] for name, text in given.items()}})
+    for axis in ("xaxis", "yaxis"):
+        own = {key: value for key, value in spec["layout"].get(axis, {}).items() if key not in ("domain", "anchor")}
+        whole.update_layout({_name(axis, place): own})
+
+
+def _reference(letter: str, place: int) -> str:
+    return letter if place == 0 else f"{letter}{place + 1}"
+
+
+def _name(axis: str, place: int) -> str:
+    return axis if place == 0 else f"{axis}{place + 1}"

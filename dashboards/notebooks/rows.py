@@ -1,4 +1,4 @@
-"""The rows of the tidy tables: every declared trial with how it stands, and every measurement of the journals."""
+"""The rows of the tidy tables: every declared trial with its status, and every measurement of the journals."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,8 +9,8 @@ from sweeps.schema import flattened, free_fields
 from sweeps.store import LedgerRecord, RunDirectory, read_curves, read_metrics, trials_of_journal
 
 Row = dict[str, Any]
-TOLD = {"model.kind", "task.T", "task.q", "task.d"}
-"""Fields that have a column of a shorter name, as width, rate and seed have."""
+RENAMED = {"model.kind", "task.T", "task.q", "task.d"}
+"""Fields whose column has a shorter name, as those of width, rate and seed have."""
 
 ENDED = ("relative_loss", "relative_loss_stderr", "steps", "seconds", "device", "finished_at", "reason")
 
@@ -23,7 +23,8 @@ def trial_rows(findings: Findings, cells: Sequence[Cell]) -> list[Row]:
         for threshold in findings.thresholds
         for trial_id in threshold.points.take(threshold.points.chosen).outcomes.trial_ids
     }
-    training = _in_training(findings.run) - ended.keys()
+    journals = findings.run.curves.glob("*.jsonl")
+    training = {trial_id for path in journals for trial_id in trials_of_journal(path)} - ended.keys()
     axes = _axes(cells)
     return [
         row | _end(ended.get(row["trial_id"]), row["trial_id"], chosen, training, findings.spec.criterion.target_loss)
@@ -59,13 +60,13 @@ def _declared(cell: Cell, axes: Sequence[str]) -> Iterator[Row]:
 
 
 def _end(record: LedgerRecord | None, trial_id: str, chosen: set[str], training: set[str], target: float) -> Row:
-    """How a trial stands: what the ledger says of it, or whether it has begun."""
+    """The status and result of a trial."""
     if record is None:
         status = "training" if trial_id in training else "waiting"
         return {"status": status, "solved": None, "chosen": None, **dict.fromkeys(ENDED)}
     solved = record.relative_loss is not None and record.relative_loss <= target
-    told = {name: getattr(record, name) for name in ENDED}
-    return {"status": record.status, "solved": solved, "chosen": trial_id in chosen, **told, **(record.metrics or {})}
+    result = {name: getattr(record, name) for name in ENDED}
+    return {"status": record.status, "solved": solved, "chosen": trial_id in chosen, **result, **(record.metrics or {})}
 
 
 def _axes(cells: Sequence[Cell]) -> tuple[str, ...]:
@@ -74,13 +75,8 @@ def _axes(cells: Sequence[Cell]) -> tuple[str, ...]:
     for cell in cells:
         config = cell.trials[0]
         by_kind.setdefault(config.model.kind, []).append(flattened(config.model_dump(mode="json")))
-    return tuple(dict.fromkeys(name for fields in by_kind.values() for name in _differing(fields)))
-
-
-def _differing(fields: Sequence[Row]) -> list[str]:
-    names = dict.fromkeys(name for own in fields for name in own if name not in TOLD.union(free_fields()))
-    return [name for name in names if len({repr(own[name]) for own in fields if name in own}) > 1]
-
-
-def _in_training(run: RunDirectory) -> set[str]:
-    return {trial_id for path in run.curves.glob("*.jsonl") for trial_id in trials_of_journal(path)}
+    axes: dict[str, None] = {}
+    for fields in by_kind.values():
+        names = dict.fromkeys(name for own in fields for name in own if name not in RENAMED.union(free_fields()))
+        axes |= {name: None for name in names if len({repr(own[name]) for own in fields if name in own}) > 1}
+    return tuple(axes)

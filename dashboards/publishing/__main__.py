@@ -1,10 +1,10 @@
 """The publisher as a child process: `python -m dashboards.publishing RUN --follow`.
 
-It publishes while the sweep goes on and ends by itself: when its standard input reaches end of file (the driver closes the
-pipe to say "finished", and the kernel closes it when the driver dies), or when its parent process is gone, or on SIGTERM, it
-publishes what is left and exits. `process` starts and ends it so. Without `--follow` it makes one pass.
+It publishes while the sweep runs. When its standard input reaches end of file (the driver closes the pipe, or the kernel does
+when the driver dies), when its parent process is gone, or on SIGTERM, it publishes the rest and exits. `process` starts and
+ends it so. Without `--follow` it makes one pass.
 
-The exit code is 0 when every ended run is published, else 1; the driver need not look at it, since `sync` can publish the rest.
+The exit code is 0 when every ended run is published, 1 otherwise, and 2 for a user's error; `sync` can publish the rest.
 """
 
 import argparse
@@ -25,7 +25,7 @@ LOG = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Publish and say how it went."""
+    """Publish, and log the result."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     os.nice(10)  # training goes first
@@ -47,12 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m dashboards.publishing", description="Publish a run directory to W&B.")
     parser.add_argument("run", type=Path, metavar="RUN")
-    parser.add_argument("--follow", action="store_true", help="until standard input ends or the parent process is gone")
+    parser.add_argument("--follow", action="store_true", help="publish until standard input ends or the parent process is gone")
     parser.add_argument("--mode", choices=REQUESTS)
     parser.add_argument("--project")
     parser.add_argument("--entity")
-    parser.add_argument("--tags", help="with commas between")
-    parser.add_argument("--shard", metavar="I/N", help="publish the I-th of N equal shares of the runs, counted from 0")
+    parser.add_argument("--tags", help="separated by commas")
+    parser.add_argument("--shard", metavar="I/N", help="publish the I-th of N equal shares of the runs, I from 0")
     return parser
 
 

@@ -1,24 +1,28 @@
 """The W&B runs of a large sweep: one run a cell, with a series a width and a table of the trials.
 
 So a sweep of 100,000 trials makes as many runs as it has cells, and stays within W&B's rate limits. The history is the cell's
-log (`cell_log`), which grows as trials end and is never rewritten; summary and table come when the cell is complete, or when
-the publisher ends.
+log, which grows as trials end and is never rewritten; summary and table come when the cell is complete, or when the publisher
+ends. Every row is a function of the cell's ledger lines in their order, so that a restarted publisher makes the same rows.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+import json
+import math
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dashboards.plots import median_curve
-from dashboards.publishing.cell_log import CellLog
-from dashboards.publishing.cell_state import CellState, curve_rows
 from dashboards.publishing.client import INTERRUPTED, write_client_files
 from dashboards.publishing.keys import cell_config
-from dashboards.publishing.projection import Outcome, RunProjection, Table, short
+from dashboards.publishing.projection import Outcome, Row, RunProjection, Table, short
 from dashboards.publishing.shards import Shard
 from sweeps.cells import Cell, ExpandedSweep
-from sweeps.store import Ledger, Outcomes, RunDirectory, read_curves, read_results
+from sweeps.store import LEAST_LOSS, Ledger, LedgerRecord, Outcomes, RunDirectory, disk_errors, read_curves, read_results
 from sweeps.thresholds import WidthThreshold, width_thresholds
 
 AXES = {
@@ -29,7 +33,13 @@ AXES = {
 }
 COLUMNS = ("trial_id", "m", "lr", "seed", "status", "relative_loss", "relative_loss_stderr", "solved", "counts_for_threshold")
 MAX_TABLE_ROWS = 10_000
-"""The most rows of a table that W&B shows; of a larger cell the table has the trials of least width."""
+"""Upper limit on the rows of a table that W&B shows; of a larger cell the table has the trials of least width."""
+
+MAX_PROGRESS_ROWS = 500
+"""Upper limit on the rows of a cell's progress; the training curve of each complete width comes on top."""
+
+LAST_OF_GROUP = "num_ended"
+"""The key that only the last row of a group in a cell's log has."""
 
 
 class CellRuns:
@@ -56,7 +66,7 @@ class CellRuns:
         return {i for i, state in self._states.items() if state.is_complete or (self._closing and state.num_lines)}
 
     def read_on(self, *, closing: bool = False) -> set[str]:
-        """Take what the ledger has got since, and tell it in the cells' logs; returns the ended runs that changed."""
+        """Read the new lines of the ledger and add to the cells' logs; returns the ended runs that changed."""
         self._closing = closing
         records, self._offset = Ledger(self._run.ledger).follow(self._offset)
         changed = set()
@@ -65,10 +75,10 @@ class CellRuns:
                 changed.add(cell_id)
                 is_due, completed = self._states[cell_id].take(record)
                 if is_due:
-                    self._tell(cell_id, completed)
+                    self._write_rows(cell_id, completed)
         if closing:
             for cell_id in self.ended_keys:
-                self._tell(cell_id, None)
+                self._write_rows(cell_id, None)
             return self.ended_keys
         return changed & self.ended_keys
 
@@ -83,32 +93,32 @@ class CellRuns:
         """The runs of cells of which something is known and more is to come."""
         return [self._project(self._cells[i], None) for i, log in self._logs.items() if log.rows and i not in self.ended_keys]
 
-    def _tell(self, cell_id: str, completed: int | None) -> None:
+    def _write_rows(self, cell_id: str, completed: int | None) -> None:
         """Add the rows for the state of a cell to its log, unless an earlier publisher has."""
         state, log = self._states[cell_id], self._logs[cell_id]
-        row = state.told()
+        row = state.next_row()
         if state.num_lines > log.num_lines:
             curve = [] if completed is None else list(self._curve(state, completed))
             log.append([*curve, row])
 
-    def _curve(self, state: CellState, width: int) -> Iterator[Mapping[str, Any]]:
+    def _curve(self, state: "CellState", width: int) -> Iterator[Mapping[str, Any]]:
+        """The median training curve of a width whose trials have all ended, a row a point."""
         best = state.best(width)
         curves = read_curves(self._run, best, ended_in={trial_id: ended.pack_id for trial_id, ended in best.items()})
-        if told := [curve for curve in curves.values() if len(curve[0])]:
-            curve = median_curve(width, told)
-            yield from curve_rows(width, curve.steps, curve.losses, state.num_lines, letter=self._criterion.size.letter)
+        if measured := [curve for curve in curves.values() if len(curve[0])]:
+            curve, key = median_curve(width, measured), f"training_loss/{self._criterion.size.letter}={width}"
+            for step, loss in zip(curve.steps.tolist(), curve.losses.tolist(), strict=True):
+                yield {"num_lines": state.num_lines, "step": step, key: loss}
 
     def _project(self, cell: Cell, outcome: Outcome | None) -> RunProjection:
-        config = cell.trials[0]
-        told = cell_config(cell, directory_id=self._identity)
         return RunProjection(
             key=cell.cell_id,
             run_id=f"{self._identity}-{cell.cell_id}",
             name=short(cell.label),
             group=short(cell.group),
-            job_type=config.model.kind,
+            job_type=cell.trials[0].model.kind,
             tags=(*self._tags, "cell"),
-            config=told,
+            config=cell_config(cell, directory_id=self._identity),
             rows=self._logs[cell.cell_id].rows,
             outcome=outcome,
             axes=AXES,
@@ -130,14 +140,13 @@ class CellRuns:
             "num_diverged": threshold.num_diverged,
             "num_failed": threshold.num_failed,
         }
-        failed = 1 if threshold.num_failed else 0
+        exit_code = (1 if threshold.num_failed else 0) if is_complete else INTERRUPTED
         last = max(datetime.fromisoformat(text).timestamp() for text in points.outcomes.finished_at.tolist())
         columns = tuple(threshold.size.letter if name == "m" else name for name in COLUMNS)
-        tables = {"trials": Table(columns, tuple(_rows(threshold)))}
-        return Outcome(summary, failed if is_complete else INTERRUPTED, last, tables)
+        return Outcome(summary, exit_code, last, {"trials": Table(columns, tuple(_trial_rows(threshold)))})
 
 
-def _rows(threshold: WidthThreshold) -> Iterator[tuple[Any, ...]]:
+def _trial_rows(threshold: WidthThreshold) -> Iterator[tuple[Any, ...]]:
     for point in threshold.points[:MAX_TABLE_ROWS]:
         loss = point.relative_loss
         solved = None if point.status == "failed" else loss is not None and loss <= threshold.target_loss
@@ -145,3 +154,146 @@ def _rows(threshold: WidthThreshold) -> Iterator[tuple[Any, ...]]:
         yield (
             point.trial_id, point.width, point.lr, point.seed, point.status, loss, point.relative_loss_stderr, solved, counts,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How one trial ended; `relative_loss` is inf where it diverged, nan where it failed."""
+
+    lr: float
+    relative_loss: float
+    pack_id: str
+
+
+class CellState:
+    """The trials of a cell that have ended."""
+
+    def __init__(self, cell: Cell, target_loss: float) -> None:
+        trials = cell.trials
+        self._target_loss = target_loss
+        self._letter = trials.families[0].size.letter
+        self._places = {trial_id: place for place, trial_id in enumerate(trials.trial_ids)}
+        self._widths, self._rates = trials.widths, trials.rates
+        self._left = {
+            int(width): int(count) for width, count in zip(*np.unique(trials.widths, return_counts=True), strict=True)
+        }
+        self._every = max(1, math.ceil(len(trials) / MAX_PROGRESS_ROWS))
+        self._changed: set[int] = set()
+        self._ended: dict[int, dict[str, Ended]] = {width: {} for width in self._left}
+        self.num_lines = 0
+
+    @property
+    def num_ended(self) -> int:
+        """Declared trials that have ended."""
+        return sum(map(len, self._ended.values()))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every declared trial has ended."""
+        return self.num_ended == len(self._places)
+
+    def take(self, record: LedgerRecord) -> tuple[bool, int | None]:
+        """Take a ledger line; returns whether a row is due, and the width that it completes (None: none)."""
+        place = self._places[record.trial_id]
+        width, loss = int(self._widths[place]), record.relative_loss
+        known = record.trial_id in self._ended[width]
+        missing = math.nan if record.status == "failed" else math.inf
+        self._ended[width][record.trial_id] = Ended(
+            float(self._rates[place]), missing if loss is None else loss, record.pack_id
+        )
+        self._changed.add(width)
+        self.num_lines += 1
+        self._left[width] -= not known
+        completed = width if not known and not self._left[width] else None
+        return self.is_complete or completed is not None or self.num_lines % self._every == 0, completed
+
+    def next_row(self) -> dict[str, Any]:
+        """The row for what has changed since the last one."""
+        row: dict[str, Any] = {"num_lines": self.num_lines, "num_ended": self.num_ended}
+        for width in sorted(self._changed):
+            row |= dict(self._of_width(width))
+        self._changed.clear()
+        return row
+
+    def best(self, width: int) -> dict[str, Ended]:
+        """The ended trials of a width at the rate of the least median loss, as thresholds choose it."""
+        own: dict[float, dict[str, Ended]] = {}
+        for trial_id, ended in self._ended[width].items():
+            own.setdefault(ended.lr, {})[trial_id] = ended
+        return own[min(sorted(own), key=lambda lr: _median([ended.relative_loss for ended in own[lr].values()]))]
+
+    def _of_width(self, width: int) -> Iterator[tuple[str, Any]]:
+        best = self.best(width)
+        losses = [ended.relative_loss for ended in best.values()]
+        measured = [loss for loss in losses if not math.isnan(loss)]
+        yield f"num_trials/{self._letter}={width}", len(self._ended[width])
+        if measured:
+            yield f"success_rate/{self._letter}={width}", sum(loss <= self._target_loss for loss in measured) / len(measured)
+        if math.isfinite(median := _median(losses)):
+            yield f"relative_loss/{self._letter}={width}", median
+
+
+def _median(losses: list[float]) -> float:
+    """The median of the log losses, as a loss; a failed trial counts as the worst."""
+    logs = [math.inf if math.isnan(loss) else math.log(max(loss, LEAST_LOSS)) for loss in losses]
+    return math.exp(float(np.median(logs)))
+
+
+class CellLog:
+    """The rows of one cell's run, as first written to `RUN/wandb/cells/CELL_ID.jsonl`: one row a line, append-only.
+
+    A row's place in the file is its step in W&B, so that a continued run is sent the rows after the last one that the server
+    has, and none twice. Rows come in groups, each for the state after some number of ledger lines (`num_lines`); a group
+    without its last row (the one with `num_ended`) was cut off by a crash and is dropped and written again.
+
+    Raises:
+        UserError: the disk is full or may not be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._rows: list[Row] = []
+        self._size = 0
+        if path.exists():
+            self._resume(path.read_bytes())
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """All rows, in order."""
+        return tuple(self._rows)
+
+    @property
+    def num_lines(self) -> int:
+        """The number of the cell's ledger lines at the last row."""
+        return int(self._rows[-1].values["num_lines"]) if self._rows else 0
+
+    def append(self, group: Sequence[Mapping[str, Any]]) -> None:
+        """Add a group of rows; the last of them has `num_ended`."""
+        data = "".join(json.dumps(dict(values), allow_nan=False) + "\n" for values in group).encode()
+        with disk_errors(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("r+b" if self._path.exists() else "xb") as file:
+                file.truncate(self._size)  # drops a group that a crash cut off
+                file.seek(self._size)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        self._take(group)
+        self._size += len(data)
+
+    def _resume(self, data: bytes) -> None:
+        """Take the whole groups of the file."""
+        group: list[Mapping[str, Any]] = []
+        size = 0
+        for line in data.splitlines(keepends=True):
+            if not line.endswith(b"\n"):
+                break
+            size += len(line)
+            group.append(json.loads(line))
+            if LAST_OF_GROUP in group[-1]:
+                self._take(group)
+                group, self._size = [], size
+
+    def _take(self, group: Sequence[Mapping[str, Any]]) -> None:
+        start = len(self._rows)
+        self._rows += [Row(start + place, values) for place, values in enumerate(group)]

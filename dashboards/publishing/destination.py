@@ -1,13 +1,13 @@
-"""Where runs appear in W&B: project, entity and tags, each from the first that names it.
+"""Where runs appear in W&B: project, entity and tags, each from the first source that has it.
 
 1. the caller (`--wandb-project`, `--wandb-entity`, `--wandb-tags`);
 2. the environment (`WANDB_PROJECT`, `WANDB_ENTITY`, `WANDB_TAGS`, the last with commas between);
-3. what a caller last asked for this run directory, kept in `RUN/wandb/asked.json`, so that a later `sync` goes to the same
-   place;
+3. the last request of a caller for this run directory, kept in `RUN/wandb/asked.json`, so that a later `sync` goes to the
+   same place;
 4. the sweep file (`wandb.project`, `wandb.entity`, `wandb.tags`);
 5. the project `stsq` of the account's own entity, without tags.
 
-The mode has an order of its own: see `mode`.
+The order of sources for the mode is in `mode`.
 """
 
 import json
@@ -25,14 +25,14 @@ PROJECT = "stsq"
 
 @dataclass(frozen=True)
 class Asked:
-    """What one source says about the destination; None where it says nothing."""
+    """The part of a destination that one source gives; None where it gives nothing."""
 
     project: str | None = None
     entity: str | None = None
     tags: tuple[str, ...] | None = None
 
     def beside(self, other: "Asked") -> "Asked":
-        """What this source says, and the other where this one is silent."""
+        """This source's fields, and the other's where this one has none."""
         return Asked(self.project or other.project, self.entity or other.entity, other.tags if self.tags is None else self.tags)
 
 
@@ -51,7 +51,7 @@ class Destination:
 def choose_destination(
     caller: Asked, settings: WandbSettings, folder: Path, *, environment: Mapping[str, str] = os.environ
 ) -> Destination:
-    """The destination of a run directory whose W&B files lie in `folder`; remembers there what the caller asks for.
+    """The destination of a run directory whose W&B files lie in `folder`; keeps the caller's request there.
 
     Raises:
         UserError: the folder cannot be written.
@@ -79,6 +79,6 @@ def _of(environment: Mapping[str, str]) -> Asked:
 
 def _remembered(path: Path) -> Asked:
     with suppress(FileNotFoundError, ValueError, TypeError):
-        told = Asked(**json.loads(path.read_text()))
-        return replace(told, tags=None if told.tags is None else tuple(told.tags))
+        asked = Asked(**json.loads(path.read_text()))
+        return replace(asked, tags=None if asked.tags is None else tuple(asked.tags))
     return NOTHING_ASKED

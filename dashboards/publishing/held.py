@@ -1,5 +1,5 @@
-"""Asks a W&B server which runs it holds. wandb's `finish` returns in silence although a server refused the rows, so a run
-counts as published only when the server itself says that it has its last row and its summary.
+"""The runs that a W&B server holds. wandb's `finish` raises nothing when a server refuses the rows, so a run counts as
+published only when the server itself reports its last row and its summary.
 
 The fields are those that wandb's own client asks for when it resumes a run (`RunResumeStatus`, wandb 0.31).
 """
@@ -20,14 +20,14 @@ BATCH = 50
 """Runs asked for in one request."""
 
 MAX_COMPARED = 200
-"""Characters up to which a string must be held as it was told: servers may shorten a long reason."""
+"""Characters up to which strings are compared: servers may shorten a long reason."""
 
 _FIELDS = "{ name historyLineCount historyTail summaryMetrics }"
 
 
 @dataclass(frozen=True)
 class Held:
-    """What a server holds of a run: rows, W&B's step of the last one (-1 without rows), and the summary."""
+    """A run on a server: the number of rows, W&B's step of the last one (-1 without rows), and the summary."""
 
     num_rows: int
     last_step: int
@@ -64,13 +64,13 @@ class Account:
                 f"query StsqRunsHeld($project: String, $entity: String{declared}) "
                 f"{{ model(name: $project, entityName: $entity) {{ {runs} }} }}"
             )
-            told = self._ask(query, {"project": project, "entity": entity, **names})
-            buckets = (told.get("model") or {}).values()
+            answer = self._ask(query, {"project": project, "entity": entity, **names})
+            buckets = (answer.get("model") or {}).values()
             found |= {bucket["name"]: _held(bucket) for bucket in buckets if isinstance(bucket, dict)}
         return found
 
     def _ask(self, query: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
-        """One GraphQL request, given up in time whatever holds it up: a name server, a connection, or a slow answer."""
+        """One GraphQL request, given up after `ASK_TIMEOUT_S`, be it a name server, a connection or an answer that is slow."""
         token = base64.b64encode(f"api:{self.key}".encode()).decode()
         request = urllib.request.Request(
             f"{self.url.rstrip('/')}/graphql",
@@ -78,23 +78,24 @@ class Account:
             headers={"Content-Type": "application/json", "Authorization": f"Basic {token}", "User-Agent": "stsq"},
         )
         answers: list[Mapping[str, Any] | Exception] = [TimeoutError(f"no answer within {ASK_TIMEOUT_S:.0f} s")]
-        asking = threading.Thread(target=_answer, args=(request, answers), daemon=True)
+
+        def ask() -> None:
+            try:
+                with urllib.request.urlopen(request, timeout=ASK_TIMEOUT_S) as response:
+                    body = json.load(response)
+                if not isinstance(body.get("data"), dict):
+                    raise ValueError(f"it answered {json.dumps(body)[:200]}")
+                answers.append(body["data"])
+            except Exception as error:
+                answers.append(error)
+
+        # in a thread, because a dead name server delays the look-up beyond the timeout of the socket
+        asking = threading.Thread(target=ask, daemon=True)
         asking.start()
         asking.join(ASK_TIMEOUT_S)
         if isinstance(answers[-1], Exception):
             raise ConnectionError(f"the W&B server {self.url} does not say what it holds: {answers[-1]}")
         return answers[-1]
-
-
-def _answer(request: urllib.request.Request, answers: list[Mapping[str, Any] | Exception]) -> None:
-    try:
-        with urllib.request.urlopen(request, timeout=ASK_TIMEOUT_S) as response:
-            told = json.load(response)
-        if not isinstance(told.get("data"), dict):
-            raise ValueError(f"it answered {json.dumps(told)[:200]}")
-        answers.append(told["data"])
-    except Exception as error:
-        answers.append(error)
 
 
 def _held(bucket: Mapping[str, Any]) -> Held:
@@ -107,9 +108,9 @@ def _held(bucket: Mapping[str, Any]) -> Held:
     )
 
 
-def _equal(held: Any, told: Any) -> bool:
-    if isinstance(told, float) and not math.isfinite(told):
-        return held is not None  # servers spell what is not finite in ways of their own
-    if isinstance(told, str) and len(told) > MAX_COMPARED:
+def _equal(held: Any, sent: Any) -> bool:
+    if isinstance(sent, float) and not math.isfinite(sent):
+        return held is not None  # servers spell NaN and infinities differently
+    if isinstance(sent, str) and len(sent) > MAX_COMPARED:
         return held is not None
-    return bool(held == told)
+    return bool(held == sent)

@@ -1,7 +1,7 @@
-"""The names under which W&B holds what is published of a trial: written by the publisher, read by the panels of the boards.
+"""The keys of a published run's config, history and summary: written by the publisher, read by the panels of the boards.
 
-The config is nested as in a sweep file: W&B shows the field `T` of `task` as `task.T` and finds it under that name, while a key
-with a dot of its own can be neither grouped by nor plotted.
+The config is nested as in a sweep file: W&B shows the field `T` of `task` as `task.T` and finds it under that name, while a
+flat key with a dot can be neither grouped by nor plotted.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from sweeps.cells import Cell, cell_of
 from sweeps.schema import free_fields, without_field
 
 RELATIVE_LOSS = "relative_loss"
-"""In the history that of the training batch, in the summary that of the final evaluation."""
+"""Of the training batch in the history, of the final evaluation in the summary."""
 
 STATUS = "status"
 REASON = "reason"
@@ -27,9 +27,9 @@ RUN_DIRECTORY = "run_directory"
 
 
 def size_key(size: Size) -> str:
-    """The name under which a run's config holds the size that thresholds are about: its letter.
+    """The config key of the size that thresholds are about: its letter.
 
-    Samples are counted and stand in the summary, so there it is the width.
+    Samples are counted, so they are in the summary; then it is the key of the width.
     """
     return WIDTH if size == SAMPLES else size.letter
 
@@ -47,7 +47,7 @@ def run_config(config: TrialConfig, *, cell: str, directory_id: str, size: Size 
 
 
 def cell_config(cell: Cell, *, directory_id: str) -> dict[str, Any]:
-    """The config of a run that shows a whole cell: the fields that its trials share, and what varies in it."""
+    """The config of a run that shows a whole cell: the fields that its trials share, and the values of those that vary."""
     shared, size = cell.trials[0].model_dump(mode="json"), cell.trials.families[0].size
     for name in free_fields(size):
         shared = without_field(shared, name)

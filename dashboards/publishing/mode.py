@@ -1,8 +1,7 @@
-"""Decides whether W&B is written online, offline or not at all, before anything could wait for a server.
+"""Decides whether W&B runs are published online, offline or not at all, without waiting for a server.
 
-Asked for in this order: the caller (`--wandb`), the environment (`WANDB_MODE`), the sweep file. `auto` and `online` become
-`offline` when there is no key; with a key but a server that does not answer within two seconds, they are `offline` until it
-does.
+The first of the caller (`--wandb`), the environment (`WANDB_MODE`) and the sweep file decides. `auto` and `online` become
+`offline` without a key; with a key and a server that does not answer within two seconds, they are `offline` until it does.
 """
 
 import contextlib
@@ -29,7 +28,7 @@ NO_KEY = "there is no W&B key: set WANDB_API_KEY or run `wandb login`"
 
 @dataclass(frozen=True)
 class Decision:
-    """The mode, and in words why it is that one; `may_heal` where it is offline only until the server answers."""
+    """The mode and the reason for it in words; `may_heal` where it is offline only until the server answers."""
 
     mode: Mode
     reason: str
@@ -44,7 +43,7 @@ def decide_mode(
     environment: Mapping[str, str] = os.environ,
     answers: Callable[[str], bool] | None = None,
 ) -> Decision:
-    """Choose the mode; `server` gives the W&B server's URL where it matters, `answers` tells whether it can be reached.
+    """Choose the mode; `server` gives the W&B server's URL, `answers` is the test that it can be reached.
 
     Raises:
         UserError: `WANDB_MODE` is not one of the modes.
@@ -63,7 +62,7 @@ def decide_mode(
 
 
 def may_have_key(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether there can be a key, whatever the server: without one nobody needs to ask W&B's client for its address."""
+    """Whether there can be a key for any server: without one, W&B's client need not be loaded for the server's address."""
     return bool(environment.get("WANDB_API_KEY")) or _netrc_path(environment).exists()
 
 
@@ -89,24 +88,22 @@ def _netrc_path(environment: Mapping[str, str]) -> Path:
 
 
 def can_reach(server: str, timeout_s: float = PREFLIGHT_TIMEOUT_S) -> bool:
-    """Whether the server, or the proxy in front of it, accepts a connection in time.
-
-    The attempt runs in a thread of its own because a dead name server holds up the look-up beyond any socket timeout.
-    """
+    """Whether the server, or the proxy in front of it, accepts a connection in time."""
     url = urllib.parse.urlsplit(server)
     proxy = urllib.request.getproxies().get(url.scheme)
     if proxy and url.hostname and not urllib.request.proxy_bypass(url.hostname):
         url = urllib.parse.urlsplit(proxy if "//" in proxy else f"//{proxy}", scheme=url.scheme)
     reached = threading.Event()
-    threading.Thread(target=_connect, args=(url, timeout_s, reached), daemon=True).start()
+
+    def connect() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            port = url.port or (443 if url.scheme == "https" else 80)
+            socket.create_connection((url.hostname or "", port), timeout=timeout_s).close()
+            reached.set()
+
+    # in a thread, because a dead name server delays the look-up beyond the timeout of the socket
+    threading.Thread(target=connect, daemon=True).start()
     return reached.wait(timeout_s)
-
-
-def _connect(url: urllib.parse.SplitResult, timeout_s: float, reached: threading.Event) -> None:
-    with contextlib.suppress(OSError, ValueError):
-        port = url.port or (443 if url.scheme == "https" else 80)
-        socket.create_connection((url.hostname or "", port), timeout=timeout_s).close()
-        reached.set()
 
 
 def _from_environment(environment: Mapping[str, str]) -> Request | None:

@@ -1,12 +1,12 @@
-"""The publisher as a child process of whoever drives a sweep: started beside it, told to finish, or left to finish by itself.
+"""The publisher as a child process of the driver of a sweep, which runs beside it and finishes after it.
 
 The driver holds the writing end of the child's standard input. Closing it means "the sweep has ended": the child publishes the
-rest and exits. A driver that is killed needs to do nothing, since the kernel closes the pipe. The child has a session of its
-own, so a Ctrl-C in the driver's terminal does not cut it off in mid-file; what it says goes to `RUN/wandb/publisher.log`.
+rest and exits. If the driver is killed, the kernel closes the pipe. The child runs in a new session, so that a Ctrl-C in the
+driver's terminal does not interrupt it in mid-file; its log is `RUN/wandb/publisher.log`.
 
     publisher = PublisherProcess.start(run_path, mode=None)    # before training
     ...
-    publisher.finish(timeout_s=60)                             # after training; False: it is still busy and ends by itself
+    publisher.finish(timeout_s=60)                             # after training; False: still busy, it ends by itself
 """
 
 import json
@@ -35,15 +35,15 @@ class PublisherProcess:
     def start(cls, run_path: Path, *, mode: str | None = None, asked: Asked = NOTHING_ASKED) -> "PublisherProcess":
         """Start publishing in a mode (`auto`, `offline`, ...), to a project, an entity and with tags.
 
-        What is None is left to the environment and the sweep.
+        The environment and the sweep decide what is None.
 
         Raises:
             UserError: `RUN/wandb` cannot be written.
         """
         log_path = run_path / "wandb" / "publisher.log"
         tags = None if asked.tags is None else ",".join(asked.tags)
-        told = {"mode": mode, "project": asked.project, "entity": asked.entity, "tags": tags}
-        flags = [f"--{name}={value}" for name, value in told.items() if value is not None]
+        given = {"mode": mode, "project": asked.project, "entity": asked.entity, "tags": tags}
+        flags = [f"--{name}={value}" for name, value in given.items() if value is not None]
         with disk_errors(log_path.parent):
             log_path.parent.mkdir(parents=True, exist_ok=True)
             log = log_path.open("ab")
@@ -58,10 +58,9 @@ class PublisherProcess:
         return cls(process)
 
     def finish(self, timeout_s: float = 60.0) -> bool:
-        """Say that the sweep has ended and wait for the rest; true once the publisher has ended with all published.
+        """Signal that the sweep has ended and wait for the publisher; true if it has ended with all runs published.
 
-        A publisher that is still busy after `timeout_s` is left alone: it ends by itself, and `sync` publishes what it
-        could not.
+        A publisher that is still busy after `timeout_s` is left alone: it ends by itself, and `sync` can publish the rest.
         """
         if self.process.stdin is not None:
             self.process.stdin.close()
@@ -72,7 +71,7 @@ class PublisherProcess:
 
 
 def offline_reason(run_path: Path) -> str | None:
-    """Why the last publication of a run directory left runs offline; None where it did not, or has told nothing."""
+    """Why the last publication of a run directory left runs offline; None if it did not, or left no report."""
     with suppress(OSError, ValueError, KeyError):
         report = json.loads((run_path / "wandb" / "report.json").read_text())
         if report["mode"] == "offline":
@@ -81,7 +80,7 @@ def offline_reason(run_path: Path) -> str | None:
 
 
 def watch_driver() -> Callable[[], bool]:
-    """In the child: whether the driver has ended (end of standard input, or another parent) or SIGTERM came."""
+    """In the child: a function that is true once the driver has ended (end of input, another parent) or SIGTERM came."""
     ended = threading.Event()
     parent = os.getppid()
 

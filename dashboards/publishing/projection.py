@@ -1,7 +1,7 @@
-"""What a trial looks like in W&B: the run's name, group, config, rows and summary, as plain values.
+"""W&B runs as plain values: name, group, config, rows and summary, and those of a trial.
 
-The run's id is made from the run directory's id and `trial_id`, so that a later publication continues the same run and never
-starts a second one. Its config is that of the trial, in the papers' letters (see `keys`).
+The run's id is made from the run directory's id and `trial_id`, so that a later publication continues the same run. Its config
+is that of the trial, in the papers' letters (see `keys`).
 """
 
 import hashlib
@@ -22,12 +22,12 @@ NO_CURVE: Curve = (np.zeros(0, dtype=int), np.zeros(0))
 NO_METRICS: Mapping[str, Curve] = {}
 
 MAX_GROUP = 128
-"""The most characters that W&B takes for a group's name."""
+"""Upper limit of W&B on the characters of a group's name."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a run's history: W&B's step, which only grows, and the values by key (numbers may be nan or inf)."""
+    """One row of a run's history: W&B's step, which only increases, and the values by key (numbers may be nan or inf)."""
 
     step: int
     values: Mapping[str, Any]
@@ -43,7 +43,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended, as W&B shows it: the summary, an exit code that is 0 where nothing failed, and tables by name.
+    """The end of a run in W&B: the summary, an exit code that is 0 where nothing failed, and tables by name.
 
     `ended_at` is in seconds since 1970.
     """
@@ -56,9 +56,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class RunProjection:
-    """One W&B run: a trial, or in large sweeps a cell; `key` is the id of either. `outcome` is None while it goes on.
+    """One W&B run: a trial, or in large sweeps a cell; `key` is the id of either. `outcome` is None until the run is complete.
 
-    `axes` names for patterns of keys (`training_loss/*`) the key that they are drawn against, where that is not W&B's step.
+    `axes` has, by pattern of keys (`training_loss/*`), the key of the x axis where that is not W&B's step.
     """
 
     key: str
@@ -74,14 +74,14 @@ class RunProjection:
 
     @cached_property
     def digest(self) -> str:
-        """Sixteen hex digits over everything W&B is told: equal digests need no second publication."""
+        """Sixteen hex digits over everything that is sent to W&B: equal digests need no second publication."""
         rows = [(row.step, dict(row.values)) for row in self.rows]
         ended: list[Any] = []
         if self.outcome is not None:
             tables = {name: [table.columns, table.rows] for name, table in self.outcome.tables.items()}
             ended = [dict(self.outcome.summary), self.outcome.exit_code, tables]
-        told = [self.run_id, self.name, self.group, self.job_type, self.tags, dict(self.config), rows, ended]
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        content = [self.run_id, self.name, self.group, self.job_type, self.tags, dict(self.config), rows, ended]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def project_trial(
@@ -94,13 +94,14 @@ def project_trial(
     tags: tuple[str, ...] = (),
     size: Size = WIDTH,
 ) -> RunProjection:
-    """The W&B run of a trial in the group of its cell; one that diverged or failed says so in a tag as well."""
+    """The W&B run of a trial in the group of its cell; one that diverged or failed also has that as a tag."""
     status = "finished" if outcome is None else outcome.summary["status"]
     trial_id = config.trial_id
+    sizes = f"m={config.width}" + ("" if size in (WIDTH, SAMPLES) else f" {size.letter}={size.of(config)}")
     return RunProjection(
         key=trial_id,
         run_id=f"{directory_id}-{trial_id}",
-        name=f"{config.model.kind} T={config.task.T} {_size_words(config, size)} lr={config.optimizer.lr:g} seed={config.seed}",
+        name=f"{config.model.kind} T={config.task.T} {sizes} lr={config.optimizer.lr:g} seed={config.seed}",
         group=short(cell),
         job_type=config.model.kind,
         tags=tags if status == "finished" else (*tags, status),
@@ -108,11 +109,6 @@ def project_trial(
         rows=tuple(rows),
         outcome=outcome,
     )
-
-
-def _size_words(config: TrialConfig, size: Size) -> str:
-    own = f"m={config.width}"
-    return own if size in (WIDTH, SAMPLES) else f"{own} {size.letter}={size.of(config)}"
 
 
 def rows_of(curve: Curve, metrics: Mapping[str, Curve] = NO_METRICS) -> Iterator[Row]:
@@ -131,9 +127,9 @@ def trial_row(step: int, relative_loss: float, metrics: Mapping[str, float]) -> 
 
 
 def trial_outcome(record: LedgerRecord, *, target_loss: float, counts: bool | None) -> Outcome:
-    """How a trial ended: its final evaluation, whether it is `solved`, and whether it `counts_for_threshold`.
+    """The end of a trial: its final evaluation, whether it is `solved`, and whether it `counts_for_threshold`.
 
-    `solved` is None for a failed trial, which says nothing about its width; `counts` is None while that is open.
+    `solved` is None for a failed trial, which has no result for its width; `counts` is None while that is not known.
     """
     loss = record.relative_loss
     summary = {
@@ -152,7 +148,7 @@ def trial_outcome(record: LedgerRecord, *, target_loss: float, counts: bool | No
 
 
 def short(label: str) -> str:
-    """A label that W&B takes; a cut one keeps a hash, so that cells stay apart."""
+    """A label within W&B's limit; a shortened one ends in a hash, so that cells stay apart."""
     if len(label) <= MAX_GROUP:
         return label
     return f"{label[: MAX_GROUP - 9]}~{hashlib.sha256(label.encode()).hexdigest()[:8]}"

@@ -1,4 +1,4 @@
-"""What has been published of a run directory, kept beside W&B's files so that a second publication does nothing.
+"""The record of a run directory's published runs, kept beside W&B's files so that a second publication does nothing.
 
 `wandb/published.jsonl` has one line a publication and the newest line of a run counts; a publisher of shard I of N has a file
 of its own, `published-I-of-N.jsonl`, and all of them are read. `wandb/identity.json` holds the random id that keeps the runs
@@ -19,7 +19,7 @@ from sweeps.store import disk_errors
 
 @dataclass(frozen=True)
 class Publication:
-    """One run as it was published: `digest` of what W&B was told and where, and the offline file's name when there is one.
+    """One run as it was published: the `digest` of its content and destination, and the offline file's name, if any.
 
     `key` is the trial's or the cell's id; `at` is in seconds since 1970.
     """
@@ -50,11 +50,12 @@ class Published:
             self._torn = bool(text) and not text.endswith("\n")
         for line in text.splitlines():
             with suppress(ValueError, TypeError, KeyError):  # a line torn by a kill: that run is published again
-                told = json.loads(line)
-                yield Publication(**({"key": told.pop("trial_id")} if "trial_id" in told else {}), **told)
+                fields = json.loads(line)
+                # lines of old run directories name the trial
+                yield Publication(**({"key": fields.pop("trial_id")} if "trial_id" in fields else {}), **fields)
 
     def holds(self, key: str, digest: str, mode: str) -> bool:
-        """Whether exactly this was published, online or, where offline will do, in a file that is still there."""
+        """Whether this content was published: online or, if the mode is offline, in a file that still exists."""
         known = self._latest.get(key)
         if known is None or known.digest != digest:
             return False
@@ -63,11 +64,11 @@ class Published:
         return mode == "offline" and known.file is not None and (self._folder / known.file).exists()
 
     def offline(self, keys: Collection[str]) -> set[str]:
-        """Those of these runs that are not online as yet."""
+        """Those of these runs that are not online yet."""
         return {key for key in keys if key not in self._latest or self._latest[key].mode != "online"}
 
     def add(self, publications: Iterable[Publication]) -> None:
-        """Note publications; a kill after this returns loses none.
+        """Record publications; once this has returned, a kill loses none.
 
         Raises:
             UserError: the disk is full or may not be written.

@@ -1,9 +1,9 @@
-"""Replays the ledger and the journals of a run directory into W&B: idempotent, and outside of the training's way.
+"""Replays the ledger and the journals of a run directory into W&B, as often as wanted and without disturbing the training.
 
 Offline, a run is written when it has ended, as one complete file. Online, it is streamed while its trial trains, and counts as
-published when the server says that it holds it. What was published is noted in `RUN/wandb/published.jsonl`; publishing again
-writes only what is missing or has changed. A server that fails is asked again later; in the meantime runs are written offline,
-and once it answers they are published from the journals.
+published when the server confirms that it holds it. Published runs are recorded in `RUN/wandb/published.jsonl`; publishing
+again writes only those that are missing or have changed. A server that fails is tried again later; in the meantime runs are
+written offline, and once it answers they are published from the journals.
 
 A sweep with more trials than `wandb.max_trial_runs` has one run a cell instead of one a trial.
 """
@@ -18,12 +18,11 @@ from pathlib import Path
 
 from dashboards.publishing.cell_runs import CellRuns
 from dashboards.publishing.client import server_url
-from dashboards.publishing.connection import FIRST_PAUSE_S
 from dashboards.publishing.destination import NOTHING_ASKED, Asked, choose_destination
 from dashboards.publishing.files import Target
 from dashboards.publishing.mode import Request, decide_mode
 from dashboards.publishing.published import directory_id
-from dashboards.publishing.replay import PublishReport, Replay, Runs
+from dashboards.publishing.replay import FIRST_PAUSE_S, PublishReport, Replay, Runs
 from dashboards.publishing.shards import WHOLE, Shard, sole_publisher
 from dashboards.publishing.trial_runs import TrialRuns
 from stsq_core.configs import UserError
@@ -46,7 +45,7 @@ def publish(
     poll_s: float = POLL_S,
     pause_s: float = FIRST_PAUSE_S,
 ) -> PublishReport:
-    """Publish a run directory until `stop()` is true, then once more for what has come in the meantime.
+    """Publish a run directory until `stop()` is true, then once more for new results.
 
     Args:
         run_path: the run directory.
@@ -54,8 +53,8 @@ def publish(
         asked: project, entity and tags that override the environment and the sweep file.
         shard: the share of the runs that this publisher owns.
         stop: true once the sweep has ended; the default makes one pass.
-        poll_s: seconds between two looks at the directory, at least.
-        pause_s: seconds until a server that failed is asked again, at first.
+        poll_s: least number of seconds between two looks at the directory.
+        pause_s: first number of seconds until a server that failed is tried again.
 
     Raises:
         UserError: no run directory, a mode that does not exist, or another publisher that does not end.
@@ -74,7 +73,7 @@ def publish(
         while not stop():
             began = time.monotonic()
             replay.round()
-            # reading a large directory takes long: spend at most a fifth of the time on it, the rest is the training's
+            # reading a large directory takes long: at most a fifth of the time is spent on it
             _sleep(max(poll_s, 4 * (time.monotonic() - began)), stop)
         report = replay.finish()
     with suppress(UserError):  # a full disk: the log has it
@@ -83,7 +82,7 @@ def publish(
 
 
 def sync(run_path: Path, *, asked: Asked = NOTHING_ASKED, shard: Shard = WHOLE) -> PublishReport:
-    """Publish a run directory online now, from its journals; what is online already is left alone.
+    """Publish a run directory online now, from its journals; runs that are online already are left alone.
 
     Raises:
         UserError: there is no key, the server does not answer, or it refused some runs.
@@ -95,13 +94,13 @@ def sync(run_path: Path, *, asked: Asked = NOTHING_ASKED, shard: Shard = WHOLE) 
     if report.num_missing or report.mode != "online":
         raise UserError(
             f"the W&B server did not take every run of {run_path}: {report.reason}."
-            " What is missing is kept; run the same command again"
+            " The missing runs are kept; run the same command again"
         )
     return report
 
 
 def runs_of(run: RunDirectory, sweep: ExpandedSweep, shard: Shard, *, tags: tuple[str, ...]) -> Runs:
-    """The form in which W&B shows a sweep: one run a trial, above `wandb.max_trial_runs` trials one run a cell."""
+    """The W&B runs of a sweep: one a trial, or one a cell above `wandb.max_trial_runs` trials."""
     num_trials, limit = sum(len(cell.trials) for cell in sweep.cells), sweep.spec.wandb.max_trial_runs
     if num_trials <= limit:
         return TrialRuns(run, sweep, shard, identity=directory_id(run.wandb), tags=tags)
@@ -110,7 +109,7 @@ def runs_of(run: RunDirectory, sweep: ExpandedSweep, shard: Shard, *, tags: tupl
 
 
 def _patience(stop: Callable[[], bool]) -> Callable[[], bool]:
-    """Whether to keep waiting for another publisher: while the sweep goes on, and a minute more."""
+    """A function that is true while another publisher is waited for: until the sweep has ended, and a minute more."""
     deadline: list[float] = []
 
     def may_wait() -> bool:

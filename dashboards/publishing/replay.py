@@ -1,6 +1,7 @@
-"""One publication from its first look at a run directory to its end: what is not out as yet is sent, or written offline.
+"""One publication of a run directory, from its first look at it to its end: missing runs are streamed or written offline.
 
-A run that was published is noted at once, so that a publisher that is killed at any time leaves nothing to be done twice.
+A published run is noted at once, so that a publisher that is killed at any time leaves nothing to be done twice. A server that
+was lost is tried again after a pause that doubles, up to five minutes; in the meantime runs are written offline.
 """
 
 import logging
@@ -10,17 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from dashboards.publishing.client import OfflineWriter
-from dashboards.publishing.connection import Connection
+from dashboards.publishing.client import OfflineWriter, restart_service, server_url
 from dashboards.publishing.files import Target
-from dashboards.publishing.mode import Decision, Mode
+from dashboards.publishing.held import Account
+from dashboards.publishing.mode import Decision, Mode, can_reach, key_for
 from dashboards.publishing.projection import RunProjection
 from dashboards.publishing.published import Publication, Published
 from dashboards.publishing.shards import Shard
+from dashboards.publishing.stream import OnlineStream
 from stsq_core.configs import UserError
 
 LOG = logging.getLogger(__name__)
 
+FIRST_PAUSE_S = 5.0
+LONGEST_PAUSE_S = 300.0
 BATCH = 256
 """Runs projected, and written or sent, before they are noted as published."""
 
@@ -30,7 +34,7 @@ MAX_LOSSES = 2
 
 @dataclass(frozen=True)
 class PublishReport:
-    """What one publication did: the mode it ended in and why; runs published now, up to date before, missing still.
+    """The result of one publication: its last mode and the reason for it; runs published now, up to date before, and missing.
 
     `num_missing` runs are neither online nor offline.
     """
@@ -50,13 +54,13 @@ class Runs(Protocol):
         """The runs that have ended."""
 
     def read_on(self, *, closing: bool = False) -> set[str]:
-        """Take what came since; returns the ended runs that changed. `closing`: nothing more is to come."""
+        """Read what is new; returns the ended runs that changed. `closing`: nothing more will come."""
 
     def ended(self, keys: Collection[str]) -> Sequence[RunProjection]:
         """Ended runs as they are now."""
 
     def live(self) -> Sequence[RunProjection]:
-        """Runs that go on."""
+        """Runs that are not complete."""
 
     @property
     def write_offline(self) -> OfflineWriter:
@@ -64,7 +68,7 @@ class Runs(Protocol):
 
 
 class Replay:
-    """The life of one publication: what is not out as yet, what is, and the connection."""
+    """The state of one publication: the missing runs, the published ones, and the connection."""
 
     def __init__(self, runs: Runs, target: Target, decision: Decision, shard: Shard, *, pause_s: float) -> None:
         self._runs = runs
@@ -79,7 +83,7 @@ class Replay:
         """Publish what is new."""
         self._pending |= self._runs.read_on()
         if self._connection.heal():
-            self._take_up_offline_runs()
+            self._pending |= self._published.offline(self._runs.ended_keys)
         self._send(live=True)
         self._write_files()
 
@@ -87,7 +91,7 @@ class Replay:
         """Publish the rest, as long as that makes progress, and close everything."""
         self._pending |= self._runs.read_on(closing=True)
         if self._is_online():
-            self._take_up_offline_runs()
+            self._pending |= self._published.offline(self._runs.ended_keys)
         last, progress = self._connection.num_losses + MAX_LOSSES, True
         while self._pending and progress and self._connection.num_losses < last and self._is_online():
             left = len(self._pending)
@@ -104,10 +108,6 @@ class Replay:
     def _is_online(self) -> bool:
         return self._connection.stream is not None or self._connection.heal(now=True)
 
-    def _take_up_offline_runs(self) -> None:
-        """What was written offline while the server was away is to be published."""
-        self._pending |= self._published.offline(self._runs.ended_keys)
-
     def _send(self, *, live: bool) -> None:
         stream = self._connection.stream
         if stream is None:
@@ -118,7 +118,7 @@ class Replay:
                     stream.deliver(projections, lambda held: self._note(held, {}))
             if live:
                 stream.stream(self._runs.live())
-            self._connection.took()
+            self._connection.reset_pause()
         except ConnectionError as error:
             self._connection.lose(error)
         except UserError as error:  # a full disk: what is out but not noted is found on the server by the next round
@@ -136,6 +136,7 @@ class Replay:
                 return
 
     def _note(self, projections: Sequence[RunProjection], files: Mapping[str, Path]) -> None:
+        """Record runs as published, with the names of those that were written to files."""
         names = {key: str(path.relative_to(self._target.files)) for key, path in files.items()}
         mode, at = self._connection.mode, time.time()
         self._published.add(
@@ -146,7 +147,7 @@ class Replay:
         self._done |= keys
 
     def _changed(self, keys: Collection[str]) -> list[RunProjection]:
-        """Those of these ended runs that are not out as they are now; the others are settled."""
+        """Those of these ended runs whose present state is not published; the others are up to date."""
         changed = []
         for projection in self._runs.ended(keys):
             if self._published.holds(projection.key, self._digest(projection), self._connection.mode):
@@ -157,10 +158,73 @@ class Replay:
         return changed
 
     def _digest(self, projection: RunProjection) -> str:
-        """What is published, and where: another project is another publication."""
+        """The digest of a run and its destination: another project is another publication."""
         return f"{projection.digest} {self._target.entity or ''}/{self._target.project}"
 
 
 def _batches(keys: Collection[str]) -> list[list[str]]:
+    """The keys in order, in lists that do not change while the keys do."""
     ordered = sorted(keys)
     return [ordered[start : start + BATCH] for start in range(0, len(ordered), BATCH)]
+
+
+class Connection:
+    """The stream to the server while it can be reached, and the reason for the present mode in words."""
+
+    def __init__(self, decision: Decision, target: Target, *, pause_s: float = FIRST_PAUSE_S) -> None:
+        self.reason = decision.reason
+        self.stream: OnlineStream | None = None
+        self.num_losses = 0
+        self._target = target
+        self._wanted = decision.mode == "online" or decision.may_heal
+        self._first_pause_s = self._pause_s = pause_s
+        self._next_try = 0.0
+        self._has_service = False
+        if decision.mode == "online":
+            self._open(server_url())
+        LOG.info("W&B %s: %s", self.mode, self.reason)
+
+    @property
+    def mode(self) -> Mode:
+        """Where runs are published now."""
+        return "offline" if self.stream is None else "online"
+
+    def heal(self, *, now: bool = False) -> bool:
+        """Try a lost server again, if the pause is over or `now`; true where it answers."""
+        if self.stream is not None or not self._wanted or not (now or time.monotonic() >= self._next_try):
+            return False
+        url = server_url()
+        if not can_reach(url):
+            self._wait()
+            return False
+        self._open(url)
+        self.reason = f"publishing to {url}"
+        LOG.info("W&B online: %s", self.reason)
+        return True
+
+    def lose(self, error: ConnectionError) -> None:
+        """Go offline until the server is tried again."""
+        self.stream = None
+        self.num_losses += 1
+        self.reason = f"the server stopped taking runs ({error}); runs are written offline until it takes them again"
+        LOG.warning("W&B offline: %s", self.reason)
+        self._wait()
+
+    def reset_pause(self) -> None:
+        """Try again soon, should the server be lost again: it has taken runs."""
+        self._pause_s = self._first_pause_s
+
+    def close(self) -> None:
+        """Interrupt open runs and end the service."""
+        if self.stream is not None:
+            self.stream.close()
+        elif self._has_service:
+            restart_service(0.0)
+
+    def _open(self, url: str) -> None:
+        self.stream = OnlineStream(self._target, Account(url, key_for(url) or ""))
+        self._has_service = True
+
+    def _wait(self) -> None:
+        self._next_try = time.monotonic() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)

@@ -1,8 +1,9 @@
 """Divides the runs of a directory among publishers: every run has exactly one owner, however they are divided.
 
 A run's key (a `trial_id` or a `cell_id`) is hashed to one of 65,536 places, and shard I of N owns the places from I/N to
-(I+1)/N of them. A publisher locks its own places as a range of bytes in `RUN/wandb/publisher.lock`, so that two publishers
-whose shards overlap exclude each other even where their N differ, and a publisher that died is no obstacle.
+(I+1)/N of them. A publisher locks its places as a range of bytes in `RUN/wandb/publisher.lock`. A lock of byte ranges, and not
+a lock file for each shard, because two publishers with different N may overlap in part; it also works between machines that
+share the directory, and ends with its process.
 """
 
 import fcntl
@@ -33,11 +34,11 @@ class Shard:
 
     @property
     def places(self) -> range:
-        """The places that it owns."""
+        """Its places."""
         return range(self.index * PLACES // self.count, (self.index + 1) * PLACES // self.count)
 
     def owns(self, key: str) -> bool:
-        """Whether the run of a trial or a cell is its own."""
+        """Whether it has the run of this trial or cell."""
         return self.count == 1 or int.from_bytes(hashlib.sha256(key.encode()).digest()[:2], "big") in self.places
 
     def __str__(self) -> str:
@@ -67,14 +68,14 @@ def sole_publisher(folder: Path, shard: Shard = WHOLE, *, may_wait: Callable[[],
     """Be the only publisher of a shard's runs.
 
     Raises:
-        UserError: another publisher owns one of these runs and `may_wait` says that the waiting is over.
+        UserError: another publisher has one of these runs, and `may_wait()` is false.
     """
     path = folder / "publisher.lock"
     with disk_errors(path):
         folder.mkdir(parents=True, exist_ok=True)
         lock = path.open("a+b")
     with lock:
-        while not _locked(lock, shard):
+        while not _lock(lock, shard):
             if not may_wait():
                 raise UserError(
                     f"another publisher ({_holder(lock, shard)}) is writing {folder}: wait until it has ended, then try again"
@@ -85,7 +86,7 @@ def sole_publisher(folder: Path, shard: Shard = WHOLE, *, may_wait: Callable[[],
         yield
 
 
-def _locked(lock: BinaryIO, shard: Shard) -> bool:
+def _lock(lock: BinaryIO, shard: Shard) -> bool:
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, len(shard.places), shard.places.start)
     except (BlockingIOError, PermissionError):
@@ -94,7 +95,7 @@ def _locked(lock: BinaryIO, shard: Shard) -> bool:
 
 
 def _holder(lock: BinaryIO, shard: Shard) -> str:
-    """The newest publisher in the file whose shard overlaps."""
+    """The newest publisher named in the file whose shard overlaps."""
     lock.seek(0)
     for line in reversed(lock.read().decode(errors="replace").splitlines()):
         named, _, who = line.partition(" ")

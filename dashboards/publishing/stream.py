@@ -1,7 +1,7 @@
 """Streams projected runs to a server with the wandb client.
 
-Every call into wandb is bounded in time. What wandb raises is caught here, told once in the log, and answered by "not
-published"; the caller decides when to try again. A run counts as published when the server says that it holds it.
+Every call into wandb is bounded in time. An error of wandb is caught here and logged once, and the run counts as not
+published; the caller decides when to try again. A run counts as published when the server confirms that it holds it.
 """
 
 import contextlib
@@ -21,19 +21,19 @@ LOG = logging.getLogger(__name__)
 
 MAX_THREADS = 64
 HANGS_S = 0.9 * min(INIT_TIMEOUT_S, FINISH_TIMEOUT_S)
-"""A call that failed after this long waited for a server that hangs: the other runs are not tried."""
+"""A call that fails after this long has waited for a server that hangs: the other runs are not tried."""
 
 HELD_PATIENCE_S = 10.0
-"""How long a server may take from the end of a run until it says that it holds it."""
+"""How long a server may take from the end of a run until it confirms that it holds it."""
 
 Note = Callable[[Sequence[RunProjection]], None]
 T = TypeVar("T")
 
 
 class OnlineStream:
-    """Runs held open on a server: new rows are sent as they come, and a run is finished when its trial has ended.
+    """Open runs on a server: new rows are sent as they come, and a run is finished when its trial has ended.
 
-    A run that exists on the server is continued behind its last row, so that nothing is ever sent twice.
+    A run that exists on the server is continued after its last row, so that nothing is sent twice.
     """
 
     def __init__(self, target: Target, account: Account) -> None:
@@ -44,7 +44,7 @@ class OnlineStream:
         self._next_step: dict[str, int] = {}
 
     def deliver(self, projections: Sequence[RunProjection], note: Note) -> None:
-        """Send runs that have ended, as many at once as may be open; `note` is told those that the server holds.
+        """Send runs that have ended, as many at once as may be open; `note` gets those that the server holds.
 
         Raises:
             ConnectionError: the service died, or the server takes nothing; a later call replays what was not noted.
@@ -55,13 +55,13 @@ class OnlineStream:
             self._make_room(wave)
             held = self._held(self._end(self._advance(wave)))
             note(held)
-            for projection in held:
-                self._mark_synced(projection)
+            for path in (path for one in held for path in local_files(self._target, one.run_id)):
+                path.with_name(path.name + ".synced").touch()  # wandb's own mark: `wandb sync` does not append it again
             if not held:
                 raise ConnectionError(self._lost(f"the server took none of {len(wave)} runs"))
 
     def stream(self, projections: Sequence[RunProjection]) -> None:
-        """Send what is new of runs that go on; of those that are not open as yet, as many as there is room for.
+        """Send the new rows of runs that are not complete; of those that are not open yet, as many as there is room for.
 
         Raises:
             ConnectionError: the service died, or the server takes nothing; a later call replays every run.
@@ -76,7 +76,7 @@ class OnlineStream:
             raise ConnectionError(self._lost("the server opens no run"))
 
     def let_go(self, keys: Collection[str] | None = None) -> None:
-        """Finish runs that go on, of some keys or all, as interrupted; a later stream continues them.
+        """Finish open runs, of some keys or all, as interrupted; a later stream continues them.
 
         Raises:
             ConnectionError: the server hangs; every run is forgotten.
@@ -84,10 +84,10 @@ class OnlineStream:
         keys = [key for key in (list(self._open) if keys is None else keys) if key in self._open]
         runs = [self._open.pop(key) for key in keys]
         self._service.ended(len(runs))
-        self._unless_it_hangs(lambda: self._in_threads(_interrupt, runs))
+        self._in_threads(lambda run: end_run(run, None), runs)
 
     def close(self) -> None:
-        """Let every run go and end the service; a server that hangs is not waited for."""
+        """Interrupt every run and end the service, without waiting for a server that hangs."""
         with contextlib.suppress(ConnectionError):
             self.let_go()
         self._service.restart()
@@ -98,7 +98,7 @@ class OnlineStream:
         self._service.restart(at_once=True)
 
     def _make_room(self, wave: Sequence[RunProjection]) -> None:
-        """Let runs go that stand in the way of others, and restart a service that is worn."""
+        """Interrupt runs to make room for others, and restart a worn service."""
         own = {projection.key for projection in wave}
         others = [key for key in self._open if key not in own]
         num_missing = len(own - self._open.keys())
@@ -113,13 +113,13 @@ class OnlineStream:
             self._service.restart()
 
     def _advance(self, projections: Sequence[RunProjection]) -> list[RunProjection]:
-        """Open what is not open and send what is new; returns the runs that are open then."""
+        """Open the missing runs and send new rows; returns the runs that are then open."""
         missing = [projection for projection in projections if projection.key not in self._open]
         try:
             if missing:
                 self._service.start()
                 delete_local(self._target, [projection.run_id for projection in missing])
-                self._unless_it_hangs(lambda: self._in_threads(self._start, missing))
+                self._in_threads(self._start, missing)
             at_hand = [projection for projection in projections if projection.key in self._open]
             for projection in at_hand:
                 self._send(projection)
@@ -142,21 +142,18 @@ class OnlineStream:
             self._next_step[projection.key] = rows[-1].step + 1
 
     def _end(self, projections: Sequence[RunProjection]) -> list[RunProjection]:
-        """Finish runs; returns those whose client says that it has."""
+        """Finish runs; returns those for which the client raised nothing."""
         self._service.ended(len(projections))
-        return self._unless_it_hangs(lambda: self._in_threads(self._finish, projections))
-
-    def _finish(self, projection: RunProjection) -> None:
-        end_run(self._open.pop(projection.key), projection.outcome)
+        return self._in_threads(lambda one: end_run(self._open.pop(one.key), one.outcome), projections)
 
     def _held(self, projections: Sequence[RunProjection]) -> list[RunProjection]:
-        """Those of these runs that the server says it holds, once it does or its time is up."""
+        """Those of these runs that the server holds, asked again until it holds all or `HELD_PATIENCE_S` is over."""
         deadline, pause = time.monotonic() + HELD_PATIENCE_S, 0.1
         waiting, held = list(projections), []
         try:
             while waiting:
-                told = self._account.held([one.run_id for one in waiting], self._target.project, self._target.entity)
-                found = [one for one in waiting if one.run_id in told and told[one.run_id].covers(one)]
+                answer = self._account.held([one.run_id for one in waiting], self._target.project, self._target.entity)
+                found = [one for one in waiting if one.run_id in answer and answer[one.run_id].covers(one)]
                 held += found
                 known = {one.key for one in found}
                 waiting = [one for one in waiting if one.key not in known]
@@ -168,25 +165,16 @@ class OnlineStream:
             LOG.warning("%s", error)
         return held
 
-    def _mark_synced(self, projection: RunProjection) -> None:
-        for path in local_files(self._target, projection.run_id):
-            path.with_name(path.name + ".synced").touch()  # wandb's own mark, so that `wandb sync` does not append it again
-
     def _lost(self, reason: str) -> str:
+        """Forget every open run; returns the reason."""
         self.reset()
         return reason
 
-    def _unless_it_hangs(self, act: Callable[[], list[T]]) -> list[T]:
-        try:
-            return act()
-        except TimeoutError as error:
-            raise ConnectionError(self._lost(str(error))) from None
-
     def _in_threads(self, act: Callable[[T], None], items: Sequence[T]) -> list[T]:
-        """Do something to every run at once, as each waits for the server; returns those for which it succeeded.
+        """Do something to all runs at once, because each waits for the server; returns those for which it succeeded.
 
         Raises:
-            TimeoutError: one waited for a server that hangs; the others were left.
+            ConnectionError: one waited for a server that hangs; every run is forgotten.
         """
         hangs = threading.Event()
 
@@ -209,9 +197,5 @@ class OnlineStream:
         if refusals:
             LOG.warning("W&B refused %d of %d runs: %s", len(refusals), len(errors), "; ".join(sorted(set(refusals))[:3]))
         if hangs.is_set():
-            raise TimeoutError("the server hangs")
+            raise ConnectionError(self._lost("the server hangs"))
         return [item for item, error in zip(items, errors, strict=True) if error is None]
-
-
-def _interrupt(run: Any) -> None:
-    end_run(run, None)

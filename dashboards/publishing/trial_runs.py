@@ -1,13 +1,15 @@
-"""The W&B runs of a sweep in which every trial has a run of its own, as the ledger and the journals tell them.
+"""The W&B runs of a sweep in which every trial has its own run, made from the ledger and the journals.
 
-Whether a trial counts for its cell's threshold is known at once where the cell has one learning rate. Where it has several,
-the rate of a width is chosen among all of them, so it is known once every declared trial of the cell has ended; the runs of
-that cell are then published once more, with the answer and without a new row. The trials of a search are not declared
-beforehand: their runs appear when they have ended.
+A trial counts for its cell's threshold as soon as it has ended, where the cell has one learning rate. Where it has several, the
+rate of a width is chosen among all of them, which needs every declared trial of the cell to have ended; the runs of that cell
+are then published once more, with that field and without a new row. The trials of a search are not declared beforehand: their
+runs appear when they have ended.
 """
 
-from collections.abc import Collection
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from dashboards.publishing.client import trial_writer
 from dashboards.publishing.projection import (
@@ -19,14 +21,16 @@ from dashboards.publishing.projection import (
     project_trial,
     rows_of,
     trial_outcome,
+    trial_row,
 )
 from dashboards.publishing.shards import Shard
-from dashboards.publishing.tails import JournalTails
-from dashboards.publishing.thinning import Thinning
-from stsq_core.configs import TrialConfig
-from sweeps.cells import Cell, ExpandedSweep, cell_of, describe
-from sweeps.store import Ledger, LedgerRecord, RunDirectory, read_curves, read_metrics
+from stsq_core.configs import Measurement, TrialConfig
+from sweeps.cells import ExpandedSweep, cell_of, describe
+from sweeps.store import Ledger, LedgerRecord, RunDirectory, follow, read_curves, read_metrics, trials_of_journal
 from sweeps.thresholds import width_thresholds
+
+MAX_ROWS = 1000
+"""Upper limit on the rows of a trial in W&B."""
 
 
 class TrialRuns:
@@ -55,7 +59,7 @@ class TrialRuns:
         return {trial_id for trial_id in self._records if self._shard.owns(trial_id)}
 
     def read_on(self, *, closing: bool = False) -> set[str]:
-        """Take what the ledger has got since; returns the trials of this shard whose runs changed."""
+        """Read the new lines of the ledger; returns the trials of this shard whose runs changed."""
         records, self._offset = Ledger(self._run.ledger).follow(self._offset)
         newest = {record.trial_id: record for record in records}
         self._records |= newest
@@ -75,7 +79,9 @@ class TrialRuns:
         for record in records:
             rows = rows_of(curves.get(record.trial_id, NO_CURVE), metrics.get(record.trial_id, NO_METRICS))
             kept = Thinning(record.trial_config).kept(rows, ended=True)
-            projections.append(self._project(record.trial_config, tuple(kept), self._outcome(record)))
+            counts = self._counts.get(record.trial_id)
+            outcome = trial_outcome(record, target_loss=self._criterion.target_loss, counts=counts)
+            projections.append(self._project(record.trial_config, tuple(kept), outcome))
         return projections
 
     def live(self) -> list[RunProjection]:
@@ -83,17 +89,13 @@ class TrialRuns:
         self._tails.read_on(lambda i: i in self._planned and i not in self._records and self._shard.owns(i))
         live = []
         for trial_id in self._tails.trial_ids:
-            run, thinning = self._started.get(trial_id) or self._start(trial_id)
-            kept = thinning.kept(self._tails.rows(trial_id), ended=False)
-            live.append(replace(run, rows=tuple(kept)))
+            if trial_id not in self._started:
+                trials = self._planned[trial_id].trials
+                config = trials[trials.trial_ids.index(trial_id)]
+                self._started[trial_id] = self._project(config, (), None), Thinning(config)
+            run, thinning = self._started[trial_id]
+            live.append(replace(run, rows=tuple(thinning.kept(self._tails.rows(trial_id), ended=False))))
         return live
-
-    def _start(self, trial_id: str) -> tuple[RunProjection, Thinning]:
-        """The run of a trial before its first row, and which rows it is to have."""
-        trials = self._planned[trial_id].trials
-        config = trials[trials.trial_ids.index(trial_id)]
-        self._started[trial_id] = self._project(config, (), None), Thinning(config)
-        return self._started[trial_id]
 
     def _project(self, config: TrialConfig, rows: tuple[Row, ...], outcome: Outcome | None) -> RunProjection:
         cell_id = cell_of(config, self._criterion.size)
@@ -102,35 +104,107 @@ class TrialRuns:
         size = self._criterion.size
         return project_trial(config, rows, outcome, directory_id=self._identity, cell=label, tags=self._tags, size=size)
 
-    def _outcome(self, record: LedgerRecord) -> Outcome:
-        counts = self._counts.get(record.trial_id)
-        return trial_outcome(record, target_loss=self._criterion.target_loss, counts=counts)
-
     def _is_of_one_rate(self, record: LedgerRecord) -> bool:
         """Whether it is a point of a searched cell with one learning rate, so that it counts as soon as it has ended."""
-        cell = (
-            None if record.trial_id in self._planned else self._searched.get(cell_of(record.trial_config, self._criterion.size))
-        )
+        if record.trial_id in self._planned:
+            return False
+        cell = self._searched.get(cell_of(record.trial_config, self._criterion.size))
         return cell is not None and len(cell.rates) == 1
 
     def _judge(self, cell_ids: Collection[str], newest: Collection[str]) -> set[str]:
-        """Say which trials of these cells count for the threshold, where that is known now; returns those newly judged."""
+        """Decide which trials of these cells count for the threshold, where that is known now; returns those that changed."""
         judged: dict[str, bool] = {}
         for cell in (self._cells[cell_id] for cell_id in cell_ids):
             left = self._left[cell.cell_id]
             left.difference_update(newest)
             if len(cell.rates) == 1:
-                own = [trial_id for trial_id in newest if self._planned.get(trial_id) is cell]
-                judged |= {trial_id: self._records[trial_id].status != "failed" for trial_id in own}
+                judged |= {i: self._records[i].status != "failed" for i in newest if self._planned.get(i) is cell}
             elif not left:
-                judged |= self._chosen(cell)
-        told = {trial_id for trial_id, counts in judged.items() if self._counts.get(trial_id) != counts}
+                records = [self._records[trial_id] for trial_id in cell.trials.trial_ids]
+                (threshold,) = width_thresholds(records, self._criterion)
+                points = threshold.points
+                chosen = dict(zip(points.outcomes.trial_ids, points.chosen.tolist(), strict=True))
+                judged |= {one.trial_id: chosen.get(one.trial_id, False) and one.status != "failed" for one in records}
+        changed = {trial_id for trial_id, counts in judged.items() if self._counts.get(trial_id) != counts}
         self._counts |= judged
-        return told
+        return changed
 
-    def _chosen(self, cell: Cell) -> dict[str, bool]:
-        records = [self._records[trial_id] for trial_id in cell.trials.trial_ids]
-        (threshold,) = width_thresholds(records, self._criterion)
-        points = threshold.points
-        chosen = dict(zip(points.outcomes.trial_ids, points.chosen.tolist(), strict=True))
-        return {i: chosen.get(i, False) and self._records[i].status != "failed" for i in cell.trials.trial_ids}
+
+class Thinning:
+    """Which logged steps of a trial W&B is sent: at most `MAX_ROWS`, by a rule of the step alone, and always the last.
+
+    A trial reports at the multiples of `training.report_steps`, at those of `evaluation.every`, and after its last step. Where
+    that is more than `MAX_ROWS`, the multiples of a coarser stride are kept of each kind. Because the rule depends on the step
+    alone, a stream, its continuation after a crash and a later replay keep the same rows.
+    """
+
+    def __init__(self, config: TrialConfig) -> None:
+        steps, every = config.training.steps, config.evaluation.every
+        strides = [config.training.report_steps, *([every] if every else [])]
+        both = steps // math.lcm(*strides) + 1 if len(strides) > 1 else 0
+        num_reported = sum(steps // stride + 1 for stride in strides) - both
+        room = MAX_ROWS // len(strides) - 2  # without step 0 and the last step
+        self._keeps_all = num_reported < MAX_ROWS
+        self._steps = steps
+        self._strides = tuple(stride * math.ceil(steps / stride / room) for stride in strides)
+
+    def kept(self, rows: Iterable[Row], *, ended: bool) -> Iterator[Row]:
+        """The rows that are sent; of a trial that has `ended` also the last, at whatever step that is."""
+        last = None
+        for row in rows:
+            is_kept = self._keeps_all or row.step >= self._steps or any(row.step % stride == 0 for stride in self._strides)
+            last = None if is_kept else row
+            if is_kept:
+                yield row
+        if ended and last is not None:
+            yield last
+
+
+class JournalTails:
+    """The rows of trials that are training; each look at a journal begins where the last one ended.
+
+    A pack that resumed from a checkpoint, or was packed anew, repeats steps with the same numbers, since trials depend on their
+    config alone. Such a step is taken once.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._offsets: dict[str, int] = {}
+        self._over: set[str] = set()
+        self._rows: dict[str, list[Row]] = {}
+
+    def read_on(self, wanted: Callable[[str], bool]) -> None:
+        """Read what was written since the last look; a journal without a wanted trial is never opened again."""
+        for path in sorted(self._folder.glob("*.jsonl")):
+            if path.name in self._over:
+                continue
+            trial_ids = trials_of_journal(path)
+            if trial_ids and not any(map(wanted, trial_ids)):
+                self._over.add(path.name)
+                continue
+            measurements, self._offsets[path.name] = follow(path, self._offsets.get(path.name, 0))
+            for measurement in measurements:
+                self._take(measurement, wanted)
+
+    def rows(self, trial_id: str) -> tuple[Row, ...]:
+        """The rows of a trial so far, in order."""
+        return tuple(self._rows.get(trial_id, ()))
+
+    @property
+    def trial_ids(self) -> tuple[str, ...]:
+        """The trials with rows."""
+        return tuple(self._rows)
+
+    def forget(self, trial_ids: Iterable[str]) -> None:
+        """Drop trials that have ended: their rows are read from their last pack's journal."""
+        for trial_id in trial_ids:
+            self._rows.pop(trial_id, None)
+
+    def _take(self, measurement: Measurement, wanted: Callable[[str], bool]) -> None:
+        for place, trial_id in enumerate(measurement.trial_ids):
+            if not wanted(trial_id):
+                continue
+            rows = self._rows.setdefault(trial_id, [])
+            if not rows or measurement.step > rows[-1].step:
+                metrics = {name: values[place] for name, values in measurement.metrics.items()}
+                rows.append(trial_row(measurement.step, measurement.relative_loss[place], metrics))

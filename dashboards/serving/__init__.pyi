@@ -1,1 +1,1 @@
-from .opening import open_page as open_page
+from .server import open_page as open_page

@@ -1,33 +1,51 @@
-"""Draws the pages of runs into a folder, again whenever a run has changed, until its standard input ends.
+"""Draws the pages of runs into a folder, the shelf, again whenever a run has changed, until its standard input ends.
 
-`python -m dashboards.serving.renderer FOLDER RUN [RUN ...]`, started by `opening`. It runs at low priority and takes about
+`python -m dashboards.serving.renderer FOLDER RUN [RUN ...]`, started by `server`. It runs at low priority and takes about
 `SHARE` of one core's time at most, so that a sweep on the same cores hardly notices.
 """
 
 import contextlib
+import hashlib
+import json
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from dashboards.serving.shelf import View
-from dashboards.serving.views import ComparisonView, RunView
+from dashboards.page import (
+    Compared,
+    Contents,
+    Document,
+    comparison_of,
+    contents_of,
+    footer,
+    heading,
+    live_html,
+    progress_section,
+    section,
+    write_figures,
+    write_tables,
+)
+from dashboards.words import Html, element, ended_words, left_words
+from stsq_core.configs import UserError
+from sweeps.cells import Cell
+from sweeps.findings import Findings, KnownThresholds, Progress, read_findings, read_progress
+from sweeps.store import RunDirectory, write_atomically
 
 SHARE = 0.2
-"""The most of one core's time that drawing takes: the whole page as results come in, and, apart from it, the progress."""
+"""Upper limit on the share of one core's time: for the whole page as results come in, and apart from it for the progress."""
 
 LEAST_PAUSE_S = 1.0
 NICENESS = 10
 
 
 def render(folder: Path, runs: Sequence[str], *, wait: Callable[[float], bool]) -> None:
-    """Draw the pages until `wait(seconds)` says that it is over.
+    """Draw the pages until `wait(seconds)` is true.
 
-    Of one run the page lies in `folder`; of several their comparison does, and the pages in `folder/runs/1`, `folder/runs/2`
-    and so on.
+    The page of one run lies in `folder`; of several runs the comparison does, and their pages in `folder/runs/1` and so on.
     """
     if len(runs) == 1:
         views = [RunView(runs[0], View(folder, root=""))]
@@ -51,18 +69,153 @@ def render(folder: Path, runs: Sequence[str], *, wait: Callable[[float], bool]) 
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Render until the process that started this one closes its end of the pipe, or ends in whatever way."""
+    """Render until the process that started this one closes its end of the pipe, or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the server ends this process in order
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
     over = threading.Event()
-    threading.Thread(target=_set_at_end_of_input, args=(over,), daemon=True).start()
+
+    def wait_for_end_of_input() -> None:
+        sys.stdin.read()
+        over.set()
+
+    threading.Thread(target=wait_for_end_of_input, daemon=True).start()
     render(Path(arguments[0]), arguments[1:], wait=over.wait)
 
 
-def _set_at_end_of_input(over: threading.Event) -> None:
-    sys.stdin.read()
-    over.set()
+class View:
+    """One page of the shelf, with its parts, its state and the files to download; `root` is the path from it to the scripts.
+
+    A file is replaced whole. The parts are written before the state, which names them by their content, and the state before
+    the page: a reader that has a page finds its state, and one that has a state finds its parts, or newer ones.
+    """
+
+    def __init__(self, folder: Path, *, root: str) -> None:
+        self.folder = folder
+        self._root = root
+        self._hashes: dict[str, str] = {}
+        (folder / "parts").mkdir(parents=True, exist_ok=True)
+
+    def put(self, document: Document, *, words: str, running: bool) -> None:
+        """Show a document, its state in words and whether the run is running; only parts that changed are written."""
+        parts = document.parts
+        hashes = {name: hashlib.sha256(html.encode()).hexdigest()[:16] for name, html in parts.items()}
+        for name, html in parts.items():
+            if self._hashes.get(name) != hashes[name]:
+                write_atomically(self.folder / "parts" / f"{name}.html", html.encode())
+        state = {"parts": list(hashes.items()), "pulse": words, "running": running, "drawn_at": time.time()}
+        write_atomically(self.folder / "state.json", json.dumps(state).encode())
+        if hashes != self._hashes:
+            write_atomically(self.folder / "index.html", live_html(document, hashes, root=self._root).encode())
+        self._hashes = hashes
+
+
+class RunView:
+    """One run as it was last read, and its page: only what has changed is drawn again."""
+
+    def __init__(self, given: str, view: View) -> None:
+        self.given = given
+        self._run = RunDirectory(Path(given))
+        self._view = view
+        self._known: KnownThresholds = {}
+        self._cells: Sequence[Cell] = ()
+        self._findings: Findings | None = None
+        self._contents: Contents | None = None
+        self._progress: Progress | None = None
+        self._results: object = None
+        self._last_activity: object = None
+
+    def refresh(self, *, draw: bool = True) -> bool:
+        """Read the run and show what has changed; true if new results were drawn.
+
+        Without `draw` only the progress is updated, and new results wait for the next call.
+        """
+        results = _stamp([self._run.spec, self._run.ledger]) if draw or self._results is None else self._results
+        activity = self._activity()
+        if (results, activity) == (self._results, self._last_activity):
+            return False
+        is_new = results != self._results
+        try:
+            self._look(is_new)
+        except UserError as error:
+            self._view.put(_unreadable(self.given, str(error)), words=f"{self.given} cannot be read", running=False)
+            is_new = False
+        self._results, self._last_activity = results, activity
+        return is_new
+
+    def draw_figures(self) -> None:
+        """Draw the figures for papers; last, because they take long and the page does not need them."""
+        if self._contents is not None:
+            write_figures(self._contents.figures, self._view.folder)
+
+    @property
+    def compared(self) -> Compared | None:
+        """The run for a comparison; None before it could be read."""
+        if self._findings is None or self._progress is None:
+            return None
+        return Compared(self.given, self._findings, self._progress)
+
+    def _look(self, is_new: bool) -> None:
+        if is_new or self._findings is None:
+            self._findings = read_findings(self._run.path)
+        findings = self._findings
+        self._progress = read_progress(self._run, findings.known)
+        if is_new or self._contents is None:
+            write_tables(findings, self._view.folder)
+            self._contents = contents_of(findings, self._progress, given=self.given, known=self._known)
+        else:
+            self._contents = self._contents.with_section(progress_section(self._progress, thresholds=findings.thresholds))
+        document = Document(findings.spec.heading, heading(findings), self._contents.sections, footer(self.given))
+        words, running = headline(self._progress)
+        self._view.put(document, words=words, running=running)
+
+    def _activity(self) -> object:
+        """A value that changes while packs train, and when a session begins or ends."""
+        journals = self._run.curves.glob("*.jsonl") if self._run.curves.is_dir() else ()
+        return _stamp([self._run.sessions, self._run.lock, *sorted(journals)])
+
+
+class ComparisonView:
+    """The page that compares several runs."""
+
+    def __init__(self, runs: Sequence[RunView], view: View) -> None:
+        self._runs = runs
+        self._view = view
+
+    def draw(self) -> None:
+        """Draw it from the last reading of the runs."""
+        readable = [
+            (f"runs/{place}/", one) for place, run in enumerate(self._runs, start=1) if (one := run.compared) is not None
+        ]
+        unreadable = [run.given for run in self._runs if run.compared is None]
+        compared = [one for _, one in readable]
+        document = comparison_of(compared, pages=[page for page, _ in readable])
+        words = f"{len(compared)} runs compared" + (f"; {', '.join(unreadable)} cannot be read" if unreadable else "")
+        self._view.put(document, words=words, running=any(one.progress.holder for one in compared))
+
+
+def headline(progress: Progress) -> tuple[str, bool]:
+    """How far a run is, in a few words, and whether it is running."""
+    if progress.complete:
+        return f"All {progress.num_trials:,} trials have ended", False
+    left = left_words(progress.seconds_left)
+    words = f"{ended_words(progress)} trials" + (f", {left} left" if left else "")
+    return (words, True) if progress.holder else (f"{words}; nobody runs it now", False)
+
+
+def _stamp(paths: Iterable[Path]) -> object:
+    """A value that changes when one of the files does."""
+    stamps = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found = path.stat()
+            stamps.append((path.name, found.st_size, found.st_mtime_ns))
+    return tuple(stamps)
+
+
+def _unreadable(given: str, reason: str) -> Document:
+    note = section("unreadable", "This run cannot be read", element("p", reason, class_="note"))
+    return Document(given, element("header", element("h1", given), id="heading"), (note,), footer(given) or Html(""))
 
 
 if __name__ == "__main__":

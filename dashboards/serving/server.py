@@ -1,11 +1,25 @@
-"""The server in front: hands out the shelf and the page's own files, to those who ask for this machine by a name of its own."""
+"""`stsq open page`: a server of the shelf's files, and the renderer process that draws them, until Ctrl-C.
 
+The server hands out the renderer's folder and the page's own scripts, and answers only requests that name this machine.
+"""
+
+import contextlib
 import ipaddress
 import os
 import re
+import signal
 import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -14,7 +28,13 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dashboards.page import asset
+from dashboards.page import asset, plotly_script
+from stsq_core.configs import UserError
+from sweeps.store import open_run
+
+LOOPBACK = "127.0.0.1"
+RESTART_PAUSE_S = 5.0
+PATIENCE_S = 10.0
 
 TYPES = {
     "html": "text/html; charset=utf-8",
@@ -27,7 +47,7 @@ TYPES = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
 }
-"""What is served, by the ending of its name."""
+"""The types of files that are served, by the ending of their names."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'"
@@ -46,6 +66,153 @@ WAITING = """<!doctype html>
 """
 NAME = re.compile(r"[A-Za-z0-9_]+[A-Za-z0-9_.-]*")
 
+Say = Callable[[str], None]
+
+
+def open_page(runs: Sequence[str], *, host: str = LOOPBACK, port: int = 0, browser: bool = False, say: Say) -> None:
+    """Serve the live page of a run, or the comparison of several, until Ctrl-C; `say` gets the address.
+
+    Raises:
+        UserError: a path is no run, or the address cannot be listened on.
+    """
+    with serving(runs, host=host, port=port, say=say) as (url, over):
+        say(f"live page of {', '.join(runs)}: {url} (Ctrl-C ends it)")
+        if host not in (LOOPBACK, "localhost", "::1"):
+            say(f"it listens on {host}: everyone who can reach this machine can read it")
+        if browser:
+            webbrowser.open(url)
+        with _set_by_signals(over):
+            over.wait()
+    say("ended")
+
+
+@contextmanager
+def _set_by_signals(over: threading.Event) -> Iterator[None]:
+    """Ctrl-C and SIGTERM set the event, also in a shell's background job, which ignores Ctrl-C by default."""
+    former = {one: signal.signal(one, lambda *_: over.set()) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for one, handler in former.items():
+            signal.signal(one, handler)
+
+
+@contextmanager
+def serving(
+    runs: Sequence[str], *, host: str = LOOPBACK, port: int = 0, say: Say = lambda _text: None
+) -> Iterator[tuple[str, threading.Event]]:
+    """A server of these runs with its renderer: its address, and an event that is set if the server ends by itself.
+
+    Raises:
+        UserError: as `open_page`.
+    """
+    for run in runs:
+        open_run(run)
+    with listening_socket(host, port) as listener, tempfile.TemporaryDirectory(prefix="stsq-page-") as folder:
+        shelf = Path(folder)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                application(shelf, num_runs=len(runs), host=host), log_level="error", access_log=False, lifespan="off"
+            )
+        )
+        over = threading.Event()
+
+        def serve() -> None:
+            try:
+                server.run(sockets=[listener])
+            finally:
+                over.set()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        with Renderer(shelf, runs, say=say):
+            thread.start()
+            try:
+                yield _url(listener, host), over
+            finally:
+                server.should_exit = True
+                thread.join(PATIENCE_S)
+
+
+class Renderer:
+    """The renderer process; one that ends by itself is started again after a pause, with one message."""
+
+    def __init__(self, shelf: Path, runs: Sequence[str], *, say: Say) -> None:
+        self._command = [sys.executable, "-m", "dashboards.serving.renderer", str(shelf), *runs]
+        self._say = say
+        self._over = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed when the renderer is left)
+        self._thread = threading.Thread(target=self._keep, daemon=True)
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the present process."""
+        return None if self._process is None else self._process.pid
+
+    def __enter__(self) -> "Renderer":
+        self._start()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if (process := self._process) is not None:
+            if process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+            process.terminate()
+            try:
+                process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._log.close()
+
+    def _start(self) -> None:
+        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._log)
+
+    def _keep(self) -> None:
+        is_reported = False
+        while not self._over.wait(0.5):
+            if self._process is not None and self._process.poll() is not None:
+                if not is_reported:
+                    self._say(f"the renderer process ended ({self._last_line()}); it is started again")
+                is_reported = True
+                if self._process.stdin is not None:
+                    self._process.stdin.close()
+                if self._over.wait(RESTART_PAUSE_S):
+                    return
+                self._start()
+
+    def _last_line(self) -> str:
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit code {self._process and self._process.returncode}"
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A socket that takes connections before the server has started, so that the address works once it is printed.
+
+    Raises:
+        UserError: the address cannot be listened on.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError as error:
+        raise UserError(f"cannot listen on port {port} of {host}: {error.strerror}; give another --port or --host") from None
+    return listener
+
+
+def _url(listener: socket.socket, host: str) -> str:
+    port = listener.getsockname()[1]
+    name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}/"
+
 
 def application(shelf: Path, *, num_runs: int, host: str) -> ASGIApp:
     """The server's application for a shelf of `num_runs` runs; `host` is the name or address that it listens on."""
@@ -59,7 +226,10 @@ def application(shelf: Path, *, num_runs: int, host: str) -> ASGIApp:
         return shelf / "runs" / str(place)
 
     def page(request: Request) -> Response:
-        return _page(folder_of(request) / "index.html")
+        folder = folder_of(request)
+        if (folder / "index.html").exists():
+            return _file(folder, "index.html")
+        return Response(WAITING, media_type=TYPES["html"], headers=HEADERS)
 
     def part(request: Request) -> Response:
         return _file(folder_of(request) / "parts", request.path_params["name"] + ".html")
@@ -74,7 +244,11 @@ def application(shelf: Path, *, num_runs: int, host: str) -> ASGIApp:
         return RedirectResponse(f"/runs/{request.path_params['place']}/")
 
     def own(request: Request) -> Response:
-        return _own(request.url.path.removeprefix("/"))
+        name = request.url.path.removeprefix("/")
+        text = plotly_script() if name == "plotly.js" else asset(name)
+        # plotly changes with its version only; the page's own files may change with every commit
+        headers = HEADERS | ({"Cache-Control": "max-age=86400"} if name == "plotly.js" else {})
+        return Response(text, media_type=TYPES[name.rpartition(".")[2]], headers=headers)
 
     of_view = [("", page), ("state", state), ("parts/{name}", part), ("{name}", download)]
     routes = [Route(f"/{name}", own) for name in ("page.css", "page.js", "live.js", "plotly.js")]
@@ -86,7 +260,7 @@ def application(shelf: Path, *, num_runs: int, host: str) -> ASGIApp:
 class GuardedHost:
     """Answers only requests whose Host is an address, `localhost` or a name of this machine.
 
-    A page elsewhere whose host name is pointed at this machine (DNS rebinding) asks under a name of its own, and gets nothing.
+    So a page elsewhere whose host name is pointed at this machine (DNS rebinding) is refused.
     """
 
     def __init__(self, app: ASGIApp, host: str) -> None:
@@ -100,8 +274,8 @@ class GuardedHost:
             return
         await self._app(scope, receive, send)
 
-    def _is_own(self, told: str) -> bool:
-        name = re.sub(r":\d+$", "", told).strip("[]").lower()
+    def _is_own(self, host: str) -> bool:
+        name = re.sub(r":\d+$", "", host).strip("[]").lower()
         try:
             ipaddress.ip_address(name)
         except ValueError:
@@ -109,15 +283,8 @@ class GuardedHost:
         return True
 
 
-def _page(path: Path) -> Response:
-    """A page; while the renderer is still at its first look, one that loads itself again."""
-    if path.exists():
-        return _file(path.parent, path.name)
-    return Response(WAITING, media_type=TYPES["html"], headers=HEADERS)
-
-
 def _file(folder: Path, name: str) -> Response:
-    """A plain file of a folder; nothing behind a link, nothing with a path in its name."""
+    """A plain file of a folder: no link, and no path in its name."""
     kind = TYPES.get(name.rpartition(".")[2])
     if kind is None or not NAME.fullmatch(name):
         raise HTTPException(404)
@@ -127,16 +294,3 @@ def _file(folder: Path, name: str) -> Response:
         raise HTTPException(404, "There is no such file, or it is still being drawn.") from None
     with os.fdopen(descriptor, "rb") as file:
         return Response(file.read(), media_type=kind, headers=HEADERS)
-
-
-def _own(name: str) -> Response:
-    """A file of the page's own, which only another version of the package changes."""
-    text = _plotly() if name == "plotly.js" else asset(name)
-    headers = HEADERS | ({"Cache-Control": "max-age=86400"} if name == "plotly.js" else {})
-    return Response(text, media_type=TYPES[name.rpartition(".")[2]], headers=headers)
-
-
-def _plotly() -> str:
-    from dashboards.page import plotly_script
-
-    return plotly_script()

@@ -17,7 +17,7 @@ from browsing import Browser, chromium
 from synthetic_runs import large_sweep, make_run
 
 from dashboards import write_report
-from dashboards.serving.opening import serving
+from dashboards.serving.server import serving
 
 MOST_PAINT_MS, MOST_INTERACTION_MS = 2000.0, 100.0
 

@@ -79,7 +79,7 @@ def test_no_name_leads_out_of_the_run_directory(
 
 @pytest.mark.parametrize("what", ["sweep", "group", "drawing", "claim"])
 def test_the_names_are_taken_where_they_are_plain(write_sweep: WriteSweep, small: dict[str, Any], what: str) -> None:
-    load_sweep(write_sweep(_named(small, what, "plain-1.2_x")))
+    assert "plain-1.2_x" in load_sweep(write_sweep(_named(small, what, "plain-1.2_x"))).model_dump_json()
 
 
 @pytest.mark.parametrize(

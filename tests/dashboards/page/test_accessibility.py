@@ -8,7 +8,7 @@ from browsing import DESK, PHONE, Browser, Tab, in_a_browser
 from synthetic_runs import in_training, make_run, packs_of, sweep
 
 from dashboards import write_report
-from dashboards.serving.opening import serving
+from dashboards.serving.server import serving
 from sweeps.store.run_directory import RunDirectory
 
 pytestmark = in_a_browser

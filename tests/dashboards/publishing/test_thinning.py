@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dashboards.publishing.projection import Row
-from dashboards.publishing.thinning import MAX_ROWS, Thinning
+from dashboards.publishing.trial_runs import MAX_ROWS, Thinning
 from stsq_core import TrialConfig
 
 

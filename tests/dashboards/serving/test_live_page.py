@@ -8,7 +8,7 @@ import pytest
 from browsing import PHONE, Browser, Tab, in_a_browser
 from synthetic_runs import finish, in_training, make_run, measured, packs_of, sweep
 
-from dashboards.serving.opening import serving
+from dashboards.serving.server import serving
 from sweeps.store.run_directory import RunDirectory
 
 pytestmark = in_a_browser

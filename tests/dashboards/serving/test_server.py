@@ -11,9 +11,8 @@ import uvicorn
 
 from dashboards.page.html_document import Document
 from dashboards.page.sections import section
-from dashboards.serving.opening import listening_socket
-from dashboards.serving.server import application
-from dashboards.serving.shelf import Pulse, View
+from dashboards.serving.renderer import View
+from dashboards.serving.server import application, listening_socket
 from dashboards.words.markup import element
 
 
@@ -41,8 +40,8 @@ def document(words: str) -> Document:
 def shelf(tmp_path: Path) -> Path:
     folder = tmp_path / "shelf"
     for place in (1, 2):
-        View(folder / "runs" / str(place), root="../../").put(document(f"run {place}"), Pulse("quiet", running=False))
-    View(folder, root="").put(document("both"), Pulse("quiet", running=False))
+        View(folder / "runs" / str(place), root="../../").put(document(f"run {place}"), words="quiet", running=False)
+    View(folder, root="").put(document("both"), words="quiet", running=False)
     (folder / "trials.csv").write_text("a,b\n")
     (folder / "secret").write_text("no ending")
     (tmp_path / "outside.csv").write_text("outside")

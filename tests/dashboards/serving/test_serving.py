@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from synthetic_runs import make_run, sweep, transformers
 
-from dashboards.serving.opening import serving
+from dashboards.serving.server import serving
 from stsq_core import UserError
 from sweeps.store.run_directory import RunDirectory
 
