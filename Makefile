@@ -59,7 +59,7 @@ bench: $(STAMP)  ## ratios against the alternatives, in one run each; add JAX wi
 	$(BIN)/python tests/benchmarks/wandb_cost.py
 	$(BIN)/python tests/benchmarks/search_scale.py
 
-bench-search: $(STAMP)  ## threshold searches on simulated cells; a GP row with .venv/bin/pip install scipy
+bench-search: $(STAMP)  ## threshold searches on simulated cells
 	$(BIN)/python tests/benchmarks/search.py
 
 clean:

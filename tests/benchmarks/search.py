@@ -10,7 +10,6 @@ points) or 9 (72) a step, and answers with the middle of its last bracket. Exits
 """
 
 import argparse
-import importlib.util
 import json
 import math
 import multiprocessing
@@ -179,8 +178,6 @@ def jobs_of(cells: int, peer_cells: int) -> list[Job]:
     each, peers = math.ceil(cells / 3), min(math.ceil(peer_cells / 3), math.ceil(cells / 3))
     jobs = [Job("ours", group, first + i) for group, first in streams for i in range(each)]
     for name in POLICIES:
-        if name == "GP" and importlib.util.find_spec("scipy") is None:
-            continue
         count = min(peers, GP_CELLS // 3) if name == "GP" else peers
         jobs += [Job(name, group, first + i, num) for group, first in streams[:3] for i in range(count) for num in (FEW, MANY)]
     return jobs
@@ -274,8 +271,6 @@ def print_tables(ours: dict[str, dict], fixed: dict[str, dict]) -> None:
             f"| {row['search']} | {row['cells']} | {own} | {row['error_median']:.1%}, {row['error_p90']:.1%} "
             f"| {row['length']:.3f} | {row['cover']:.1%} |"
         )
-    if importlib.util.find_spec("scipy") is None:
-        print("\nNo row for GP: Optuna's GPSampler needs scipy, which is not installed.")
 
 
 def main() -> int:
