@@ -12,7 +12,9 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+import optuna
 import plotly.graph_objects as go
+from optuna.storages import InMemoryStorage
 
 from dashboards.boards.extras import load_extra
 from dashboards.page import curves_plots, losses_plots, threshold_plot
@@ -21,7 +23,7 @@ from dashboards.words import interval_text, whole_letter
 from stsq_core.configs import UserError
 from sweeps.cells import Cell
 from sweeps.findings import Findings, read_findings
-from sweeps.search import Overlay, StudyView, attributes_set_by, open_studies, studies_of
+from sweeps.search import copied_studies, open_studies, quiet_optuna, studies_of
 from sweeps.store import RunDirectory, open_run
 from sweeps.thresholds import WidthThreshold, width_thresholds
 
@@ -53,9 +55,10 @@ class OptunaBoard:
     def __init__(self, run_path: Path | str, *, port: int = 0) -> None:
         self._run = open_run(run_path)
         dashboard = load_extra("optuna_dashboard", extra="boards", what="`stsq open optuna`")
+        self._wsgi = dashboard.wsgi
         self._seen: object = None
-        self._view = StudyView(*self._look())
-        self._server = _listen(port, guarded(dashboard.wsgi(self._view)))
+        self.refresh()
+        self._server = _listen(port, guarded(lambda environ, start: self._app(environ, start)))
         self._stopped = threading.Event()
 
     @property
@@ -65,8 +68,9 @@ class OptunaBoard:
 
     def refresh(self) -> None:
         """Show the run again if it has changed since the last look."""
-        if self._seen != _stamp(self._run):
-            self._view.show(*self._look())
+        if self._seen != (stamp := _stamp(self._run)):
+            self._app: Wsgi = self._wsgi(self._studies())
+            self._seen = stamp
 
     def wait(self) -> None:
         """Keep what is shown up to date until the board is stopped."""
@@ -89,17 +93,20 @@ class OptunaBoard:
         self._server.shutdown()
         self._server.server_close()
 
-    def _look(self) -> tuple[Any, Mapping[str, Overlay]]:
-        """The storage to show, and by study the name, note and figures to show with it."""
-        self._seen = _stamp(self._run)
+    def _studies(self) -> InMemoryStorage:
+        """Copies of the run's studies, named by the labels of their cells, with notes and figures."""
         findings = read_findings(self._run.path)
         cells = findings.cells
         thresholds = findings.thresholds or width_thresholds(findings.records, findings.spec.criterion)
         storage = open_studies(self._run, findings.spec.search.storage) or studies_of(cells, thresholds)
-        studies = study_cells(
-            [(study.study_name, study.user_attrs) for study in storage.get_all_studies()], [cell.cell_id for cell in cells]
-        )
-        return storage, overlays_of(findings, cells, thresholds, studies)
+        held = [optuna.load_study(study_name=name, storage=storage) for name in optuna.get_all_study_names(storage)]
+        named = study_cells([(study.study_name, study.user_attrs) for study in held], [cell.cell_id for cell in cells])
+        labels = {cell.cell_id: cell.label for cell in cells}
+        copies = copied_studies(storage, {name: labels[cell_id] for name, cell_id in named.items()})
+        shown = [optuna.load_study(study_name=name, storage=copies) for name in optuna.get_all_study_names(copies)]
+        pairs = zip(held, shown, strict=True)
+        annotate(findings, thresholds, [(named[own.study_name], copy) for own, copy in pairs if own.study_name in named])
+        return copies
 
 
 def study_cells(studies: Iterable[tuple[str, Mapping[str, Any]]], cell_ids: Iterable[str]) -> dict[str, str]:
@@ -156,10 +163,12 @@ def _stamp(run: RunDirectory) -> object:
     return tuple(path.stat().st_size if path.exists() else 0 for path in (run.ledger, run.studies, run.spec))
 
 
-def overlays_of(
-    findings: Findings, cells: Iterable[Cell], thresholds: Iterable[WidthThreshold], studies: Mapping[str, str]
-) -> dict[str, Overlay]:
-    """The cell's label, note and figures to show with each study, by study name; `studies` has the cell_id by study name."""
+def annotate(
+    findings: Findings, thresholds: Iterable[WidthThreshold], studies: Iterable[tuple[str, optuna.Study]]
+) -> None:
+    """Write note and figures of its cell into each study; `studies` come with the cell_id of their cell."""
+    from optuna_dashboard import save_note, save_plotly_graph_object  # comes with an extra
+
     measured = {threshold.cell_id: threshold for threshold in thresholds}
     views = {view.threshold.cell_id: view for view in cell_views(tuple(measured.values()), read_shown_curves(findings))}
     level = findings.spec.criterion.level
@@ -169,12 +178,13 @@ def overlays_of(
         )
         for place, panel in enumerate(threshold_panels(findings.regimes))
     }
-    by_id = {cell.cell_id: cell for cell in cells}
-    overlays = {}
-    for name, cell_id in studies.items():
-        text = note(findings, by_id[cell_id], measured.get(cell_id))
-        overlays[name] = Overlay(by_id[cell_id].label, _attributes(text, _figures(views.get(cell_id)) | overview))
-    return overlays
+    by_id = {cell.cell_id: cell for cell in findings.cells}
+    with quiet_optuna():
+        for cell_id, study in studies:
+            study.set_metric_names(["relative loss"])
+            save_note(study, note(findings, by_id[cell_id], measured.get(cell_id)))
+            for name, figure in (_figures(views.get(cell_id)) | overview).items():
+                save_plotly_graph_object(study, figure, graph_object_id=name)
 
 
 def note(findings: Findings, cell: Cell, threshold: WidthThreshold | None) -> str:
@@ -244,15 +254,3 @@ def _titled(spec: dict[str, Any], title: str, **axes: str) -> go.Figure:
     for axis, label in axes.items():
         figure.update_layout({f"{axis}axis": {"title": {"text": label}}})
     return figure
-
-
-def _attributes(text: str, figures: Mapping[str, go.Figure]) -> dict[str, Any]:
-    """A study's attributes by which optuna-dashboard shows a note and figures."""
-    from optuna_dashboard import save_note, save_plotly_graph_object  # comes with an extra
-
-    def write(study: Any) -> None:
-        save_note(study, text)
-        for name, figure in figures.items():
-            save_plotly_graph_object(study, figure, graph_object_id=name)
-
-    return attributes_set_by(write, metric="relative loss")

@@ -1,10 +1,9 @@
-from .ledger_studies import studies_of as studies_of
 from .sampler import ThresholdSampler as ThresholdSampler
 from .search import Search as Search
 from .search_plan import SearchPlan as SearchPlan, plan_searches as plan_searches
-from .study_view import (
-    Overlay as Overlay,
-    StudyView as StudyView,
-    attributes_set_by as attributes_set_by,
+from .shown_studies import (
+    copied_studies as copied_studies,
     open_studies as open_studies,
+    quiet_optuna as quiet_optuna,
+    studies_of as studies_of,
 )

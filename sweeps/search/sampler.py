@@ -22,24 +22,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler, RandomSampler
-from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from sweeps.thresholds import StopReason, ThresholdPosterior, stop_reason
+from sweeps.thresholds import SearchState, ThresholdPosterior, stop_reason
 
 WIDTH = "m"
 STATUS, DIVERGED = "status", "diverged"
 GOLDEN = (math.sqrt(5) - 1) / 2
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a search may end, why, and what it knows: nothing (None) before the first point was asked."""
-
-    finished: bool
-    reason: StopReason
-    posterior: ThresholdPosterior | None
 
 
 def constrain(trial: Trial, relative_loss: float, target_loss: float) -> None:
@@ -48,8 +38,8 @@ def constrain(trial: Trial, relative_loss: float, target_loss: float) -> None:
 
 
 @dataclass
-class _Known:
-    """What was read of a study so far: the points told, those in flight, and the first trial that may still change."""
+class _StudyPoints:
+    """What was read of a study: the points that have ended, those in flight, and the trials that may still change."""
 
     widths: list[int] = field(default_factory=list)
     log_losses: list[float] = field(default_factory=list)
@@ -76,9 +66,9 @@ class _Known:
         if trial.state == TrialState.RUNNING:
             self.in_flight[trial.number] = width
         elif (log_loss := _log_loss(trial)) is not None:
-            self.tell(width, log_loss)
+            self.add(width, log_loss)
 
-    def tell(self, width: int, log_loss: float) -> None:
+    def add(self, width: int, log_loss: float) -> None:
         self.widths.append(width)
         self.log_losses.append(log_loss)
         self.posterior = None
@@ -152,7 +142,7 @@ class ThresholdSampler(BaseSampler):
 
     def _forget(self) -> None:
         self._lock = threading.RLock()
-        self._studies: WeakKeyDictionary[BaseStorage, dict[int, _Known]] = WeakKeyDictionary()
+        self._studies: WeakKeyDictionary[Study, _StudyPoints] = WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_studies")}
@@ -161,25 +151,26 @@ class ThresholdSampler(BaseSampler):
         self.__dict__.update(state)
         self._forget()
 
-    def verdict(self, trials: Study | Sequence[FrozenTrial]) -> Verdict:
-        """Whether the search may end, and what it knows."""
+    def state(self, trials: Study | Sequence[FrozenTrial]) -> SearchState:
+        """Whether the search may end and why, and the posterior: None before the first point was asked."""
         if isinstance(trials, Study):
             with self._lock:
-                return self._judge(self._read(trials))
-        known = _Known()
+                return self._state_of(self._read(trials))
+        known = _StudyPoints()
         known.read(trials)
-        return self._judge(known)
+        return self._state_of(known)
 
     def batch_size(self, study: Study) -> int:
         """How many points to ask now: 0 when the search may end or the cap is in flight."""
         with self._lock:
             known = self._read(study)
-            if self._judge(known).finished:
+            if self._state_of(known).finished:
                 return 0
             return max(0, min(self.batch, self.cap - len(known.widths) - len(known.in_flight)))
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        self._raise_error_if_multi_objective(study)
+        if len(study.directions) > 1:
+            raise ValueError("a threshold search has one objective, the relative loss; got a multi-objective study")
         return {}
 
     def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
@@ -199,55 +190,55 @@ class ThresholdSampler(BaseSampler):
             in_flight = [width for number, width in known.in_flight.items() if number != trial.number]
             shift = np.random.default_rng((self.seed, len(known.widths))).uniform(-0.25, 0.25)
             widths = posterior.next_widths(max(1, self.batch - len(in_flight)), in_flight, shift=shift)
-        # Trials that are asked one after another, each told before the next, must not all take the same quantile.
+        # Trials that end one by one, each before the next is asked, must not all take the same quantile.
         return widths[int(len(widths) * (GOLDEN * trial.number % 1))]
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
-        """Once nothing else is in flight, or another batch is told: write what is known to the study, for whoever looks at
-        it, and end a running `optimize` that may end.
+        """Once nothing else is in flight, or another batch has ended: publish the estimate as attributes of the study, and
+        end a running `optimize` whose search may end.
         """
         with self._lock:
             known = self._with(self._read(study), trial, state, values)
             if len(known.in_flight) > 1 and len(known.widths) % self.batch:
                 return
-            verdict = self._judge(known)
-        self._publish(study, verdict)
-        if verdict.finished:
+            reached = self._state_of(known)
+        self._publish(study, reached)
+        if reached.finished:
             try:
                 study.stop()
             except RuntimeError:
-                return  # Whoever asks and tells has no loop to stop: `verdict` says that the search may end.
+                return  # A study without a running `optimize` has no loop to stop: `state` says that the search may end.
 
-    def _with(self, known: _Known, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> _Known:
+    def _with(self, known: _StudyPoints, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> _StudyPoints:
         """What will be known once this trial has ended, which the storage does not know yet."""
         log_loss = _log(values) if state == TrialState.COMPLETE else None
         if state == TrialState.FAIL and trial.user_attrs.get(STATUS) == DIVERGED:
             log_loss = math.inf
         if log_loss is None or WIDTH not in trial.params:
             return known
-        told = replace(known, widths=list(known.widths), log_losses=list(known.log_losses))
-        told.tell(int(trial.params[WIDTH]), log_loss)
-        return told
+        extended = replace(known, widths=list(known.widths), log_losses=list(known.log_losses))
+        extended.add(int(trial.params[WIDTH]), log_loss)
+        return extended
 
-    def _publish(self, study: Study, verdict: Verdict) -> None:
-        if verdict.posterior is None:
+    def _publish(self, study: Study, reached: SearchState) -> None:
+        if reached.posterior is None:
             return
-        low, high = (_width(end) for end in verdict.posterior.interval(self.level))
+        low, high = (_width(end) for end in reached.posterior.interval(self.level))
         found = {
-            "stsq:state": verdict.reason or "searching",
-            "stsq:estimate": _width(verdict.posterior.median),
+            "stsq:state": reached.reason or "searching",
+            "stsq:estimate": _width(reached.posterior.median),
             "stsq:interval": [low, high],
-            "stsq:points": len(verdict.posterior.widths),
+            "stsq:points": reached.num_points,
         }
         for name, value in found.items():
             study.set_user_attr(name, value)
 
-    def _read(self, study: Study) -> _Known:
-        known = self._studies.setdefault(study._storage, {}).setdefault(study._study_id, _Known())
+    def _read(self, study: Study) -> _StudyPoints:
+        known = self._studies.setdefault(study, _StudyPoints())
         known.read(study.get_trials(deepcopy=False))
         return known
 
-    def _posterior(self, known: _Known) -> ThresholdPosterior:
+    def _posterior(self, known: _StudyPoints) -> ThresholdPosterior:
         assert known.bounds is not None
         if known.posterior is None:
             known.posterior = ThresholdPosterior(
@@ -260,12 +251,12 @@ class ThresholdSampler(BaseSampler):
             )
         return known.posterior
 
-    def _judge(self, known: _Known) -> Verdict:
+    def _state_of(self, known: _StudyPoints) -> SearchState:
         if known.bounds is None:
-            return Verdict(False, "", None)
+            return SearchState(False, "", 0, None)
         posterior = self._posterior(known)
         reason = stop_reason(posterior, level=self.level, tolerance=self.tolerance, cap=self.cap)
-        return Verdict(reason != "", reason, posterior)
+        return SearchState(reason != "", reason, len(known.widths), posterior)
 
 
 def _width(log_width: float) -> float | None:

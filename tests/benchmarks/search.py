@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 import optuna
 from optuna.trial import TrialState
+from simulation import SimulatedCell, smooth_cell, stress_cell
 
 from sweeps.search.sampler import STATUS, WIDTH, ThresholdSampler
-from sweeps.search.simulation import SimulatedCell, smooth_cell, stress_cell
 from sweeps.thresholds.crossings import least_crossing
 from sweeps.thresholds.posterior import ThresholdPosterior
 
@@ -97,7 +97,7 @@ def search_to_the_end(job: Job, trainer: Trainer) -> tuple[str, int, float]:
             else:
                 study.tell(trial, math.exp(log_loss))
         rounds += 1
-    return study.sampler.verdict(study).reason, rounds, math.nan
+    return study.sampler.state(study).reason, rounds, math.nan
 
 
 def optimize_with(sampler: optuna.samplers.BaseSampler, job: Job, trainer: Trainer) -> tuple[str, int, float]:

@@ -19,13 +19,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import yaml
+from simulation import Logistic, SimulatedCell
 
 from stsq_core import TrialConfig, TrialResult
 from sweeps import load_sweep
 from sweeps.cells.expanded_sweep import searched_cells
 from sweeps.search.search import Search
-from sweeps.search.simulated_curves import Logistic
-from sweeps.search.simulation import SimulatedCell
 from sweeps.store.ledger import Ledger, LedgerRecord, record_of_result
 from sweeps.store.run_directory import create_or_open
 

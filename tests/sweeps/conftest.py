@@ -253,8 +253,7 @@ def hunt(tmp_path: Path, record: Callable[..., LedgerRecord]) -> Callable[..., H
 @pytest.fixture
 def simulated() -> Loss:
     """A trainer whose threshold is 40: a steep curve with noise, nothing diverges."""
-    from sweeps.search.simulated_curves import Logistic
-    from sweeps.search.simulation import SimulatedCell
+    from simulation import Logistic, SimulatedCell
 
     curve = Logistic.through(math.log(40), slope=5.0, log_target=math.log(0.1))
     cell = SimulatedCell(curve, noise=0.2, shift=0.03, lapse_rate=0.0, divergence_rate=0.0, stream=0)

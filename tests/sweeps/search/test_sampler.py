@@ -11,10 +11,10 @@ import optuna
 import pytest
 from optuna.study import Study
 from optuna.trial import Trial, TrialState
+from simulation import SimulatedCell, smooth_cell
 
 import sweeps.search.sampler
 from sweeps.search.sampler import ThresholdSampler, constrain
-from sweeps.search.simulation import SimulatedCell, smooth_cell
 
 CELL = smooth_cell(4, slope=3.0, log_target=math.log(0.1))
 M_STAR = math.exp(CELL.log_threshold(0.1))
@@ -63,8 +63,8 @@ def test_optimize_stops_when_the_interval_is_narrow_and_says_what_it_found() -> 
 def test_two_threads_share_a_search() -> None:
     study = study_of()
     study.optimize(trained(), n_trials=96, n_jobs=2)
-    assert study.sampler.verdict(study).reason == "precise"
-    assert math.exp(study.sampler.verdict(study).posterior.median) == pytest.approx(M_STAR, rel=0.15)
+    assert study.sampler.state(study).reason == "precise"
+    assert math.exp(study.sampler.state(study).posterior.median) == pytest.approx(M_STAR, rel=0.15)
 
 
 def test_a_batch_is_asked_before_any_of_it_is_told_and_spreads() -> None:
@@ -102,9 +102,11 @@ def test_processes_share_a_search_through_a_database(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path}/study.db"
     optuna.create_study(study_name="cell", storage=storage)
     code = f"""
+import sys
 import optuna
 from sweeps.search.sampler import ThresholdSampler
-from sweeps.search.simulation import smooth_cell
+sys.path.append("tests/benchmarks")
+from simulation import smooth_cell
 cell = smooth_cell(4, slope=3.0, log_target=-2.302585092994046)
 study = optuna.load_study(study_name="cell", storage={storage!r}, sampler=ThresholdSampler(target_loss=0.1, seed=0))
 study.optimize(lambda trial: cell.relative_loss(trial.suggest_int("m", 2, 8192, log=True), trial.number), n_trials=60)
@@ -113,9 +115,9 @@ study.optimize(lambda trial: cell.relative_loss(trial.suggest_int("m", 2, 8192, 
     assert [worker.wait() for worker in workers] == [0, 0]
     study = optuna.load_study(study_name="cell", storage=storage, sampler=sampler_of())
     assert all(trial.state == TrialState.COMPLETE for trial in study.trials)
-    verdict = study.sampler.verdict(study)
-    assert verdict.finished
-    assert math.exp(verdict.posterior.median) == pytest.approx(M_STAR, rel=0.15)
+    state = study.sampler.state(study)
+    assert state.finished
+    assert math.exp(state.posterior.median) == pytest.approx(M_STAR, rel=0.15)
 
 
 def test_a_diverged_trial_is_a_lapse_and_a_lost_one_is_no_evidence() -> None:
@@ -125,7 +127,7 @@ def test_a_diverged_trial_is_a_lapse_and_a_lost_one_is_no_evidence() -> None:
     for trial in trials[:2]:
         study.tell(trial, state=TrialState.FAIL)
     tell(study, trials[2:])
-    posterior = study.sampler.verdict(study).posterior
+    posterior = study.sampler.state(study).posterior
     assert len(posterior.widths) == 7
     assert sum(math.isinf(loss) for loss in posterior.log_losses) == 1
 
@@ -137,7 +139,7 @@ def test_where_all_diverge_the_search_ends_without_a_threshold() -> None:
             trial.set_user_attr("status", "diverged")
             study.tell(trial, state=TrialState.FAIL)
     assert len(study.trials) <= 24
-    assert study.sampler.verdict(study).reason == "above_range"
+    assert study.sampler.state(study).reason == "above_range"
     assert study.user_attrs["stsq:estimate"] is None
 
 
@@ -160,8 +162,8 @@ def test_no_search_exceeds_its_cap() -> None:
     study = study_of(cap=12, tolerance=1e-4)
     study.optimize(trained(smooth_cell(8, slope=1.0, log_target=math.log(0.1))), n_trials=96)
     assert len(study.trials) == 12
-    verdict = study.sampler.verdict(study)
-    assert (verdict.finished, verdict.reason, study.sampler.batch_size(study)) == (True, "cap", 0)
+    state = study.sampler.state(study)
+    assert (state.finished, state.reason, study.sampler.batch_size(study)) == (True, "cap", 0)
 
 
 def test_a_batch_never_exceeds_what_the_cap_leaves() -> None:
@@ -173,13 +175,13 @@ def test_a_batch_never_exceeds_what_the_cap_leaves() -> None:
     assert study.sampler.batch_size(study) <= 4
 
 
-def test_a_verdict_of_trials_is_that_of_their_study() -> None:
+def test_the_state_of_trials_is_that_of_their_study() -> None:
     study = study_of()
     tell(study, ask(study))
-    of_study, of_trials = (study.sampler.verdict(it) for it in (study, study.trials))
+    of_study, of_trials = (study.sampler.state(it) for it in (study, study.trials))
     assert of_trials.reason == of_study.reason
     assert of_trials.posterior.interval(0.9) == of_study.posterior.interval(0.9)
-    assert sampler_of().verdict([]).posterior is None
+    assert sampler_of().state([]).posterior is None
 
 
 def test_a_trial_is_read_once_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,8 +207,8 @@ def test_one_sampler_keeps_two_studies_apart(tmp_path: Path) -> None:
     sampler, storage = sampler_of(), f"sqlite:///{tmp_path}/studies.db"
     studies = [optuna.create_study(study_name=name, storage=storage, sampler=sampler) for name in ("one", "two")]
     tell(studies[0], ask(studies[0]))
-    assert len(sampler.verdict(studies[0]).posterior.widths) == 8
-    assert sampler.verdict(studies[1]).posterior is None
+    assert len(sampler.state(studies[0]).posterior.widths) == 8
+    assert sampler.state(studies[1]).posterior is None
 
 
 def test_a_constraint_says_whether_a_point_reaches_the_target() -> None:

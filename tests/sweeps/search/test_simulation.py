@@ -4,10 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from simulation import Curve, Exponential, FcnLine, Kinked, Logistic, Plateau, SimulatedCell, smooth_cell, stress_cell
 
 from stsq_core.oracles import theory
-from sweeps.search.simulated_curves import Curve, Exponential, FcnLine, Kinked, Logistic, Plateau
-from sweeps.search.simulation import SimulatedCell, smooth_cell, stress_cell
 
 LOG_TARGET = math.log(0.1)
 CROSSING = math.log(100.0)

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from simulation import smooth_cell
 
-from sweeps.search.simulation import smooth_cell
 from sweeps.thresholds.posterior import MOST_POINTS, ThresholdPosterior
 
 LOG_TARGET = math.log(0.1)
