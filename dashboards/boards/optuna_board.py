@@ -163,9 +163,7 @@ def _stamp(run: RunDirectory) -> object:
     return tuple(path.stat().st_size if path.exists() else 0 for path in (run.ledger, run.studies, run.spec))
 
 
-def annotate(
-    findings: Findings, thresholds: Iterable[WidthThreshold], studies: Iterable[tuple[str, optuna.Study]]
-) -> None:
+def annotate(findings: Findings, thresholds: Iterable[WidthThreshold], studies: Iterable[tuple[str, optuna.Study]]) -> None:
     """Write note and figures of its cell into each study; `studies` come with the cell_id of their cell."""
     from optuna_dashboard import save_note, save_plotly_graph_object  # comes with an extra
 
