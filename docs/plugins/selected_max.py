@@ -8,8 +8,8 @@ from pydantic import Field
 
 from stsq_core.configs.architecture import Architecture
 from stsq_core.configs.task import TokenTask
+from stsq_core.networks.network import Network
 from stsq_core.numerics.products import product
-from stsq_core.programs.network import Network
 from stsq_core.programs.program import Tensors
 from stsq_core.tasks.examples import Batch, Examples, Source
 from stsq_core.tasks.selection import selected

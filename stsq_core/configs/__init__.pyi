@@ -2,7 +2,6 @@ from . import size as size
 from .architecture import Architecture as Architecture, Fcn as Fcn, Transformer as Transformer
 from .attention import Attention as Attention, Scores as Scores
 from .boolean import COPIED as COPIED, SparseBoolean as SparseBoolean
-from .compatibility import is_derived as is_derived
 from .errors import UserError as UserError
 from .family import TrialFamily as TrialFamily
 from .open_union import kind_of as kind_of, plugin_of as plugin_of, records_of as records_of
@@ -25,7 +24,7 @@ from .positions import (
 )
 from .prompt_models import BitAttention as BitAttention, Ffn as Ffn, Rnn as Rnn, TransformerMlp as TransformerMlp
 from .record import Record as Record, as_tuple as as_tuple
-from .retrieval import Retrieval as Retrieval
+from .retrieval import Qstr as Qstr, Retrieval as Retrieval, SimpleQstr as SimpleQstr
 from .selected_tokens import Moment as Moment, SelectedMean as SelectedMean
 from .size import SAMPLES as SAMPLES, WIDTH as WIDTH, Size as Size, size_named as size_named
 from .stacking import LANES as LANES, padded_tokens as padded_tokens, padded_width as padded_width, stack_key as stack_key
@@ -37,16 +36,15 @@ from .token_laws import (
     StudentTokens as StudentTokens,
     TokenLaw as TokenLaw,
 )
+from .training import CHUNK as CHUNK, Evaluation as Evaluation
 from .trial import (
-    CHUNK as CHUNK,
     NUMERICS as NUMERICS,
     PLUGIN as PLUGIN,
     SAMPLES_TO_TARGET as SAMPLES_TO_TARGET,
-    Evaluation as Evaluation,
     Measurement as Measurement,
     TrialConfig as TrialConfig,
     TrialResult as TrialResult,
     deviations as deviations,
     plugins_of as plugins_of,
 )
-from .unions import MODELS as MODELS, TASKS as TASKS
+from .unions import MODELS as MODELS, TASKS as TASKS, Model as Model, Task as Task

@@ -6,7 +6,7 @@ the width of its first layer.
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -14,9 +14,6 @@ from stsq_core.configs.optimizer import PositiveFloat
 from stsq_core.configs.positions import Learned, OneHot, Positions
 from stsq_core.configs.record import Record, with_number
 from stsq_core.configs.task import PositiveInt, TokenTask
-
-if TYPE_CHECKING:
-    from stsq_core.programs import Network
 
 
 class Architecture(Record):
@@ -70,10 +67,6 @@ class Architecture(Record):
     def block_edges(self, task: TokenTask, array: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Before which rows, and before which columns, a new block of a kept array begins, for drawings."""
         return (), ()
-
-    def network(self) -> "type[Network]":
-        """The arithmetic of the model on any task; loads torch."""
-        raise NotImplementedError(f"{self.kind} has no network of its own")
 
     def num_parameters(self, task: TokenTask) -> int:
         """Trained numbers."""
@@ -131,11 +124,6 @@ class Transformer(Architecture):
     def offset(self, task: TokenTask) -> int:
         return task.d
 
-    def network(self) -> "type[Network]":
-        from stsq_core.networks import AttentionNetwork
-
-        return AttentionNetwork
-
     def block_edges(self, task: TokenTask, array: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return ((task.d,) if array == "W" else ()), (task.d,)
 
@@ -179,11 +167,6 @@ class Fcn(Architecture):
     tail_width: PositiveInt = 128
     y_enters: Literal["first", "second", "both"] = "both"
     activation: Activation = "relu"
-
-    def network(self) -> "type[Network]":
-        from stsq_core.networks import FcnNetwork
-
-        return FcnNetwork
 
     def num_parameters(self, task: TokenTask) -> int:
         units = (task.T * (task.d + 1), self.width, *[self.tail_width] * (self.depth - 1), task.d)

@@ -1,6 +1,6 @@
 """Attention of other kinds than the transformer of sparse token selection (the configs): its scores, rank, heads and layers."""
 
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -8,9 +8,6 @@ from stsq_core.configs.architecture import Architecture, check_scale
 from stsq_core.configs.optimizer import PositiveFloat
 from stsq_core.configs.positions import Learned, OneHot, Positions
 from stsq_core.configs.task import PositiveInt, TokenTask
-
-if TYPE_CHECKING:
-    from stsq_core.programs import Network
 
 Scores = Literal["softmax", "linear", "sigmoid", "top_q"]
 """How scores s become weights p. `softmax`: `e^s` over its sum. `linear`: s itself. `sigmoid`: `1 / (1 + e^-(s + b))` with a
@@ -59,11 +56,6 @@ class Attention(Architecture):
     @property
     def is_sized_by_task(self) -> bool:
         return isinstance(self.positions, OneHot)
-
-    def network(self) -> "type[Network]":
-        from stsq_core.networks import AttentionNetwork
-
-        return AttentionNetwork
 
     def num_parameters(self, task: TokenTask) -> int:
         m = self.width_on(task)

@@ -6,14 +6,11 @@ Source: Edelman, Goel, Kakade, Zhang 2022, arXiv:2110.10090: AND and parity of s
 distribution of the bits there is not known to us; both below are ours.
 """
 
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
 from stsq_core.configs.task import TokenTask
-
-if TYPE_CHECKING:
-    from stsq_core.tasks import Examples
 
 COPIED = 0.5
 """With structured inputs, the probability that a bit repeats the one before it."""
@@ -57,8 +54,3 @@ class SparseBoolean(TokenTask):
             case "or" if self.balanced:
                 return float(1 - 0.5 ** (1 / self.q))
         return 0.5
-
-    def examples(self) -> "Examples[SparseBoolean]":
-        from stsq_core.tasks import BooleanExamples
-
-        return BooleanExamples(self)

@@ -4,46 +4,45 @@ The programs whose gradients are derived by hand can do what those of any pair c
 """
 
 import math
-from typing import TYPE_CHECKING
 
-from stsq_core.configs.architecture import Fcn, Transformer
+from stsq_core.configs.architecture import Architecture, Fcn, Transformer
 from stsq_core.configs.positions import BOUND_TO_T, OneHot
-from stsq_core.configs.task import Stsq
-
-if TYPE_CHECKING:
-    from stsq_core.configs.trial import TrialConfig
+from stsq_core.configs.task import Stsq, TokenTask
+from stsq_core.configs.training import Evaluation, Training
 
 MAX_SUBSETS = 20_000
 """The most subsets that `batch_size: all` may enumerate."""
 
 
-def is_derived(config: "TrialConfig") -> bool:
-    """Whether a program with gradients derived by hand trains this pair of task and model."""
-    return type(config.task) is Stsq and type(config.model) in (Transformer, Fcn) and config.training.num_samples is None
+def derived_model(task: TokenTask, model: Architecture, training: Training) -> Transformer | Fcn | None:
+    """The model, if a program with gradients derived by hand trains this pair of task and model."""
+    if type(task) is not Stsq or training.num_samples is not None:
+        return None
+    # A plugin's subclass of ours may compute something else: it has the gradient that autograd finds.
+    return model if isinstance(model, Transformer | Fcn) and type(model) in (Transformer, Fcn) else None
 
 
-def check_training(config: "TrialConfig") -> None:
+def check_training(task: TokenTask, model: Architecture, training: Training) -> None:
     """Refuse an objective, a batch or a code that this pair of task and model does not have.
 
     Raises:
         ValueError: what does not fit, and what to do.
     """
-    if config.model.needs_y and not config.task.shows_y:
+    if model.needs_y and not task.shows_y:
         raise ValueError(
-            f"the model {config.model.kind} asks for the tokens of y, and the task {config.task.kind} does not show y: "
+            f"the model {model.kind} asks for the tokens of y, and the task {task.kind} does not show y: "
             "use model.kind=fcn, or another task"
         )
-    codes = getattr(config.model, "positions", None)
-    if isinstance(codes, OneHot) and codes.d_e != config.task.T:
-        raise ValueError(f"one_hot codes need d_e = T; got d_e={codes.d_e}, T={config.task.T}: leave d_e out")
-    if config.training.objective == "population":
-        _check_population(config)
-    if config.training.batch_size == "all":
-        _check_every_subset(config)
+    codes = getattr(model, "positions", None)
+    if isinstance(codes, OneHot) and codes.d_e != task.T:
+        raise ValueError(f"one_hot codes need d_e = T; got d_e={codes.d_e}, T={task.T}: leave d_e out")
+    if training.objective == "population":
+        _check_population(task, model, training.num_samples)
+    if training.batch_size == "all":
+        _check_every_subset(task, model, training)
 
 
-def _check_population(config: "TrialConfig") -> None:
-    task, model, samples = config.task, config.model, config.training.num_samples
+def _check_population(task: TokenTask, model: Architecture, samples: int | None) -> None:
     if not isinstance(model, Transformer):
         raise ValueError(
             f"objective: population is defined for the transformer only; got model.kind={model.kind}: use objective: minibatch"
@@ -65,14 +64,13 @@ def _check_population(config: "TrialConfig") -> None:
         )
 
 
-def _check_every_subset(config: "TrialConfig") -> None:
-    task, model, samples = config.task, config.model, config.training.num_samples
-    if samples is not None:
+def _check_every_subset(task: TokenTask, model: Architecture, training: Training) -> None:
+    if training.num_samples is not None:
         raise ValueError(
             "batch_size: all takes every subset in every step, and a finite training set holds some; "
-            f"got num_samples={samples}: give batch_size a number, or leave num_samples out"
+            f"got num_samples={training.num_samples}: give batch_size a number, or leave num_samples out"
         )
-    if not is_derived(config):
+    if derived_model(task, model, training) is None:
         raise ValueError(
             "batch_size: all is defined for the task stsq with the transformer or the fcn only; "
             f"got task.kind={task.kind}, model.kind={model.kind}: give a number"
@@ -84,35 +82,35 @@ def _check_every_subset(config: "TrialConfig") -> None:
         )
 
 
-def check_evaluation(config: "TrialConfig") -> None:
+def check_evaluation(task: TokenTask, model: Architecture, evaluation: Evaluation) -> None:
     """Refuse numbers of tokens and subset sizes at which the task has no samples, or that the model cannot read.
 
     Raises:
         ValueError: what does not fit, and what to do.
     """
-    T, q, told = config.task.T, config.task.q, config.evaluation
-    for name, values in (("T", told.T_test), ("q", told.q_test)):
+    T, q = task.T, task.q
+    for name, values in (("T", evaluation.T_test), ("q", evaluation.q_test)):
         if values:
-            _check_free(config, name, values)
-    if short := [T_test for T_test in told.T_test if T_test < q]:
+            _check_free(task, model, name, values)
+    if short := [T_test for T_test in evaluation.T_test if T_test < q]:
         raise ValueError(f"T_test must be at least q; got T_test={short[0]}, q={q}: leave it out")
-    if large := [q_test for q_test in told.q_test if q_test > T]:
+    if large := [q_test for q_test in evaluation.q_test if q_test > T]:
         raise ValueError(f"q_test must be at most T; got q_test={large[0]}, T={T}: leave it out")
-    codes = getattr(config.model, "positions", None)
-    if isinstance(codes, BOUND_TO_T) and (beyond := [n for n in told.T_test if n > T]):
+    codes = getattr(model, "positions", None)
+    if isinstance(codes, BOUND_TO_T) and (beyond := [n for n in evaluation.T_test if n > T]):
         raise ValueError(
             f"{codes.kind} codes name T={T} positions and none beyond; got T_test={beyond[0]}: "
             f"use T_test up to {T}, or random_sign codes"
         )
 
 
-def check_target(config: "TrialConfig") -> None:
-    """Refuse to stop at a target that is not given, and to count samples that are drawn again and again.
+def check_target(training: Training, evaluation: Evaluation) -> None:
+    """Check that `stop_at_target` has a target, and that the samples counted up to a target are fresh.
 
     Raises:
         ValueError: what does not fit, and what to do.
     """
-    training, target = config.training, config.evaluation.target
+    target = evaluation.target
     if training.stop_at_target and target is None:
         raise ValueError("stop_at_target=true needs a target to stop at: give evaluation.target, or leave it out")
     if target is not None and training.num_samples is not None:
@@ -122,18 +120,16 @@ def check_target(config: "TrialConfig") -> None:
         )
 
 
-def _check_free(config: "TrialConfig", name: str, values: tuple[int, ...]) -> None:
+def _check_free(task: TokenTask, model: Architecture, name: str, values: tuple[int, ...]) -> None:
     """Refuse another T or q where the task or the model has only its own."""
-    own, given = f"{name}={getattr(config.task, name)}", f"{name}_test={list(values)}"
-    if name not in config.task.free_sizes:
-        raise ValueError(f"the task {config.task.kind} draws samples at its own {own} only; got {given}: leave {name}_test out")
-    if name in config.model.free_sizes:
+    own, given = f"{name}={getattr(task, name)}", f"{name}_test={list(values)}"
+    if name not in task.free_sizes:
+        raise ValueError(f"the task {task.kind} draws samples at its own {own} only; got {given}: leave {name}_test out")
+    if name in model.free_sizes:
         return
-    if isinstance(config.model, Fcn):
+    if isinstance(model, Fcn):
         raise ValueError(
             f"a fully connected net reads the {own} tokens it was made for; got {given}: "
             "leave T_test out, or use model.kind=transformer"
         )
-    raise ValueError(
-        f"the model {config.model.kind} reads the {own} that it was made for only; got {given}: leave {name}_test out"
-    )
+    raise ValueError(f"the model {model.kind} reads the {own} that it was made for only; got {given}: leave {name}_test out")

@@ -7,16 +7,13 @@ values with biases and one output projection (`torch.nn.MultiheadAttention`), a 
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from stsq_core.configs.architecture import Architecture
 from stsq_core.configs.optimizer import PositiveFloat
 from stsq_core.configs.task import PositiveInt, TokenTask
-
-if TYPE_CHECKING:
-    from stsq_core.programs import Network
 
 
 class TransformerMlp(Architecture):
@@ -29,11 +26,6 @@ class TransformerMlp(Architecture):
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
     heads: PositiveInt = 1
     width: PositiveInt
-
-    def network(self) -> "type[Network]":
-        from stsq_core.networks import TransformerMlpNetwork
-
-        return TransformerMlpNetwork
 
     def block_edges(self, task: TokenTask, array: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """`W_QK1, ..`: tokens, own codes, codes asked for; rows are keys, columns queries."""
@@ -70,11 +62,6 @@ class Rnn(Architecture):
     def num_directions(self) -> int:
         return 2 if self.bidirectional else 1
 
-    def network(self) -> "type[Network]":
-        from stsq_core.networks import RecurrentNetwork
-
-        return RecurrentNetwork
-
     def num_parameters(self, task: TokenTask) -> int:
         per_direction = self.num_gates * self.width * (task.prompt_size + self.width + 2)
         return self.num_directions * (per_direction + task.d * self.width) + task.d
@@ -106,11 +93,6 @@ class Ffn(Architecture):
                 return {**model, "width": T * q * task.get("d", 1)}
         return model
 
-    def network(self) -> "type[Network]":
-        from stsq_core.networks import FeedforwardNetwork
-
-        return FeedforwardNetwork
-
     def units(self, task: TokenTask) -> tuple[int, ...]:
         """Inputs, hidden units layer by layer."""
         return (task.T * task.prompt_size, self.width, *[self.tail_width] * (self.depth - 2))
@@ -140,11 +122,6 @@ class BitAttention(Architecture):
     embedding_scale: PositiveFloat = 1.0
     answer_gap: PositiveFloat | None = None
     readout_rate: PositiveFloat = 1.0
-
-    def network(self) -> "type[Network]":
-        from stsq_core.networks import BitAttentionNetwork
-
-        return BitAttentionNetwork
 
     def num_parameters(self, task: TokenTask) -> int:
         m = self.width

@@ -9,14 +9,11 @@ codes are fixed, and `codes: unit`, follow the authors' code; the directions of 
 """
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
 from stsq_core.configs.task import PositiveInt, TokenTask
-
-if TYPE_CHECKING:
-    from stsq_core.tasks import Examples
 
 Link = Literal["linear", "mean", "hermite2"]
 """With `s = (1/sqrt(q)) sum_j <v_j, x_{t_ij}>`, v_j orthonormal and drawn once a trial, so that `s ~ N(0, 1)` even where a
@@ -68,11 +65,6 @@ class Retrieval(TokenTask):
     def tests_once(self) -> bool:
         """Whether they do so in fresh data."""
         return self.asks_once
-
-    def examples(self) -> "Examples[Retrieval]":
-        from stsq_core.tasks import RetrievalExamples
-
-        return RetrievalExamples(self)
 
 
 class Qstr(Retrieval):

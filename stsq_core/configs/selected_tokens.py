@@ -4,15 +4,12 @@ Both show y, a uniform q-subset of [T], and ask for one vector in R^d. With thei
 are sparse token selection.
 """
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from stsq_core.configs.task import TokenTask
 from stsq_core.configs.token_laws import GaussianTokens, TokenLaw
-
-if TYPE_CHECKING:
-    from stsq_core.tasks import MomentExamples, SelectedMeanExamples
 
 NonNegative = Annotated[float, Field(ge=0)]
 
@@ -39,11 +36,6 @@ class SelectedMean(_SubsetTask):
     decay: NonNegative = 0.0
     noise: NonNegative = 0.0
 
-    def examples(self) -> "SelectedMeanExamples":
-        from stsq_core.tasks import SelectedMeanExamples
-
-        return SelectedMeanExamples(self)
-
 
 class Moment(_SubsetTask):
     """A moment of the Gaussian tokens of y, coordinate by coordinate, less its mean over all data.
@@ -66,8 +58,3 @@ class Moment(_SubsetTask):
                 f"about=mean, q={self.q}: use an order from 2 to q, or about: zero"
             )
         return self
-
-    def examples(self) -> "MomentExamples":
-        from stsq_core.tasks import MomentExamples
-
-        return MomentExamples(self)

@@ -3,8 +3,9 @@
 The padded width is a function of the trial alone, so a trial computes with the same shapes whoever shares its stack.
 """
 
+from typing import assert_never
+
 from stsq_core.configs.architecture import Fcn, Transformer
-from stsq_core.configs.compatibility import is_derived
 from stsq_core.configs.positions import OneHot
 from stsq_core.configs.trial import TrialConfig
 
@@ -46,15 +47,14 @@ def stack_key(config: TrialConfig) -> tuple[object, ...]:
     """Equal for trials that can train as one stack: all but seed, optimizer, rate and, where gradients are derived by hand, the
     width within its rung.
     """
-    model = config.model
-    if not is_derived(config):
-        return (config.task, model, config.training, config.evaluation)
-    match model:
+    match model := config.derived_model:
+        case None:
+            return (config.task, config.model, config.training, config.evaluation)
         case Transformer(positions=positions):
             codes = (positions.kind, positions.redraw, positions.query)
             shape: tuple[object, ...] = (*codes, model.init, model.init_scale, model.x_query, model.attend_query)
         case Fcn():
             shape = (model.depth, model.tail_width, model.y_enters, model.activation)
         case _:
-            shape = (model,)
+            assert_never(model)
     return (config.task, model.kind, padded_width(config), *shape, config.training, config.evaluation)

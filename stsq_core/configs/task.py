@@ -1,6 +1,7 @@
 """What a trial learns (the configs): what all tasks have, and sparse token selection.
 
-A task is one class, an `Examples` in a module of `stsq_core.tasks`, and a name in `stsq_core.configs.unions.Task`.
+A task is one class here, an `Examples` in a module of `stsq_core.tasks`, a case in `stsq_core.tasks.examples_of`, and a name in
+`stsq_core.configs.unions.Task`. A plugin's task has a method `examples()` instead of the case.
 
 Sparse token selection: tokens `x_1..x_T ~ N(0, I_d)` iid; `y` a uniform q-subset of `[T]`; the target is their mean
 `(1/q) sum_{t in y} x_t`.
@@ -8,15 +9,11 @@ Sparse token selection: tokens `x_1..x_T ~ N(0, I_d)` iid; `y` a uniform q-subse
 Source: Wang, Wei, Hsu, Lee 2024, arXiv:2406.06893, section 2.
 """
 
-from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from stsq_core.configs.record import Record
-
-if TYPE_CHECKING:
-    from stsq_core.tasks import Examples
 
 PositiveInt = Annotated[int, Field(ge=1)]
 
@@ -47,10 +44,6 @@ class TokenTask(Record):
         """Where a new part of a prompt's vector begins."""
         return (self.d,)
 
-    @abstractmethod
-    def examples(self) -> "Examples[Any]":
-        """Its samples; loads torch."""
-
 
 class Stsq(TokenTask):
     """The task STS_q on T tokens in R^d."""
@@ -63,8 +56,3 @@ class Stsq(TokenTask):
         if self.q > self.T:
             raise ValueError(f"q must be at most T; got q={self.q}, T={self.T}")
         return self
-
-    def examples(self) -> "Examples[Stsq]":
-        from stsq_core.tasks import StsqExamples
-
-        return StsqExamples(self)

@@ -13,14 +13,15 @@ from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from stsq_core.configs import compatibility
-from stsq_core.configs.architecture import Architecture
+from stsq_core.configs.architecture import Architecture, Fcn, Transformer
 from stsq_core.configs.open_union import plugin_of
 from stsq_core.configs.optimizer import Optimizer
-from stsq_core.configs.record import Record, as_tuple
-from stsq_core.configs.task import PositiveInt, TokenTask
+from stsq_core.configs.record import Record
+from stsq_core.configs.task import TokenTask
+from stsq_core.configs.training import Evaluation, Training
 from stsq_core.configs.unions import MODELS, TASKS
 
 NUMERICS = 2
@@ -31,76 +32,6 @@ PLUGIN = "plugin sha256"
 
 SAMPLES_TO_TARGET = "samples_to_target"
 """The metric of a trial whose evaluation has a target: samples drawn until it was first measured there, inf for never."""
-
-CHUNK = 64
-"""Samples in one chunk of the evaluation; codes that are redrawn are redrawn once a chunk."""
-
-
-class Training(Record):
-    """How long and on what a trial trains.
-
-    `population` integrates X out exactly (transformer from zero only); `minibatch` samples X and trains all of W and V.
-    `batch_size: all` takes every q-subset in every step. With `num_samples` the training set is finite: so many samples, drawn
-    once, of which every step takes a batch with replacement. `log_every` sets the steps at which a trial reports and is
-    checked for divergence: by default about 20 times. `dtype: float64` is for comparing with the oracles. With `stop_at_target`
-    a trial ends at the first evaluation that finds its loss at the evaluation's target: how many samples that took is known.
-    """
-
-    objective: Literal["population", "minibatch"] = "minibatch"
-    batch_size: PositiveInt | Literal["all"] = 64
-    steps: Annotated[int, Field(ge=1)]
-    log_every: PositiveInt | None = None
-    num_samples: Annotated[int, Field(ge=1, le=2**20)] | None = None
-    dtype: Literal["float32", "float64"] = "float32"
-    stop_at_target: bool = False
-
-    @property
-    def report_steps(self) -> int:
-        """Steps between two reports."""
-        return self.log_every or max(1, self.steps // 20)
-
-
-Numbers = Annotated[tuple[PositiveInt, ...], BeforeValidator(as_tuple)]
-
-
-class Evaluation(Record):
-    """What is measured on `samples` fresh draws, never seen in training: the relative loss, and what else is asked for.
-
-    It is measured after the last step and, where `every` is given, at steps 0, `every`, 2 `every`, ... `T_test` and `q_test`
-    are further numbers of tokens and subset sizes, each beside the task's other number. `describe` adds the attention mass
-    on the subset, and norms and cosines of `W` and `V` (stsq_core.training.evaluation). With a `target` the trial tells as
-    `samples_to_target` how many samples it had drawn when it was first measured at or below that relative loss.
-    """
-
-    samples: Annotated[int, Field(ge=4096)] = 4096
-    every: PositiveInt | None = None
-    T_test: Numbers = ()
-    q_test: Numbers = ()
-    describe: bool = False
-    target: Annotated[float, Field(gt=0, lt=1)] | None = None
-
-    @model_validator(mode="after")
-    def _target_is_looked_for(self) -> Self:
-        if self.target is not None and self.every is None:
-            raise ValueError(
-                f"target is looked for at evaluations through training; got target={self.target} and no every: "
-                "give every, the steps between two evaluations"
-            )
-        return self
-
-    @property
-    def num_chunks(self) -> int:
-        """How many chunks of `CHUNK` hold the samples."""
-        return -(-self.samples // CHUNK)
-
-    @property
-    def has_metrics(self) -> bool:
-        """Whether more is asked for than the relative loss after the last step."""
-        return self.every is not None or bool(self.T_test) or bool(self.q_test) or self.describe
-
-    def due(self, step: int) -> bool:
-        """Whether it is time to measure before a training step."""
-        return self.every is not None and step % self.every == 0
 
 
 class TrialConfig(Record):
@@ -126,9 +57,9 @@ class TrialConfig(Record):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
-        compatibility.check_training(self)
-        compatibility.check_evaluation(self)
-        compatibility.check_target(self)
+        compatibility.check_training(self.task, self.model, self.training)
+        compatibility.check_evaluation(self.task, self.model, self.evaluation)
+        compatibility.check_target(self.training, self.evaluation)
         return self
 
     @property
@@ -141,6 +72,11 @@ class TrialConfig(Record):
     def width(self) -> int:
         """The width m that a threshold is about: `d + d_e` for the transformer, the first layer's width for the FCN."""
         return self.model.width_on(self.task)
+
+    @property
+    def derived_model(self) -> Transformer | Fcn | None:
+        """The model, if a program with gradients derived by hand trains it on this task; else autograd finds the gradient."""
+        return compatibility.derived_model(self.task, self.model, self.training)
 
     @property
     def batch(self) -> int:

@@ -1,4 +1,4 @@
-"""Models whose gradients autograd finds: one `Network` (stsq_core.programs.network) a module.
+"""Models whose gradients autograd finds: one `Network` (stsq_core.networks.network) a module.
 
 Their configs stand in `stsq_core.configs.architecture`.
 """

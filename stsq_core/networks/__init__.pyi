@@ -1,6 +1,2 @@
-from .attention import AttentionNetwork as AttentionNetwork
-from .bit_attention import BitAttentionNetwork as BitAttentionNetwork
-from .fcn import FcnNetwork as FcnNetwork
-from .feedforward import FeedforwardNetwork as FeedforwardNetwork
-from .recurrent import RecurrentNetwork as RecurrentNetwork
-from .transformer_mlp import TransformerMlpNetwork as TransformerMlpNetwork
+from .network import Network as Network
+from .network_program import NetworkProgram as NetworkProgram, network_of as network_of

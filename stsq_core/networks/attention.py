@@ -15,9 +15,10 @@ import torch
 from stsq_core.configs import Attention, Learned, Transformer, TrialConfig
 from stsq_core.kernels import Kernels
 from stsq_core.networks.columns import Columns, dense
+from stsq_core.networks.network import Network
 from stsq_core.networks.scores import mass, weigh
 from stsq_core.numerics import Purpose, Streams, dot, product
-from stsq_core.programs import Network, Samples, Tensors, codes_for
+from stsq_core.programs import Samples, Tensors, codes_for
 from stsq_core.tasks import Batch, Source
 
 

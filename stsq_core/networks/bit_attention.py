@@ -23,8 +23,9 @@ import torch
 
 from stsq_core.configs import BitAttention
 from stsq_core.networks.layers import affine, initial_layer, relu_net, with_one
+from stsq_core.networks.network import Network
 from stsq_core.numerics import product
-from stsq_core.programs import Network, Tensors
+from stsq_core.programs import Tensors
 from stsq_core.tasks import Batch, BooleanExamples, Source
 
 READOUT = ("W_V", "W1", "W2")

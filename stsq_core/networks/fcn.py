@@ -12,8 +12,9 @@ import torch
 from stsq_core.configs import Fcn, TrialConfig
 from stsq_core.kernels import Kernels
 from stsq_core.networks.layers import with_one
+from stsq_core.networks.network import Network
 from stsq_core.numerics import Purpose, Streams, activate, product
-from stsq_core.programs import Network, Tensors, uniform_layers
+from stsq_core.programs import Tensors, uniform_layers
 from stsq_core.tasks import Batch, Source
 
 

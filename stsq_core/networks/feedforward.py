@@ -6,7 +6,8 @@ import torch
 
 from stsq_core.configs import Ffn
 from stsq_core.networks.layers import initial_layer, relu_net
-from stsq_core.programs import Network, Tensors
+from stsq_core.networks.network import Network
+from stsq_core.programs import Tensors
 from stsq_core.tasks import Batch, Source
 
 

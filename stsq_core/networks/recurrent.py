@@ -10,8 +10,9 @@ import torch
 
 from stsq_core.configs import Rnn
 from stsq_core.networks.layers import affine, initial_layer, with_one
+from stsq_core.networks.network import Network
 from stsq_core.networks.scans import padded_units, scan
-from stsq_core.programs import Network, Tensors
+from stsq_core.programs import Tensors
 from stsq_core.tasks import Batch, Source
 
 DIRECTIONS = ("forward", "backward")

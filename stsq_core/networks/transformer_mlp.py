@@ -14,8 +14,9 @@ import torch
 
 from stsq_core.configs import TransformerMlp
 from stsq_core.networks.layers import affine, columns, initial_layer, relu_net, with_one
+from stsq_core.networks.network import Network
 from stsq_core.numerics import aligned, product
-from stsq_core.programs import Network, Tensors
+from stsq_core.programs import Tensors
 from stsq_core.tasks import Batch, Source
 
 PROJECTIONS = ("W_Q", "W_K", "W_V")

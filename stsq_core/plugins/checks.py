@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, get_args
 
-from stsq_core.configs import Architecture, TokenTask, UserError, kind_of, records_of
+from stsq_core.configs import MODELS, TASKS, Architecture, TokenTask, UserError, kind_of, records_of
 
 WORD = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -72,22 +72,18 @@ def problem_of(record: type[Any]) -> str | None:
         return f'it needs a kind of its own in small letters{got}: write `kind: Literal["{name}"] = "{name}"`'
     if missing := sorted(getattr(record, "__abstractmethods__", ())):
         return f"the method {missing[0]}() is missing: write it"
-    return _task_problem(record) if issubclass(record, TokenTask) else _model_problem(record)
+    if issubclass(record, TokenTask):
+        return _method_problem(record, "examples", "an stsq_core.plugins.Examples")
+    return _method_problem(record, "network", "a subclass of stsq_core.plugins.Network") or _size_problem(record)
 
 
-def _task_problem(record: type[TokenTask]) -> str | None:
-    return _signature_problem(record, "examples")
-
-
-def _model_problem(record: type[Architecture]) -> str | None:
-    if record.network is Architecture.network:
-        return "the method network() is missing: return a subclass of stsq_core.programs.network.Network"
-    return _signature_problem(record, "network") or _size_problem(record)
-
-
-def _signature_problem(record: type[Any], name: str) -> str | None:
-    """A method that cannot be called without arguments."""
-    signature = inspect.signature(getattr(record, name))
+def _method_problem(record: type[Any], name: str, returned: str) -> str | None:
+    """A method that is missing, unless the record has one of ours as its base, or that cannot be called without arguments."""
+    method = getattr(record, name, None)
+    if method is None:
+        is_ours = issubclass(record, tuple(TASKS[kind] for kind in TASKS.own) + tuple(MODELS[kind] for kind in MODELS.own))
+        return None if is_ours else f"the method {name}() is missing: return {returned}"
+    signature = inspect.signature(method)
     try:
         signature.bind(None)
     except TypeError as error:

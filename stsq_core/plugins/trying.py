@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from stsq_core.configs import TrialConfig, UserError
+from stsq_core.networks import Network, NetworkProgram, network_of
 from stsq_core.plugins.loading import used_plugins
 from stsq_core.plugins.text import Plugin, described
-from stsq_core.programs import Network, NetworkProgram, Tensors
-from stsq_core.tasks import Batch, Examples
+from stsq_core.programs import Tensors
+from stsq_core.tasks import Batch, Examples, examples_of
 from stsq_core.training import one_thread
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -72,10 +73,10 @@ class _Trial:
         self.config = config
         self.plugins = plugins
         with self._told(type(config.task), "examples"):
-            self.examples: Examples[Any] = config.task.examples()
+            self.examples: Examples[Any] = examples_of(config.task)
         self.examples_type = type(self.examples)
         with self._told(type(config.model), "network"):
-            self.network_type: type[Any] = config.model.network()
+            self.network_type: type[Any] = network_of(config.model)
         self.dtype = DTYPES[config.training.dtype]
 
     def check_examples(self) -> None:
@@ -84,7 +85,7 @@ class _Trial:
             problem = f"it must return an stsq_core.tasks.examples.Examples; got {type(self.examples).__name__}"
             raise self.wrong(type(self.config.task), "examples", problem)
         if not (isinstance(self.network_type, type) and issubclass(self.network_type, Network)):
-            problem = f"it must return a subclass of stsq_core.programs.network.Network; got {self.network_type!r}"
+            problem = f"it must return a subclass of stsq_core.networks.network.Network; got {self.network_type!r}"
             raise self.wrong(type(self.config.model), "network", problem)
         for name in ("num_outputs", "output_size"):
             with self._told(self.examples_type, name):

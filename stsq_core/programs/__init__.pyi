@@ -2,7 +2,6 @@ from .codebook import BookSource as BookSource, CodeBook as CodeBook, DenseBook 
 from .codes import Codes as Codes, codes_for as codes_for
 from .fcn import FcnProgram as FcnProgram, uniform_layers as uniform_layers
 from .minibatch_transformer import PracticalTransformer as PracticalTransformer, Samples as Samples, SharedCodes as SharedCodes
-from .network import Network as Network, NetworkProgram as NetworkProgram
 from .population_transformer import MinibatchTransformer as MinibatchTransformer, PopulationTransformer as PopulationTransformer
 from .program import Program as Program, Tensors as Tensors
 from .sample_codes import (

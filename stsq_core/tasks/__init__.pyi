@@ -1,6 +1,3 @@
 from .boolean import BooleanExamples as BooleanExamples
+from .choice import examples_of as examples_of
 from .examples import Batch as Batch, Examples as Examples, Source as Source
-from .moment import MomentExamples as MomentExamples
-from .retrieval import RetrievalExamples as RetrievalExamples
-from .selected_mean import SelectedMeanExamples as SelectedMeanExamples
-from .selection import StsqExamples as StsqExamples

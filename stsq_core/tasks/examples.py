@@ -1,7 +1,7 @@
 """What a task gives to a program: batches of tokens, indices and targets, drawn from named streams; and how outputs are judged.
 
 A task's arithmetic is one `Examples`, in a module of `stsq_core.tasks`, and knows no model; a model's is one `Network`
-(`stsq_core.programs.network`) and knows no task. `stsq_core.programs.network.NetworkProgram` trains the two together.
+(`stsq_core.networks.network`) and knows no task. `stsq_core.networks.NetworkProgram` trains the two together.
 """
 
 from abc import ABC, abstractmethod

@@ -5,8 +5,9 @@ rates: multiplications and additions of matrix products, and instructions on vec
 """
 
 from dataclasses import dataclass
+from typing import assert_never
 
-from stsq_core.configs import CHUNK, Fcn, Transformer, TrialConfig, is_derived, padded_tokens, padded_width
+from stsq_core.configs import CHUNK, Fcn, Transformer, TrialConfig, padded_tokens, padded_width
 
 NORMAL = 42
 """Vector instructions of one normal: a quarter of ten Philox rounds of eight, then half of a Box-Muller pair."""
@@ -59,21 +60,23 @@ class StepCost:
 
 def step_cost(config: TrialConfig) -> StepCost:
     """The operations that the formulas name; three times the forward pass where autograd finds the gradient."""
-    if not is_derived(config):
-        return _network(config)
-    match config.model:
+    match model := config.derived_model:
+        case None:
+            return _network(config)
         case Transformer(extensions=(_, *_)):
             return _practical(config)
         case Transformer(positions=codes) if codes.redraw == "per_sample":
             return _sample_codes(config)
         case Transformer():
             return _shared_codes(config)
-        case _:
+        case Fcn():
             return _fcn(config)
+        case _:
+            assert_never(model)
 
 
 def _network(config: TrialConfig) -> StepCost:
-    """Any task and model (stsq_core.programs.network)."""
+    """Any task and model (stsq_core.networks.network)."""
     task, model, batch = config.task, config.model, config.batch
     vectors = batch * (NORMAL * task.T * task.d + 8 * model.activations(task)) + UPDATE * model.num_parameters(task)
     return StepCost(6.0 * batch * model.multiplications(task), vectors)
@@ -177,18 +180,20 @@ def layer_shapes(config: TrialConfig) -> list[tuple[int, int]]:
 
 def num_parameters(config: TrialConfig) -> int:
     """Trained numbers of one padded trial."""
-    if not is_derived(config):
-        return config.model.num_parameters(config.task)
     task = config.task
-    match config.model:
+    match model := config.derived_model:
+        case None:
+            return config.model.num_parameters(task)
         case Transformer(extensions=(_, *_)):
             m = task.d + padded_width(config)
             return m * m + task.d * m + task.T * (m - task.d) * _learns_codes(config)
         case Transformer():
             D = padded_width(config)
             return D * D + 1 if config.training.objective == "population" else (task.d + D) * D + task.d * (task.d + D)
-        case _:
+        case Fcn():
             return sum(units * (inputs + 1) for units, inputs in layer_shapes(config))
+        case _:
+            assert_never(model)
 
 
 def memory_bytes(config: TrialConfig, device: str = "cpu") -> float:
@@ -207,18 +212,20 @@ def memory_bytes(config: TrialConfig, device: str = "cpu") -> float:
 
 def _held_bytes(config: TrialConfig, device: str) -> float:
     size = 8 if config.training.dtype == "float64" else 4
-    if not is_derived(config):
-        return size * (_network_numbers(config) + 4 * num_parameters(config)) + 8.0 * config.batch * config.task.q
-    match config.model:
+    subsets = 8.0 * config.batch * config.task.q
+    match model := config.derived_model:
+        case None:
+            return size * (_network_numbers(config) + 4 * num_parameters(config)) + subsets
         case Transformer(extensions=(_, *_)):
             numbers = _practical_numbers(config, device)
         case Transformer(positions=codes) if codes.redraw == "per_sample":
             numbers = _sample_codes_numbers(config)
         case Transformer():
             numbers = _shared_codes_numbers(config) if device == "cpu" else _shared_codes_numbers_on_a_gpu(config)
-        case _:
+        case Fcn():
             numbers = _fcn_numbers(config)
-    subsets = 8.0 * config.batch * config.task.q
+        case _:
+            assert_never(model)
     return size * (numbers + 3 * num_parameters(config)) + subsets
 
 

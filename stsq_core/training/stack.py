@@ -9,16 +9,17 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import numpy as np
 import torch
 
-from stsq_core.configs import SAMPLES_TO_TARGET, Measurement, Transformer, TrialConfig, TrialResult, is_derived
+from stsq_core.configs import SAMPLES_TO_TARGET, Fcn, Measurement, Transformer, TrialConfig, TrialResult
+from stsq_core.networks import NetworkProgram
 from stsq_core.programs import (
     FcnProgram,
     MinibatchSampleCodes,
     MinibatchTransformer,
-    NetworkProgram,
     PopulationSampleCodes,
     PopulationTransformer,
     PracticalTransformer,
@@ -174,21 +175,24 @@ class Stack:
 
 def build_program(configs: tuple[TrialConfig, ...], device: torch.device) -> Program:
     """The program of trials of one static shape."""
-    if not is_derived(configs[0]):
-        return NetworkProgram(configs, device)
-    match configs[0].model, configs[0].training.objective:
-        case Transformer(extensions=(_, *_)), _:
+    match model := configs[0].derived_model:
+        case None:
+            return NetworkProgram(configs, device)
+        case Transformer(extensions=(_, *_)):
             return PracticalTransformer(configs, device)
-        case Transformer(positions=codes), "population" if codes.redraw == "per_sample":
-            return PopulationSampleCodes(configs, device)
-        case Transformer(positions=codes), _ if codes.redraw == "per_sample":
-            return MinibatchSampleCodes(configs, device)
-        case Transformer(), "population":
-            return PopulationTransformer(configs, device)
-        case Transformer(), _:
-            return MinibatchTransformer(configs, device)
-        case _:
+        case Transformer(positions=codes):
+            of_samples = codes.redraw == "per_sample"
+            match objective := configs[0].training.objective:
+                case "population":
+                    return (PopulationSampleCodes if of_samples else PopulationTransformer)(configs, device)
+                case "minibatch":
+                    return (MinibatchSampleCodes if of_samples else MinibatchTransformer)(configs, device)
+                case _:
+                    assert_never(objective)
+        case Fcn():
             return FcnProgram(configs, device)
+        case _:
+            assert_never(model)
 
 
 def initial_weights(config: TrialConfig) -> dict[str, np.ndarray]:

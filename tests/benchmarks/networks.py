@@ -11,7 +11,7 @@ import time
 import torch
 
 from stsq_core import TrialConfig
-from stsq_core.programs.network import NetworkProgram
+from stsq_core.networks.network_program import NetworkProgram
 from stsq_core.programs.program import Program
 from stsq_core.training.descent import Descent
 from stsq_core.training.stack import build_program

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from stsq_core import TrialConfig
-from stsq_core.programs.network import NetworkProgram
+from stsq_core.networks.network_program import NetworkProgram
 
 Make = Callable[..., NetworkProgram]
 

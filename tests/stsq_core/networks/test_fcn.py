@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from stsq_core import TrialConfig
+from stsq_core.networks.network_program import NetworkProgram
 from stsq_core.programs.fcn import FcnProgram
-from stsq_core.programs.network import NetworkProgram
 from stsq_core.training.descent import Descent
 
 CPU = torch.device("cpu")

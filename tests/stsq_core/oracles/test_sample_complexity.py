@@ -12,6 +12,7 @@ from stsq_core.configs.errors import UserError
 from stsq_core.kernels import kernels_for
 from stsq_core.numerics.streams import Streams
 from stsq_core.oracles.sample_complexity import agreement, expected_survivors, sufficient_samples
+from stsq_core.tasks.choice import examples_of
 from stsq_core.tasks.examples import Source
 
 KERNELS = kernels_for(torch.device("cpu"))
@@ -43,7 +44,7 @@ def test_survivors_are_those_of_every_subset_on_every_input(function: str, T: in
 def test_survivors_of_drawn_training_sets_are_as_many(function: str) -> None:
     task, n, num_trials = SparseBoolean(T=8, q=3, function=function), 4 if function == "parity" else 12, 300
     source = Source(Streams(tuple(range(num_trials)), KERNELS), KERNELS, 0, fresh=False, dtype=torch.float32)
-    batch = task.examples().batch(source, n)
+    batch = examples_of(task).batch(source, n)
     bits, labels = batch.X[..., 0].numpy() > 0, batch.target[:, :, 0, 0].numpy() > 0
     survivors = [
         (TRUTH[function](bits[..., subset]) == labels).all(-1) for subset in itertools.combinations(range(task.T), task.q)

@@ -150,7 +150,7 @@ def test_files_that_are_no_plugins(tmp_path: Path, name: str, content: bytes | N
         ('start.normals("start V", d, width)', "torch.randn(len(self.configs), d, width)", "def initial", ["alone"]),
         ('parameters["V"], pooled', 'parameters["V"].double(), pooled', 'parameters["V"].double()', ["RuntimeError"]),
         ("= hidden.reshape", "= (hidden - hidden.mean()).reshape", "def outputs", ["the outputs of a trial are others"]),
-        ("return PooledNetwork\n", "return 3\n", "def network", ["subclass of stsq_core.programs.network.Network", "got 3"]),
+        ("return PooledNetwork\n", "return 3\n", "def network", ["subclass of stsq_core.networks.network.Network", "got 3"]),
     ],
 )
 def test_what_a_plugin_gets_wrong_is_seen_before_it_trains(old: str, new: str, at: str, words: list[str]) -> None:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from stsq_core.configs.boolean import COPIED, SparseBoolean
 from stsq_core.kernels import kernels_for
 from stsq_core.numerics.streams import Streams
+from stsq_core.tasks.choice import examples_of
 from stsq_core.tasks.examples import Source
 
 KERNELS = kernels_for(torch.device("cpu"))
@@ -28,7 +29,7 @@ def source(*, fresh: bool = False) -> Source:
 @pytest.mark.parametrize("function", VALUES)
 def test_a_label_is_the_function_of_the_hidden_bits(function: str, inputs: str) -> None:
     task = SparseBoolean(T=9, q=3, function=function, inputs=inputs)
-    batch = task.examples().batch(source(fresh=True), 40)
+    batch = examples_of(task).batch(source(fresh=True), 40)
     hidden = source().of_trial().subsets("hidden bits", 1, T=9, q=3)
     assert batch.y is None
     assert set(batch.X.unique().tolist()) == {-1.0, 1.0}
@@ -40,13 +41,13 @@ def test_a_label_is_the_function_of_the_hidden_bits(function: str, inputs: str) 
 
 @pytest.mark.parametrize("function", VALUES)
 def test_balanced_functions_of_independent_bits_are_true_half_of_the_time(function: str) -> None:
-    batch = SparseBoolean(T=9, q=3, function=function).examples().batch(source(), 40_000)
+    batch = examples_of(SparseBoolean(T=9, q=3, function=function)).batch(source(), 40_000)
     means = batch.target.mean((1, 2, 3))
     torch.testing.assert_close(means, torch.zeros_like(means), rtol=0, atol=0.02)
 
 
 def test_structured_bits_repeat_their_neighbours() -> None:
-    X = SparseBoolean(T=12, q=3, function="parity", inputs="structured").examples().batch(source(), 20_000).X[..., 0]
+    X = examples_of(SparseBoolean(T=12, q=3, function="parity", inputs="structured")).batch(source(), 20_000).X[..., 0]
     for distance in (1, 2, 3):
         correlation = (X[:, :, distance:] * X[:, :, :-distance]).mean()
         assert float(correlation) == pytest.approx(COPIED**distance, abs=0.01)
@@ -54,7 +55,7 @@ def test_structured_bits_repeat_their_neighbours() -> None:
 
 
 def test_the_relative_loss_is_twice_the_error_and_the_objective_logistic() -> None:
-    examples = SparseBoolean(T=5, q=3, function="and").examples()
+    examples = examples_of(SparseBoolean(T=5, q=3, function="and"))
     batch = examples.batch(source(), 200)
     right, wrong = 2.0 * batch.target, -0.5 * batch.target
     assert not examples.relative_losses(right, batch).any()
@@ -65,7 +66,7 @@ def test_the_relative_loss_is_twice_the_error_and_the_objective_logistic() -> No
 
 
 def test_a_training_set_begins_with_a_smaller_one() -> None:
-    examples = SparseBoolean(T=7, q=3, function="and").examples()
+    examples = examples_of(SparseBoolean(T=7, q=3, function="and"))
     small, large = examples.batch(source(), 10), examples.batch(source(), 33)
     assert torch.equal(large.X[:, :10], small.X)
     assert torch.equal(large.target[:, :10], small.target)

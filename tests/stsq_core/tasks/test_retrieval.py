@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from stsq_core.configs.retrieval import Qstr, SimpleQstr
 from stsq_core.kernels import kernels_for
 from stsq_core.numerics.streams import Streams
+from stsq_core.tasks.choice import examples_of
 from stsq_core.tasks.examples import Source
 from stsq_core.tasks.retrieval import RetrievalExamples, hidden_directions
 
@@ -23,7 +24,7 @@ def source(step: int = 0, *, fresh: bool = False, seeds: tuple[int, ...] = (3, 4
 @pytest.mark.parametrize("link", ["linear", "mean", "hermite2"])
 def test_a_model_that_answers_zero_has_the_relative_loss_one(record, link: str) -> None:
     """Also where positions are asked for twice: with N = 3 and q = 2 a third of the time."""
-    examples = record(T=3, q=2, d=4, link=link).examples()
+    examples = examples_of(record(T=3, q=2, d=4, link=link))
     batch = examples.batch(source(), 20000)
     losses = examples.relative_losses(torch.zeros_like(batch.target), batch).mean(1)
     torch.testing.assert_close(losses, torch.ones_like(losses), rtol=0.04, atol=0)
@@ -31,7 +32,7 @@ def test_a_model_that_answers_zero_has_the_relative_loss_one(record, link: str) 
 
 def test_a_target_is_the_link_of_the_tokens_asked_for() -> None:
     task = Qstr(T=5, q=2, d=3, link="hermite2")
-    batch, u = task.examples().batch(source(), 4), hidden_directions(task, source())
+    batch, u = examples_of(task).batch(source(), 4), hidden_directions(task, source())
     for trial, sample, i in [(0, 0, 0), (1, 3, 4)]:
         asked = batch.X[trial, sample, batch.y[trial, sample, i]]
         s = float((u[trial] * asked).sum())
@@ -47,8 +48,8 @@ def test_directions_are_orthonormal_over_sqrt_q_and_stay_for_the_trial() -> None
 
 
 def test_simple_qstr_asks_for_the_same_tokens_everywhere_and_qstr_may_be_tested_so() -> None:
-    once = SimpleQstr(T=5, q=2, d=3).examples().batch(source(), 50).y
-    own = Qstr(T=5, q=2, d=3, tested_on="simple").examples()
+    once = examples_of(SimpleQstr(T=5, q=2, d=3)).batch(source(), 50).y
+    own = examples_of(Qstr(T=5, q=2, d=3, tested_on="simple"))
     assert (once == once[:, :, :1]).all()
     assert not (own.batch(source(), 50).y == own.batch(source(), 50).y[:, :, :1]).all()
     tested = own.batch(source(fresh=True), 50).y
@@ -58,7 +59,7 @@ def test_simple_qstr_asks_for_the_same_tokens_everywhere_and_qstr_may_be_tested_
 @pytest.mark.parametrize("codes", ["scaled", "unit"])
 def test_a_prompt_holds_the_token_its_code_and_those_it_asks_for(codes: str) -> None:
     task = Qstr(T=5, q=2, d=4, d_e=6, codes=codes)
-    examples = task.examples()
+    examples = examples_of(task)
     batch = examples.batch(source(), 3)
     prompt = examples.prompt(batch, source(9, fresh=True))
     assert prompt.shape == (2, 3, 5, task.prompt_size) == (2, 3, 5, 22)
@@ -80,4 +81,4 @@ def test_code_lengths_follow_the_papers_rule_where_left_out() -> None:
 def test_too_many_directions_are_refused() -> None:
     with pytest.raises(ValidationError, match=r"q at most d; got q=4, d=3"):
         Qstr(T=6, q=4, d=3)
-    assert isinstance(Qstr(T=6, q=4, d=3, link="mean").examples(), RetrievalExamples)
+    assert isinstance(examples_of(Qstr(T=6, q=4, d=3, link="mean")), RetrievalExamples)

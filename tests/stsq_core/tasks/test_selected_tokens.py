@@ -9,6 +9,7 @@ from stsq_core.configs.selected_tokens import Moment, SelectedMean
 from stsq_core.configs.task import Stsq
 from stsq_core.kernels import kernels_for
 from stsq_core.numerics.streams import Streams
+from stsq_core.tasks.choice import examples_of
 from stsq_core.tasks.examples import Source
 
 KERNELS = kernels_for(torch.device("cpu"))
@@ -38,7 +39,7 @@ def task_of(fields: dict):
 @pytest.mark.parametrize("fields", TASKS, ids=str)
 def test_a_model_that_answers_zero_loses_the_whole_target(fields: dict) -> None:
     """And no other constant loses less: the target's mean is zero."""
-    examples = task_of(fields).examples()
+    examples = examples_of(task_of(fields))
     batch = examples.batch(source(), 60_000)
     losses = examples.relative_losses(torch.zeros_like(batch.target), batch)
     error = float(losses.std() / losses.numel() ** 0.5)
@@ -58,7 +59,7 @@ def test_a_model_that_answers_zero_loses_the_whole_target(fields: dict) -> None:
 )
 def test_tokens_have_variance_one_and_the_fourth_moment_of_their_law(tokens: dict, fourth: float) -> None:
     task = task_of({"kind": "selected_mean", "tokens": tokens})
-    X = task.examples().batch(source(), 60_000).X
+    X = examples_of(task).batch(source(), 60_000).X
     assert float(X.mean()) == pytest.approx(0, abs=0.02)
     assert float(X.square().mean()) == pytest.approx(1, abs=0.01)
     assert float((X**4).mean()) == pytest.approx(fourth, rel=0.05)
@@ -69,14 +70,14 @@ def test_tokens_have_variance_one_and_the_fourth_moment_of_their_law(tokens: dic
 def test_student_s_law_at_its_quantiles() -> None:
     """The 97.5% point of t with 5 degrees of freedom is 2.5706 (tables), here put to variance 1."""
     task = task_of({"kind": "selected_mean", "tokens": {"kind": "student_t", "freedom": 5.0}})
-    X = task.examples().batch(source(), 60_000).X
+    X = examples_of(task).batch(source(), 60_000).X
     share = float((X.abs() > 2.5706 * (3 / 5) ** 0.5).double().mean())
     assert share == pytest.approx(0.05, abs=4 * (0.05 * 0.95 / X.numel()) ** 0.5)
 
 
 def test_targets_are_the_stated_statistics_of_the_tokens_of_y() -> None:
     def values(fields: dict) -> tuple[np.ndarray, np.ndarray]:
-        batch = task_of(fields).examples().batch(source(), 50)
+        batch = examples_of(task_of(fields)).batch(source(), 50)
         members = batch.X.gather(2, batch.y[:, :, 0].unsqueeze(-1).expand(-1, -1, -1, 2))
         return members.numpy(), batch.target[:, :, 0].numpy()
 
@@ -94,7 +95,7 @@ def test_targets_are_the_stated_statistics_of_the_tokens_of_y() -> None:
 def test_at_their_defaults_they_are_sparse_token_selection(fields: dict) -> None:
     """The same samples, and so the same trained trial."""
     plain = Stsq(T=9, q=4, d=2)
-    ours, theirs = task_of(fields).examples().batch(source(3), 20), plain.examples().batch(source(3), 20)
+    ours, theirs = examples_of(task_of(fields)).batch(source(3), 20), examples_of(plain).batch(source(3), 20)
     assert torch.equal(ours.X, theirs.X)
     assert torch.equal(ours.y, theirs.y)
     assert torch.equal(ours.target, theirs.target)

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stsq_core import TrialConfig
-from stsq_core.configs.trial import Evaluation
+from stsq_core.configs.training import Evaluation
 from stsq_core.programs import program as program_module
 from stsq_core.training.cost import memory_bytes
 from stsq_core.training.descent import Descent

@@ -8,7 +8,7 @@ import torch
 import stsq_core.training.stack
 import stsq_core.training.stepper
 from stsq_core import train_pack
-from stsq_core.configs.trial import Evaluation
+from stsq_core.configs.training import Evaluation
 from stsq_core.numerics.checkpoint import Checkpoint
 from stsq_core.training.descent import Descent
 from stsq_core.training.stack import build_program

@@ -1,57 +1,67 @@
-"""Programs of any task and any model: a task's `Examples`, a model's `Network`, and the gradient by autograd.
+"""The program of any task and any model: a task's `Examples`, a model's `Network`, and the gradient by autograd.
 
-The pairs that the papers are about have programs of their own with gradients derived by hand
-(`stsq_core.programs.population_transformer`, `stsq_core.programs.fcn`), several times faster; those written here are held to
-the same law of the pack. A `Network` keeps it by what it computes with: `stsq_core.numerics.products.product` for products of
-stacks, elementwise functions, and sums along axes that lie behind the stack's and are not followed by a longer one.
+The pairs that the papers are about have programs with gradients derived by hand (`stsq_core.programs`), several times faster;
+those of any pair are held to the same law of the pack.
 """
 
-from abc import ABC, abstractmethod
 from functools import cached_property
+from typing import Protocol, assert_never, cast, runtime_checkable
 
 import numpy as np
 import torch
 
-from stsq_core.configs import CHUNK, TokenTask, TrialConfig
-from stsq_core.kernels import Kernels
-from stsq_core.numerics import Step, Streams
-from stsq_core.programs.program import Program, Tensors
-from stsq_core.tasks import Batch, Source
+from stsq_core.configs import (
+    CHUNK,
+    Architecture,
+    Attention,
+    BitAttention,
+    Fcn,
+    Ffn,
+    Model,
+    Rnn,
+    Transformer,
+    TransformerMlp,
+    TrialConfig,
+)
+from stsq_core.networks.attention import AttentionNetwork
+from stsq_core.networks.bit_attention import BitAttentionNetwork
+from stsq_core.networks.fcn import FcnNetwork
+from stsq_core.networks.feedforward import FeedforwardNetwork
+from stsq_core.networks.network import Network
+from stsq_core.networks.recurrent import RecurrentNetwork
+from stsq_core.networks.transformer_mlp import TransformerMlpNetwork
+from stsq_core.numerics import Step
+from stsq_core.programs import Program, Tensors
+from stsq_core.tasks import Batch, Source, examples_of
 
 
-class Network(ABC):
-    """k models of one kind on one task: how they start, and what they make of a batch.
+@runtime_checkable
+class PluginModel(Protocol):
+    """A plugin's model names its network in a method."""
 
-    `configs` differ in seed, optimizer and rate, and in the model's width where `stack_key` lets them.
-    """
+    def network(self) -> type[Network]: ...
 
-    def __init__(self, configs: tuple[TrialConfig, ...], *, kernels: Kernels, streams: Streams, dtype: torch.dtype) -> None:
-        self.configs = configs
-        self.task: TokenTask = configs[0].task
-        self.examples = self.task.examples()
-        self.kernels = kernels
-        self.streams = streams
-        self.dtype = dtype
 
-    @abstractmethod
-    def initial(self) -> Tensors:
-        """The parameters before the first step, the k trials along the leading axis of each."""
-
-    @abstractmethod
-    def outputs(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor:
-        """What the models answer, (k, batch, R, size); `source` draws what the models themselves need, as codes are."""
-
-    def attention_mass(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor | None:
-        """The share of attention on the positions asked for, (k, batch); None for a model without attention."""
-        return None
-
-    def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
-        """The arrays of one trial, by the names of `initial`."""
-        return {name: value[trial].cpu().numpy() for name, value in parameters.items()}
-
-    def start(self, step: int = 0) -> Source:
-        """Draws for `initial`: give every array a name of its own, as in `start().normals("start W", ...)`."""
-        return Source(self.streams, self.kernels, step, fresh=False, dtype=self.dtype)
+def network_of(model: Architecture) -> type[Network]:
+    """The network that computes a model on any task."""
+    if isinstance(model, PluginModel):
+        return model.network()
+    own = cast(Model, model)
+    match own:
+        case Transformer() | Attention():
+            return AttentionNetwork
+        case Fcn():
+            return FcnNetwork
+        case TransformerMlp():
+            return TransformerMlpNetwork
+        case Rnn():
+            return RecurrentNetwork
+        case Ffn():
+            return FeedforwardNetwork
+        case BitAttention():
+            return BitAttentionNetwork
+        case _:
+            assert_never(own)
 
 
 class NetworkProgram(Program):
@@ -59,8 +69,8 @@ class NetworkProgram(Program):
 
     def __init__(self, configs: tuple[TrialConfig, ...], device: torch.device) -> None:
         super().__init__(configs, device)
-        self.examples = self.task.examples()
-        build = configs[0].model.network()
+        self.examples = examples_of(self.task)
+        build = network_of(configs[0].model)
         self.network = build(configs, kernels=self.kernels, streams=self.streams, dtype=self.dtype)
 
     def initial(self) -> Tensors:
@@ -82,7 +92,7 @@ class NetworkProgram(Program):
     def fresh_losses(self, parameters: Tensors, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
         """Relative losses of fresh samples, also on another number of tokens or positions where task and model have it."""
         task = self.task.model_copy(update={"T": T or self.task.T, "q": q or self.task.q})
-        examples, source = task.examples(), self.source(chunk, fresh=True)
+        examples, source = examples_of(task), self.source(chunk, fresh=True)
         batch = examples.batch(source, CHUNK)
         return examples.relative_losses(self.network.outputs(parameters, batch, source), batch)
 

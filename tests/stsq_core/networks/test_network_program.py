@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from stsq_core import TrialConfig, train_pack
+from stsq_core.networks.network_program import NetworkProgram
 from stsq_core.numerics.checkpoint import Checkpoint
 from stsq_core.numerics.products import product
 from stsq_core.plugins import load, read_plugin
 from stsq_core.plugins.loading import unload_all
-from stsq_core.programs.network import NetworkProgram
 
 PLUGIN = Path(__file__).parents[3] / "docs" / "plugins" / "selected_max.py"
 CPU = torch.device("cpu")
