@@ -2,7 +2,7 @@ from . import size as size
 from .architecture import Architecture as Architecture, Fcn as Fcn, Transformer as Transformer
 from .attention import Attention as Attention, Scores as Scores
 from .boolean import COPIED as COPIED, SparseBoolean as SparseBoolean
-from .errors import UserError as UserError
+from .errors import UserError as UserError, missing_case as missing_case
 from .family import TrialFamily as TrialFamily
 from .open_union import kind_of as kind_of, plugin_of as plugin_of, records_of as records_of
 from .optimizer import (
@@ -22,7 +22,7 @@ from .positions import (
     RandomSign as RandomSign,
     Sinusoidal as Sinusoidal,
 )
-from .prompt_models import BitAttention as BitAttention, Ffn as Ffn, Rnn as Rnn, TransformerMlp as TransformerMlp
+from .prompt_models import BitAttention as BitAttention, Cell as Cell, Ffn as Ffn, Rnn as Rnn, TransformerMlp as TransformerMlp
 from .record import Record as Record, as_tuple as as_tuple
 from .retrieval import Qstr as Qstr, Retrieval as Retrieval, SimpleQstr as SimpleQstr
 from .selected_tokens import Moment as Moment, SelectedMean as SelectedMean

@@ -6,7 +6,7 @@ Source: Edelman, Goel, Kakade, Zhang 2022, arXiv:2110.10090: AND and parity of s
 distribution of the bits there is not known to us; both below are ours.
 """
 
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, assert_never
 
 from pydantic import model_validator
 
@@ -53,4 +53,7 @@ class SparseBoolean(TokenTask):
                 return float(0.5 ** (1 / self.q))
             case "or" if self.balanced:
                 return float(1 - 0.5 ** (1 / self.q))
-        return 0.5
+            case "and" | "or" | "majority" | "parity":
+                return 0.5
+            case _:
+                assert_never(self.function)

@@ -15,6 +15,8 @@ from stsq_core.configs.architecture import Architecture
 from stsq_core.configs.optimizer import PositiveFloat
 from stsq_core.configs.task import PositiveInt, TokenTask
 
+Cell = Literal["gru", "relu", "tanh"]
+
 
 class TransformerMlp(Architecture):
     """One layer of `heads` softmax heads, each on all of the prompt, and a ReLU net with `width` hidden units on their outputs.
@@ -50,7 +52,7 @@ class Rnn(Architecture):
     kind: Literal["rnn"] = "rnn"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
     width: PositiveInt
-    cell: Literal["gru", "relu", "tanh"] = "gru"
+    cell: Cell = "gru"
     bidirectional: bool = True
 
     @property

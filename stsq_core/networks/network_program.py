@@ -5,7 +5,7 @@ those of any pair are held to the same law of the pack.
 """
 
 from functools import cached_property
-from typing import Protocol, assert_never, cast, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from stsq_core.configs import (
     Transformer,
     TransformerMlp,
     TrialConfig,
+    missing_case,
 )
 from stsq_core.networks.attention import AttentionNetwork
 from stsq_core.networks.bit_attention import BitAttentionNetwork
@@ -61,7 +62,7 @@ def network_of(model: Architecture) -> type[Network]:
         case BitAttention():
             return BitAttentionNetwork
         case _:
-            assert_never(own)
+            raise missing_case(own, "stsq_core/networks/network_program.py: network_of")
 
 
 class NetworkProgram(Program):

@@ -7,10 +7,11 @@ stay zero.
 Source: the GRU is `torch.nn.GRU`'s (Cho et al. 2014, arXiv:1406.1078, the reset gate after the product), the others Elman's.
 """
 
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 
+from stsq_core.configs import Cell
 from stsq_core.numerics import product
 
 VECTORS = 32
@@ -23,7 +24,7 @@ def padded_units(units: int) -> int:
     return -(-(units + 1) // VECTORS) * VECTORS
 
 
-def scan(x: torch.Tensor, W: torch.Tensor, *, units: int, cell: str, reverse: bool) -> torch.Tensor:
+def scan(x: torch.Tensor, W: torch.Tensor, *, units: int, cell: Cell, reverse: bool) -> torch.Tensor:
     """The states after each step, (k, T, rows, units padded), from zero.
 
     Args:
@@ -33,8 +34,13 @@ def scan(x: torch.Tensor, W: torch.Tensor, *, units: int, cell: str, reverse: bo
         cell: gru, whose gates are reset, update and candidate; or relu or tanh, with one.
         reverse: from the last position to the first.
     """
-    function, told = (_Gru, (units, reverse)) if cell == "gru" else (_Elman, (units, reverse, cell))
-    found = function.apply(x, W, *told)  # type: ignore[no-untyped-call]
+    match cell:
+        case "gru":
+            found = _Gru.apply(x, W, units, reverse)  # type: ignore[no-untyped-call]
+        case "relu" | "tanh":
+            found = _Elman.apply(x, W, units, reverse, cell)  # type: ignore[no-untyped-call]
+        case _:
+            assert_never(cell)
     assert isinstance(found, torch.Tensor)
     return found
 

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from stsq_core.configs import Scores
+from stsq_core.configs import Scores, missing_case
 from stsq_core.numerics import placeless
 
 
@@ -28,6 +28,8 @@ def weigh(scores: torch.Tensor, kind: Scores, *, q: int, bias: torch.Tensor | No
         case "sigmoid":
             assert bias is not None
             return placeless(torch.sigmoid, scores + bias.view(-1, *[1] * (scores.dim() - 1)))
+        case _:
+            raise missing_case(kind, "stsq_core/networks/scores.py: weigh")
 
 
 def mass(weights: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

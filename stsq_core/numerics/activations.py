@@ -5,7 +5,7 @@ with zeros until nothing is left over. ReLU, which rounds nothing, is taken in p
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, assert_never
 
 import torch
 
@@ -18,14 +18,26 @@ VECTORS_BYTES = 128
 def activate(z: torch.Tensor, activation: Smooth) -> torch.Tensor:
     """`tanh(z)`, or `z Phi(z)` with Phi the normal distribution function."""
     units, z = z.shape[-1], _padded(z)
-    return (z.tanh() if activation == "tanh" else torch.nn.functional.gelu(z))[..., :units]
+    match activation:
+        case "tanh":
+            return z.tanh()[..., :units]
+        case "gelu":
+            return torch.nn.functional.gelu(z)[..., :units]
+        case _:
+            assert_never(activation)
 
 
 def backward(gradient: torch.Tensor, z: torch.Tensor, activation: Smooth) -> torch.Tensor:
     """The gradient at z of what has `gradient` at `activate(z)`."""
     units, gradient, z = z.shape[-1], _padded(gradient), _padded(z)
-    aten = torch.ops.aten
-    slope: torch.Tensor = aten.tanh_backward(gradient, z.tanh()) if activation == "tanh" else aten.gelu_backward(gradient, z)
+    slope: torch.Tensor
+    match activation:
+        case "tanh":
+            slope = torch.ops.aten.tanh_backward(gradient, z.tanh())
+        case "gelu":
+            slope = torch.ops.aten.gelu_backward(gradient, z)
+        case _:
+            assert_never(activation)
     return slope[..., :units]
 
 

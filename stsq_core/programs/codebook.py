@@ -5,6 +5,7 @@ codes, `p E`. Token axes are padded with zeros to Tp, and codes narrower than th
 """
 
 from abc import ABC, abstractmethod
+from typing import assert_never
 
 import torch
 
@@ -84,7 +85,13 @@ class DenseBook(CodeBook):
         return product(weights, self._codes)
 
     def coefficients(self, y: torch.Tensor) -> torch.Tensor:
-        return self._kernels.dual(self._codes, y) if self._query == "dual" else super().coefficients(y)
+        match self._query:
+            case "sum":
+                return super().coefficients(y)
+            case "dual":
+                return self._kernels.dual(self._codes, y)
+            case _:
+                assert_never(self._query)
 
 
 class BookSource:
@@ -110,7 +117,13 @@ class BookSource:
         return self._book(Purpose.FRESH_CODES, chunk, self._T if T is None else T)
 
     def _book(self, purpose: Purpose, step: Step, T: int) -> CodeBook:
-        return self._fixed(T) if self._positions.redraw == "never" else self._drawn(purpose, step, T)
+        match self._positions.redraw:
+            case "never":
+                return self._fixed(T)
+            case "per_step" | "per_sample":
+                return self._drawn(purpose, step, T)
+            case _:
+                assert_never(self._positions.redraw)
 
     def _fixed(self, T: int) -> CodeBook:
         """The trials' only book: longer ones begin with the shorter ones."""

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 
 import torch
 
-from stsq_core.configs import Gaussian, Learned, OneHot, Positions, RandomSign, Sinusoidal
+from stsq_core.configs import Gaussian, Learned, OneHot, Positions, RandomSign, Sinusoidal, missing_case
 from stsq_core.kernels import Draws, Kernels
 from stsq_core.numerics import dot
 
@@ -98,4 +98,6 @@ def codes_for(positions: tuple[Positions, ...], *, length: int, dtype: torch.dty
             made = SphereCodes
         case Sinusoidal():
             made = SinusoidalCodes
+        case kind:
+            raise missing_case(kind, "stsq_core/programs/codes.py: codes_for")
     return made(positions, length=length, dtype=dtype, kernels=kernels)

@@ -3,6 +3,8 @@
 A book of a sample's own, (k, batch, T, d_e), would make `N = E W_e^T E^T` dearer than the direct products with the query.
 """
 
+from typing import assert_never
+
 import torch
 
 from stsq_core.configs import CHUNK, Query
@@ -25,10 +27,14 @@ class SampleBook:
         k, batch, q = y.shape
         self.codes = codes.rows(draws, batch * T).view(k, batch, T, codes.length)
         members = self.codes.gather(2, y.unsqueeze(-1).expand(k, batch, q, codes.length))
-        if query == "dual":
-            c = codes.kernels.dual(self.codes.view(k * batch, T, codes.length), y.view(k * batch, 1, q))
-            members = members * c.view(k, batch, q, 1)
-        self.z = members.sum(2)
+        match query:
+            case "sum":
+                self.z = members.sum(2)
+            case "dual":
+                c = codes.kernels.dual(self.codes.view(k * batch, T, codes.length), y.view(k * batch, 1, q))
+                self.z = (members * c.view(k, batch, q, 1)).sum(2)
+            case _:
+                assert_never(query)
 
     def scores(self, directions: torch.Tensor) -> torch.Tensor:
         """`<e_t, u>` for one direction a sample, (k, batch, d_e): (k, batch, T)."""

@@ -1,5 +1,7 @@
 """Samples of sparse Boolean functions, and the loss of what a model makes of them."""
 
+from typing import assert_never
+
 import torch
 
 from stsq_core.configs import COPIED, SparseBoolean
@@ -56,3 +58,5 @@ class BooleanExamples(Examples[SparseBoolean]):
                 return bits.sum(-1).sign()
             case "parity":
                 return bits.prod(-1)
+            case function:
+                assert_never(function)

@@ -1,8 +1,8 @@
 """Which `Examples` are those of a task."""
 
-from typing import Any, Protocol, assert_never, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
-from stsq_core.configs import Moment, Qstr, SelectedMean, SimpleQstr, SparseBoolean, Stsq, Task, TokenTask
+from stsq_core.configs import Moment, Qstr, SelectedMean, SimpleQstr, SparseBoolean, Stsq, Task, TokenTask, missing_case
 from stsq_core.tasks.boolean import BooleanExamples
 from stsq_core.tasks.examples import Examples
 from stsq_core.tasks.moment import MomentExamples
@@ -35,4 +35,4 @@ def examples_of(task: TokenTask) -> Examples[Any]:
         case SparseBoolean():
             return BooleanExamples(own)
         case _:
-            assert_never(own)
+            raise missing_case(own, "stsq_core/tasks/choice.py: examples_of")

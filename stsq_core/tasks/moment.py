@@ -1,5 +1,7 @@
 """Samples of moments of the tokens of y."""
 
+from typing import Literal, assert_never
+
 import torch
 
 from stsq_core.configs import Moment
@@ -32,12 +34,14 @@ class MomentExamples(Examples[Moment]):
         return Batch(X, y.unsqueeze(2), target)
 
 
-def _hermite(x: torch.Tensor, order: int) -> torch.Tensor:
+def _hermite(x: torch.Tensor, order: Literal[1, 2, 3]) -> torch.Tensor:
     """`He_order(x)`, of variance `order!` under the standard normal law."""
     match order:
         case 1:
             return x
         case 2:
             return x * x - 1
-        case _:
+        case 3:
             return x * (x * x - 3)
+        case _:
+            assert_never(order)

@@ -1,6 +1,7 @@
 """Samples of qSTR and simple-qSTR, and the prompts that models read of them."""
 
 import math
+from typing import assert_never
 
 import torch
 
@@ -52,7 +53,13 @@ class RetrievalExamples(Examples[Retrieval]):
         k, count, T = tokens.shape[:3]
         directions = hidden_directions(self.task, source).reshape(k, -1, 1)
         s = product(tokens.reshape(k, count * T, -1), directions).reshape(k, count, T, 1)
-        return s if self.task.link == "linear" else (s * s - 1) / math.sqrt(2)
+        match self.task.link:
+            case "linear":
+                return s
+            case "hermite2":
+                return (s * s - 1) / math.sqrt(2)
+            case _:
+                assert_never(self.task.link)
 
 
 def hidden_directions(task: Retrieval, source: Source) -> torch.Tensor:

@@ -8,7 +8,7 @@ import math
 
 import torch
 
-from stsq_core.configs import CorrelatedTokens, GaussianTokens, LaplaceTokens, StudentTokens, TokenLaw
+from stsq_core.configs import CorrelatedTokens, GaussianTokens, LaplaceTokens, StudentTokens, TokenLaw, missing_case
 from stsq_core.numerics import placeless
 from stsq_core.tasks.examples import Source
 
@@ -27,7 +27,8 @@ def tokens(source: Source, law: TokenLaw, count: int, *, T: int, d: int) -> torc
             numbers = squares.sqrt() * placeless(torch.cos, v * math.pi)
         case CorrelatedTokens(rho=rho):
             own = source.normals("tokens", 1, count * T * d).view(-1, count, T, d)
-            return own * math.sqrt(1 - rho) + source.normals("common token", 1, count * d).view(-1, count, 1, d) * math.sqrt(
-                rho
-            )
+            common = source.normals("common token", 1, count * d).view(-1, count, 1, d)
+            return own * math.sqrt(1 - rho) + common * math.sqrt(rho)
+        case _:
+            raise missing_case(law, "stsq_core/tasks/token_draws.py: tokens")
     return numbers.view(-1, count, T, d)

@@ -1,20 +1,24 @@
-"""One optimizer step for a stack of trials: gradient descent, Adam and AdamW side by side, each with its own rate and schedule.
+"""Optimizer steps of a stack of trials, each trial with an optimizer, a rate and a schedule of its own.
 
-Every number of a step is looked up in tables made once from the configs, so a resumed trial needs nothing but its step.
+An optimizer is a config (`stsq_core.configs.optimizer`) and an update rule here, which takes the trials that have it. Gradient
+descent, Adam and AdamW are one rule. Every number of a step is looked up in tables made once from the configs, so a
+resumed trial needs nothing but its step.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import assert_never
 
 import numpy as np
 import torch
 
-from stsq_core.configs import Adam, AdamW, Optimizer, Schedule
+from stsq_core.configs import Adam, AdamW, GradientDescent, Optimizer, Schedule, missing_case
 from stsq_core.kernels import Kernels, Rates
 from stsq_core.numerics import Step
 from stsq_core.programs import Tensors
 
-ADAMS = (Adam, AdamW)
+Update = Callable[[Sequence[torch.Tensor], Step], None]
+"""From the gradients of a list of parameters and the number of earlier steps: updates the parameters in place."""
 
 
 def schedule_factors(schedule: Schedule, steps: int) -> np.ndarray:
@@ -28,55 +32,87 @@ def schedule_factors(schedule: Schedule, steps: int) -> np.ndarray:
             decay = 1 - progress
         case "cosine":
             decay = 0.5 + 0.5 * np.cos(math.pi * progress)
+        case _:
+            assert_never(schedule.kind)
     warm = np.minimum(1, (t + 1) / schedule.warmup) if schedule.warmup else 1.0
     return np.asarray((schedule.floor + (1 - schedule.floor) * decay) * warm)
 
 
-class Descent:
-    """Updates the parameters of k trials in place.
+class UpdateRule:
+    """How k trials of one kind of optimizer move, row i of every tensor being that of trial i.
 
-    Adam keeps first and second moments `m` and `v` of every parameter; gradient descent keeps nothing, and where the two share
-    a stack its moments are carried along unused.
+    `states` names the tensors that the rule keeps for each parameter, of its shape and zero before the first step; `fields`
+    names the numbers of a config that it reads beside the rate.
+    """
+
+    states: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+
+    def __init__(self, optimizers: Sequence[Optimizer], steps: int, *, dtype: torch.dtype, kernels: Kernels) -> None:
+        self.dtype, self.kernels = dtype, kernels
+        self.rates = np.stack([o.lr * schedule_factors(o.schedule, steps) for o in optimizers], 1)
+        self._lr = self.table(self.rates)
+        self._fields = {name: self.table(np.array([getattr(o, name) for o in optimizers])) for name in self.fields}
+
+    def table(self, values: np.ndarray) -> torch.Tensor:
+        """Numbers of the rule on the device; those of a step are `row(table, step)`, so that a CUDA graph can look them up."""
+        return torch.from_numpy(values).to(self.dtype).to(self.kernels.device)
+
+    def bound(self, parameters: list[torch.Tensor], states: list[tuple[torch.Tensor, ...]]) -> Update:
+        """The update of these parameters with these states, in place, again and again."""
+
+        def take(gradients: Sequence[torch.Tensor], step: Step) -> None:
+            numbers = self._fields | {"lr": row(self._lr, step)}
+            for parameter, gradient, kept in zip(parameters, gradients, states, strict=True):
+                shaped = {name: per_trial(value, parameter) for name, value in numbers.items()}
+                self.move(parameter, gradient, dict(zip(self.states, kept, strict=True)), shaped)
+
+        return take
+
+    def move(self, parameter: torch.Tensor, gradient: torch.Tensor, states: Tensors, numbers: Tensors) -> None:
+        """Update one parameter and its states in place; `numbers` are the fields and the step's rate `lr`, one a trial.
+
+        It keeps the law of the pack if it multiplies and adds elementwise, one operation after another: a fused operation
+        (`addcmul_`, or `add_` with `alpha`) may round otherwise in the tail of a vector loop, whose place depends on the pack.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.move is not written")
+
+
+class Descent:
+    """Updates the parameters of k trials in place, each by the rule of its optimizer.
+
+    Where several rules share a stack the states of all are kept for every trial, and a rule reads its own rows.
     """
 
     def __init__(self, optimizers: tuple[Optimizer, ...], steps: int, *, dtype: torch.dtype, kernels: Kernels) -> None:
-        betas = np.array([(o.beta1, o.beta2) if isinstance(o, ADAMS) else (0.0, 0.0) for o in optimizers])
-        rates = np.stack([o.lr * schedule_factors(o.schedule, steps) for o in optimizers], 1)
-        power = np.arange(1, steps + 1)[:, None]
-
-        def table(values: np.ndarray) -> torch.Tensor:
-            return torch.from_numpy(values).to(dtype).to(kernels.device)
-
-        self._kernels = kernels
-        self._any_adam = any(isinstance(o, ADAMS) for o in optimizers)
-        decays = np.array([o.weight_decay if isinstance(o, AdamW) else 0.0 for o in optimizers])
-        self._kept = table(1 - rates * decays) if decays.any() else None
-        self._by_step = table(np.stack([rates / (1 - betas[:, 0] ** power), np.sqrt(1 - betas[:, 1] ** power)], 1))
-        self._constant = (
-            table(betas[:, 0]),
-            table(betas[:, 1]),
-            table(np.array([o.eps if isinstance(o, ADAMS) else 1.0 for o in optimizers])),
-            torch.tensor([isinstance(o, ADAMS) for o in optimizers], device=kernels.device),
-        )
+        places: dict[type[UpdateRule], list[int]] = {}
+        for place, optimizer in enumerate(optimizers):
+            places.setdefault(rule_of(optimizer), []).append(place)
+        self._rules = [
+            (
+                rule([optimizers[place] for place in own], steps, dtype=dtype, kernels=kernels),
+                None if len(places) == 1 else torch.tensor(own, device=kernels.device),
+            )
+            for rule, own in places.items()
+        ]
 
     def moments(self, parameters: Tensors) -> Tensors:
-        """The moments before the first step: empty where no trial uses Adam."""
-        if not self._any_adam:
-            return {}
-        return {f"{name}.{moment}": torch.zeros_like(p) for name, p in parameters.items() for moment in ("m", "v")}
+        """The states of the rules before the first step, by names such as `W.m`."""
+        names = dict.fromkeys(name for rule, _ in self._rules for name in rule.states)
+        return {f"{name}.{state}": torch.zeros_like(value) for name, value in parameters.items() for state in names}
 
     def bound(self, parameters: Tensors, moments: Tensors) -> Callable[[Tensors, Step], None]:
         """What takes the step that follows so many earlier ones, from the gradients of these parameters, in place."""
         held = list(parameters.values())
-        pairs = [(moments[f"{name}.m"], moments[f"{name}.v"]) for name in parameters] if self._any_adam else None
-        update = self._kernels.updater(held, pairs)
+        updates = []
+        for rule, rows in self._rules:
+            states = [tuple(moments[f"{name}.{state}"] for state in rule.states) for name in parameters]
+            updates.append(rule.bound(held, states) if rows is None else _of_rows(rule, rows, held, states))
 
         def take(gradients: Tensors, step: Step) -> None:
-            if self._kept is not None:
-                _decay(held, _row(self._kept, step))
-            row = _row(self._by_step, step)
-            rates = Rates(row[0], row[1], *self._constant)
-            update([gradients[name] for name in parameters], rates)
+            ordered = [gradients[name] for name in parameters]
+            for update in updates:
+                update(ordered, step)
 
         return take
 
@@ -85,11 +121,76 @@ class Descent:
         self.bound(parameters, moments)(gradients, step)
 
 
-def _row(table: torch.Tensor, step: Step) -> torch.Tensor:
+def rule_of(optimizer: Optimizer) -> type[UpdateRule]:
+    """The update rule of an optimizer."""
+    match optimizer:
+        case GradientDescent() | Adam() | AdamW():
+            return AdaptiveRule
+        case _:
+            raise missing_case(optimizer, "stsq_core/training/descent.py: rule_of")
+
+
+class AdaptiveRule(UpdateRule):
+    """Gradient descent, Adam and AdamW side by side, in one pass over the numbers of each parameter (`Kernels.descend`).
+
+    Adam keeps first and second moments `m` and `v` of every parameter; gradient descent keeps nothing, and where the two share
+    a stack its moments are carried along unused.
+    """
+
+    def __init__(self, optimizers: Sequence[Optimizer], steps: int, *, dtype: torch.dtype, kernels: Kernels) -> None:
+        super().__init__(optimizers, steps, dtype=dtype, kernels=kernels)
+        adams = [isinstance(o, Adam | AdamW) for o in optimizers]
+        betas = np.array([(o.beta1, o.beta2) if isinstance(o, Adam | AdamW) else (0.0, 0.0) for o in optimizers])
+        eps = np.array([o.eps if isinstance(o, Adam | AdamW) else 1.0 for o in optimizers])
+        decays = np.array([o.weight_decay if isinstance(o, AdamW) else 0.0 for o in optimizers])
+        power = np.arange(1, steps + 1)[:, None]
+        if any(adams):
+            self.states = ("m", "v")
+        self._kept = self.table(1 - self.rates * decays) if decays.any() else None
+        # Adam's bias corrections depend on the step alone: they are folded into the rate and the root here, in float64.
+        self._by_step = self.table(np.stack([self.rates / (1 - betas[:, 0] ** power), np.sqrt(1 - betas[:, 1] ** power)], 1))
+        self._constant = (
+            self.table(betas[:, 0]),
+            self.table(betas[:, 1]),
+            self.table(eps),
+            torch.tensor(adams, device=kernels.device),
+        )
+
+    def bound(self, parameters: list[torch.Tensor], states: list[tuple[torch.Tensor, ...]]) -> Update:
+        update = self.kernels.updater(parameters, [(m, v) for m, v in states] if self.states else None)
+
+        def take(gradients: Sequence[torch.Tensor], step: Step) -> None:
+            if self._kept is not None:
+                kept = row(self._kept, step)
+                for parameter in parameters:  # by 1, which changes no bit, where a trial does not decay
+                    parameter.mul_(per_trial(kept, parameter))
+            numbers = row(self._by_step, step)
+            update(gradients, Rates(numbers[0], numbers[1], *self._constant))
+
+        return take
+
+
+def row(table: torch.Tensor, step: Step) -> torch.Tensor:
+    """A table's numbers at a step; the step may be a tensor, which a captured CUDA graph reads anew each time."""
     return table[step] if isinstance(step, int) else table.index_select(0, step)[0]
 
 
-def _decay(parameters: list[torch.Tensor], kept: torch.Tensor) -> None:
-    """Multiply each trial's parameters by its factor in `kept`, (k,): 1, which changes no bit, where a trial does not decay."""
-    for parameter in parameters:
-        parameter.mul_(kept.view(-1, *[1] * (parameter.dim() - 1)))
+def per_trial(numbers: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """One number a trial, (k,), in the shape that multiplies a parameter, (k, ...)."""
+    return numbers.view(-1, *[1] * (parameter.dim() - 1))
+
+
+def _of_rows(
+    rule: UpdateRule, rows: torch.Tensor, parameters: list[torch.Tensor], states: list[tuple[torch.Tensor, ...]]
+) -> Update:
+    """A rule's update of some trials of a stack: on copies of their rows, which are written back."""
+    whole = [*parameters, *(tensor for kept in states for tensor in kept)]
+
+    def take(gradients: Sequence[torch.Tensor], step: Step) -> None:
+        own = [tensor.index_select(0, rows) for tensor in parameters]
+        kept = [tuple(tensor.index_select(0, rows) for tensor in tensors) for tensors in states]
+        rule.bound(own, kept)([gradient.index_select(0, rows) for gradient in gradients], step)
+        for tensor, part in zip(whole, [*own, *(part for parts in kept for part in parts)], strict=True):
+            tensor.index_copy_(0, rows, part)
+
+    return take

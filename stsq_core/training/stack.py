@@ -61,7 +61,7 @@ class Stack:
         self._evaluation = configs[0].evaluation
         self._measured: dict[str, dict[str, float]] = {}
         self._stepper: Stepper | None = None
-        self._man(tuple(self._configs) if state is None else state.alive)
+        self._set_up(tuple(self._configs) if state is None else state.alive)
         self.state = self._start() if state is None else _moved(state, device)
 
     def train(self, report: Report, between_steps: Callable[[], None]) -> None:
@@ -122,7 +122,7 @@ class Stack:
         parameters = self._program.initial()
         return StackState(0, tuple(self._configs), parameters, self._descent.moments(parameters), {}, 0.0)
 
-    def _man(self, alive: tuple[str, ...]) -> None:
+    def _set_up(self, alive: tuple[str, ...]) -> None:
         """Set up program and optimizer for the trials that are left."""
         self._stepper = None
         configs = tuple(self._configs[trial_id] for trial_id in alive)
@@ -167,10 +167,10 @@ class Stack:
         state.alive = tuple(state.alive[i] for i in kept)
         index = torch.tensor(kept, dtype=torch.int64, device=self._device)
         state.parameters = {name: value.index_select(0, index) for name, value in state.parameters.items()}
-        state.moments = {name: value.index_select(0, index) for name, value in state.moments.items()}
-        self._man(state.alive)
-        if not any(name in state.moments for name in self._descent.moments(state.parameters)):
-            state.moments = {}
+        self._set_up(state.alive)
+        # States that no update rule of the trials left has are dropped: none is kept for gradient descent alone.
+        names = self._descent.moments(state.parameters)
+        state.moments = {name: state.moments[name].index_select(0, index) for name in names}
 
 
 def build_program(configs: tuple[TrialConfig, ...], device: torch.device) -> Program:

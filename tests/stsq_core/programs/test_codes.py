@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from stsq_core import UserError
-from stsq_core.configs.positions import Gaussian, Learned, OneHot, Positions, RandomSign, Sinusoidal
+from stsq_core.configs import positions
 from stsq_core.kernels import kernels_for
 from stsq_core.numerics.streams import Purpose, Streams
 from stsq_core.programs.codebook import BookSource
@@ -14,13 +14,13 @@ from stsq_core.programs.codes import Codes, codes_for, sinusoids
 
 CPU = kernels_for(torch.device("cpu"))
 SEEDS, WIDTHS = (4, 9, 4), (17, 20, 18)
-DRAWN = [RandomSign, Gaussian]
-KINDS = [*DRAWN, Sinusoidal, Learned]
+DRAWN = [positions.RandomSign, positions.Gaussian]
+KINDS = [*DRAWN, positions.Sinusoidal, positions.Learned]
 
 
 def made(kind: type, widths: tuple[int, ...] = WIDTHS, *, dtype: torch.dtype = torch.float64) -> Codes:
-    positions: tuple[Positions, ...] = tuple(kind(d_e=width) for width in widths)
-    return codes_for(positions, length=max(20, *widths), dtype=dtype, kernels=CPU)
+    codes: tuple[positions.Positions, ...] = tuple(kind(d_e=width) for width in widths)
+    return codes_for(codes, length=max(20, *widths), dtype=dtype, kernels=CPU)
 
 
 def rows(codes: Codes, count: int, *, seeds: tuple[int, ...] = SEEDS, step: int = 0) -> torch.Tensor:
@@ -53,7 +53,7 @@ def test_drawn_codes_are_new_at_every_step(kind: type) -> None:
 def test_random_signs_are_the_signs_of_the_kernels_over_the_root_of_d_e() -> None:
     """Learned codes start from the same ones."""
     signs = CPU.signs(Streams(SEEDS, CPU).draws(Purpose.CODES, 0), tokens=9, length=20, dtype=torch.float32)
-    for kind in (RandomSign, Learned):
+    for kind in (positions.RandomSign, positions.Learned):
         E = rows(made(kind, dtype=torch.float32), 9)
         for place, width in enumerate(WIDTHS):
             scale = torch.tensor(1 / math.sqrt(width), dtype=torch.float32)
@@ -63,7 +63,7 @@ def test_random_signs_are_the_signs_of_the_kernels_over_the_root_of_d_e() -> Non
 @pytest.mark.parametrize("d_e", [1, 2, 3, 7])
 def test_gaussian_codes_are_uniform_on_the_sphere(d_e: int) -> None:
     """Inner products of different codes: mean 0, variance 1/d_e, fourth moment 3 / (d_e (d_e + 2))."""
-    E = rows(made(Gaussian, (d_e,)), 20_000, seeds=(3,))[0, :, :d_e]
+    E = rows(made(positions.Gaussian, (d_e,)), 20_000, seeds=(3,))[0, :, :d_e]
     inner = (E[::2] * E[1::2]).sum(-1)
     for power, moment in ((1, 0.0), (2, 1 / d_e), (3, 0.0), (4, 3 / (d_e * (d_e + 2)))):
         error = float((inner**power).std()) / len(inner) ** 0.5
@@ -77,16 +77,16 @@ def test_sinusoidal_codes_are_the_published_ones_over_their_norm(d_e: int) -> No
         wave = [math.sin(t / 10000 ** (j / d_e)) if j % 2 == 0 else math.cos(t / 10000 ** ((j - 1) / d_e)) for j in range(d_e)]
         expected = torch.tensor(wave, dtype=torch.float64) / math.hypot(*wave)
         torch.testing.assert_close(sinusoids(318, d_e)[t], expected)
-    torch.testing.assert_close(rows(made(Sinusoidal, (d_e,)), 9, seeds=(1,))[0, :, :d_e], sinusoids(9, d_e))
+    torch.testing.assert_close(rows(made(positions.Sinusoidal, (d_e,)), 9, seeds=(1,))[0, :, :d_e], sinusoids(9, d_e))
 
 
 def test_a_single_sine_is_a_sign_and_zero_at_the_start() -> None:
     assert sinusoids(5, 1).flatten().tolist() == [0.0, 1.0, 1.0, 1.0, -1.0]
 
 
-def source(positions: Positions, T: int = 9) -> BookSource:
-    codes = codes_for((positions,), length=positions.d_e, dtype=torch.float64, kernels=CPU)
-    return BookSource(codes, positions, T=T, streams=Streams((5,), CPU), kernels=CPU)
+def source(code: positions.Positions, T: int = 9) -> BookSource:
+    codes = codes_for((code,), length=code.d_e, dtype=torch.float64, kernels=CPU)
+    return BookSource(codes, code, T=T, streams=Streams((5,), CPU), kernels=CPU)
 
 
 def codes_in(books: BookSource, T: int, *, chunk: int = 0) -> torch.Tensor:
@@ -95,29 +95,29 @@ def codes_in(books: BookSource, T: int, *, chunk: int = 0) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    "positions",
+    "code",
     [
-        RandomSign(d_e=8),
-        RandomSign(d_e=8, redraw="never"),
-        Gaussian(d_e=8),
-        Gaussian(d_e=8, redraw="never"),
-        Sinusoidal(d_e=8),
+        positions.RandomSign(d_e=8),
+        positions.RandomSign(d_e=8, redraw="never"),
+        positions.Gaussian(d_e=8),
+        positions.Gaussian(d_e=8, redraw="never"),
+        positions.Sinusoidal(d_e=8),
     ],
     ids=lambda p: f"{p.kind}-{p.redraw}",
 )
-def test_a_longer_book_begins_with_the_shorter_one(positions: Positions) -> None:
-    books = source(positions)
+def test_a_longer_book_begins_with_the_shorter_one(code: positions.Positions) -> None:
+    books = source(code)
     short, long = codes_in(books, 9), codes_in(books, 40)
     assert torch.equal(long[:9], short[:9])
     assert not short[9:].any()
     assert not long[40:].any()
     assert long[:40].norm(dim=-1).min() > 0.99
     same = torch.equal(codes_in(books, 40, chunk=1), long)
-    assert same == (positions.redraw == "never")
+    assert same == (code.redraw == "never")
 
 
 def test_a_shorter_book_of_unit_vectors_is_the_first_of_them_and_there_is_no_longer_one() -> None:
-    books = source(OneHot(d_e=9))
+    books = source(positions.OneHot(d_e=9))
     assert torch.equal(codes_in(books, 4)[:4], torch.eye(4, 9, dtype=torch.float64))
     assert not codes_in(books, 4)[4:].any()
     with pytest.raises(UserError, match="T=10 beyond T=9"):
