@@ -17,9 +17,6 @@ from .cells import (
 from .laws import (
     compare_laws as compare_laws,
     fcn_line as fcn_line,
-    fit_attention_law as fit_attention_law,
-    fit_fcn_law as fit_fcn_law,
-    fit_laws as fit_laws,
 )
 from .schedule import (
     Failure as Failure,

@@ -24,7 +24,7 @@ def show_laws(console: Console, comparisons: Sequence[LawComparison], thresholds
     """Every law of every family of cells, best first, with the verdict, and the held-out cells beside their predictions."""
     names = family_names([comparison.laws[0] for comparison in comparisons], thresholds)
     for comparison, name in zip(comparisons, names, strict=True):
-        say(console, f"{name or comparison.kind}: {comparison.verdict}")
+        say(console, f"{name or comparison.kind}: {comparison.conclusion}")
         level = f"{comparison.laws[0].level:.0%}"
         heads = ("  law", f"numbers with {level} intervals", "AICc", "error left out", "")
         rows = [_row(comparison, law) for law in comparison.laws]
@@ -63,7 +63,7 @@ def show_predictions(
     names = family_names([comparison.laws[0] for comparison in comparisons], thresholds)
     for task in tasks:
         for comparison, name in zip(comparisons, names, strict=True):
-            say(console, f"{name or comparison.kind}, T={task.T} q={task.q} d={task.d}: {comparison.verdict}")
+            say(console, f"{name or comparison.kind}, T={task.T} q={task.q} d={task.d}: {comparison.conclusion}")
             level = f"{comparison.laws[0].level:.0%}"
             predicted = [law.predict_cell(T=task.T, d=task.d, q=task.q) for law in comparison.laws]
             rows = [

@@ -29,7 +29,7 @@ def law_rows(comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThr
     return [
         {
             "architecture": comparison.kind,
-            "family": comparison.family,
+            "family": comparison.regime,
             "settings": axes.values(law.fit.cells.thresholds[0].config_sample),
             "law": law.name,
             "formula": law.formula,
@@ -58,11 +58,11 @@ def verdict_rows(comparisons: Sequence[LawComparison], thresholds: Sequence[Widt
     return [
         {
             "architecture": comparison.kind,
-            "family": comparison.family,
+            "family": comparison.regime,
             "settings": axes.values(comparison.laws[0].fit.cells.thresholds[0].config_sample),
             "best": comparison.best.name if comparison.best else None,
             "as_good": [law.name for law in comparison.rivals()],
-            "verdict": comparison.verdict,
+            "verdict": comparison.conclusion,
         }
         for comparison in comparisons
     ]

@@ -26,7 +26,7 @@ from stsq_core.configs import SAMPLES, SAMPLES_TO_TARGET, WIDTH, Size
 from stsq_core.oracles import theory
 from sweeps.cells import cell_of_family, distinct_labels
 from sweeps.findings import Verdict
-from sweeps.laws import LawComparison, ScalingLaw, families_of, has_fcn_bound
+from sweeps.laws import LawComparison, ScalingLaw, by_regime, has_fcn_bound
 from sweeps.store import FAILED, FINISHED, STATUSES, LedgerRecord, Outcomes, none_of_nan
 from sweeps.thresholds import WidthThreshold, samples_to_target
 
@@ -45,7 +45,7 @@ def threshold_rows(thresholds: Iterable[WidthThreshold], laws: Sequence[ScalingL
     Every axis in which cells of one architecture differ is a column too, by its dotted name (see `columns`).
     """
     thresholds = list(thresholds)
-    by_cell = {own.cell_id: law for members in families_of(thresholds) for own in members if (law := _law_of(members, laws))}
+    by_cell = {own.cell_id: law for members in by_regime(thresholds) for own in members if (law := _law_of(members, laws))}
     axes = axes_of(thresholds)
     return [
         _threshold_row(threshold)

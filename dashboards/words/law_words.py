@@ -142,7 +142,7 @@ def verdict_html(comparison: LawComparison) -> Html:
     """The verdict with its formulas set as such."""
     formulas = {law.formula: joined(left_html(law), Html(plain_formula(law).html)) for law in comparison.laws}
     pattern = "|".join(map(re.escape, sorted(formulas, key=len, reverse=True)))
-    pieces = re.split(f"({pattern})", comparison.verdict)
+    pieces = re.split(f"({pattern})", comparison.conclusion)
     return joined(*(element("span", formulas[piece], class_="formula") if piece in formulas else piece for piece in pieces))
 
 

@@ -201,11 +201,11 @@ def _floor(claim: Floor, observations: Sequence[Observation]) -> list[Setting]:
 
 def _sharpness(claim: Sharpness, observations: Sequence[Observation], level: float) -> list[Setting]:
     """The ratio of two widths between which the median over seeds falls, with an interval from bootstrapping seeds."""
-    families: dict[object, list[Observation]] = {}
+    groups: dict[object, list[Observation]] = {}
     for one in observations:
-        families.setdefault(tuple(item for item in one.cell if item[0] not in _WIDTHS), []).append(one)
+        groups.setdefault(tuple(item for item in one.cell if item[0] not in _WIDTHS), []).append(one)
     names = [name for name in differing(observations) if name not in _WIDTHS]
-    return [_ratio_of_widths(claim, _fields(family[0], names), cells_of(family), level) for family in families.values()]
+    return [_ratio_of_widths(claim, _fields(group[0], names), cells_of(group), level) for group in groups.values()]
 
 
 _WIDTHS = ("m", "model.width", "model.positions.d_e")

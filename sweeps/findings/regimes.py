@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stsq_core.configs import Size, TrialConfig
-from sweeps.laws import EXPECTED, LawComparison, ScalingLaw, compare_families, families_of
+from sweeps.laws import EXPECTED, LawComparison, ScalingLaw, by_regime, compare_regimes
 from sweeps.schema import LawSettings
 from sweeps.thresholds import WidthThreshold
 
@@ -64,7 +64,7 @@ class Regime:
 def regimes_of(thresholds: Iterable[WidthThreshold], settings: LawSettings | None = None) -> tuple[Regime, ...]:
     """The regimes of a sweep, in the order of their first threshold; `settings` say which cells are held out of the laws."""
     settings = settings or LawSettings()
-    families = tuple(families_of(thresholds))
+    regimes = tuple(by_regime(thresholds))
     return tuple(
         Regime(
             members[0].kind,
@@ -72,5 +72,5 @@ def regimes_of(thresholds: Iterable[WidthThreshold], settings: LawSettings | Non
             comparison,
             frozenset(threshold.cell_id for threshold in members if settings.holds_out(threshold.config_sample)),
         )
-        for members, comparison in zip(families, compare_families(families, settings), strict=True)
+        for members, comparison in zip(regimes, compare_regimes(regimes, settings), strict=True)
     )

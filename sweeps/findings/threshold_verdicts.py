@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from sweeps.findings.claim_results import Answer, Setting, Verdict, answer_of, leaf, sides
-from sweeps.laws import families_of, fitted_law, law_cells, letter_law, spelled
+from sweeps.laws import by_regime, fitted_law, law_cells, letter_law, spelled
 from sweeps.schema import Selection, ThresholdClaim, ThresholdGrowth, ThresholdNear, ThresholdOrder, flattened
 from sweeps.thresholds import WidthThreshold
 
@@ -142,9 +142,9 @@ def _near(claim: ThresholdNear, threshold: WidthThreshold, where: Fields) -> Set
 
 
 def _growth(claim: ThresholdGrowth, thresholds: Sequence[WidthThreshold]) -> list[Setting]:
-    """A setting for each family of cells: the law's rate with its interval over seeds and cells."""
+    """A setting for each regime: the law's rate with its interval over seeds and cells."""
     rule = (-math.inf if claim.at_least is None else claim.at_least, math.inf if claim.at_most is None else claim.at_most)
-    return [_rate(claim, members, rule) for members in families_of(thresholds)]
+    return [_rate(claim, members, rule) for members in by_regime(thresholds)]
 
 
 def _rate(claim: ThresholdGrowth, members: Sequence[WidthThreshold], rule: tuple[float, float]) -> Setting:

@@ -1,7 +1,7 @@
 """What the fits of scaling laws know of each cell: log m* with its standard deviation, or the side on which it is censored.
 
 A cell's standard deviation and its replicates come from its threshold's own (a bootstrap over seeds, or a posterior), so that a
-threshold known well counts for more. Cells that differ in something else than T, q and d belong to different families.
+threshold known well counts for more. Cells that differ in something else than T, q and d belong to different regimes.
 """
 
 import math
@@ -12,7 +12,7 @@ import numpy as np
 
 from stsq_core.configs import SAMPLES, WIDTH, Size, TrialConfig
 from sweeps.cells import describe
-from sweeps.laws.families import Tasks
+from sweeps.laws.formulas import Tasks
 from sweeps.schema import flattened, without_field
 from sweeps.thresholds import WidthThreshold
 
@@ -92,16 +92,16 @@ def tasks_of(configs: Sequence[TrialConfig], target_loss: float) -> Tasks:
     return Tasks(T, q, d, target_loss)
 
 
-def families_of(thresholds: Iterable[WidthThreshold]) -> list[list[WidthThreshold]]:
-    """The thresholds of each family of cells, in the order of their first: cells of one differ in T, q and d only.
+def by_regime(thresholds: Iterable[WidthThreshold]) -> list[list[WidthThreshold]]:
+    """The thresholds of each regime of cells, in the order of their first: cells of one differ in T, q and d only.
 
     Where the thresholds are not of the width, whole numbers of task and model may differ too as long as the letters settle
     them (`d_e = floor(5 ln T)`), and so may the budget where samples are counted.
     """
-    families: dict[str, list[WidthThreshold]] = {}
+    regimes: dict[str, list[WidthThreshold]] = {}
     for threshold in thresholds:
-        families.setdefault(family_key(threshold.config_sample, threshold.size), []).append(threshold)
-    return [part for members in families.values() for part in _settled_by_letters(members)]
+        regimes.setdefault(regime_key(threshold.config_sample, threshold.size), []).append(threshold)
+    return [part for members in regimes.values() for part in _settled_by_letters(members)]
 
 
 def _settled_by_letters(members: list[WidthThreshold]) -> list[list[WidthThreshold]]:
@@ -133,7 +133,7 @@ def _numbers(threshold: WidthThreshold) -> dict[str, int]:
     return {name: value for name, value in told.items() if type(value) is int and name not in own} | steps
 
 
-def family_key(config: TrialConfig, size: Size = WIDTH) -> str:
+def regime_key(config: TrialConfig, size: Size = WIDTH) -> str:
     """Equal for configs that differ in T, q, d, size, seed and rate only; of other sizes than the width, also in whole numbers
     of task and model.
     """
@@ -148,7 +148,7 @@ def family_key(config: TrialConfig, size: Size = WIDTH) -> str:
     return repr(kept)
 
 
-def family_words(config: TrialConfig, size: Size = WIDTH) -> str:
+def regime_summary(config: TrialConfig, size: Size = WIDTH) -> str:
     """The words of `describe` that do not speak of T, q and d."""
     return " ".join(word for word in describe(config, size).split() if word[:2] not in ("T=", "q=", "d="))
 

@@ -1,4 +1,4 @@
-"""Which law the thresholds of a family of cells obey: all laws on the same cells, by AICc and by leaving out one cell.
+"""Which law the thresholds of a regime of cells obey: all laws on the same cells, by AICc and by leaving out one cell.
 
 Transformers and fully connected nets have all laws tried on them, so that a difference between them is a result; other
 architectures have the constant tried as well, and not the laws that begin above a threshold. A law within `CLOSE` of the
@@ -15,9 +15,8 @@ from typing import Literal
 import numpy as np
 
 from stsq_core.configs import WIDTH, TokenTask
-from sweeps.laws.cells import ABOVE, LawCells, families_of, family_words, law_cells, tasks_of
-from sweeps.laws.families import ATTENTION, TD_POWER, Law, applicable_laws
-from sweeps.laws.letter_laws import CONSTANT, applicable_letter_laws
+from sweeps.laws.cells import ABOVE, LawCells, by_regime, law_cells, regime_summary, tasks_of
+from sweeps.laws.formulas import ATTENTION, CONSTANT, TD_POWER, Law, applicable_laws, applicable_letter_laws
 from sweeps.laws.scaling_law import Estimate, ScalingLaw, fitted_law, spread_words
 from sweeps.schema import LawSettings
 from sweeps.thresholds import WidthThreshold
@@ -59,10 +58,10 @@ class Prediction:
 
 @dataclass(frozen=True)
 class LawComparison:
-    """The laws of one family of cells, best first; `held_out` are cells of the family that no fit has seen."""
+    """The laws of one regime of cells, best first; `held_out` are cells of the regime that no fit has seen."""
 
     kind: str
-    family: str
+    regime: str
     laws: tuple[ScalingLaw, ...]
     held_out: tuple[WidthThreshold, ...]
 
@@ -95,7 +94,7 @@ class LawComparison:
         return self.laws[0] if num > 1 or (num and len(self.laws) == 1) else None
 
     def law(self, name: str) -> ScalingLaw | None:
-        """A law by its name, which `law_families` gives; None where the cells do not determine it."""
+        """A law by its name, which `formulas` gives; None where the cells do not determine it."""
         return next((law for law in self.laws if law.name == name), None)
 
     def delta(self, law: ScalingLaw) -> float:
@@ -103,7 +102,7 @@ class LawComparison:
         return law.aicc - self.laws[0].aicc if self.best is not None and math.isfinite(law.aicc) else math.nan
 
     def standing(self, law: ScalingLaw) -> Standing:
-        """A law's place among the laws of its family."""
+        """A law's place among the laws of its regime."""
         delta = self.delta(law)
         if math.isnan(delta):
             return "too few cells"
@@ -129,7 +128,7 @@ class LawComparison:
         return tuple(_prediction(law, threshold) for threshold in self.held_out if threshold.status != "failed")
 
     @property
-    def verdict(self) -> str:
+    def conclusion(self) -> str:
         """What came of the comparison, in a sentence or two that claim no more than the cells can tell."""
         best, num = self.best, self.num_cells
         if best is None:
@@ -176,25 +175,25 @@ class LawComparison:
 
 
 def compare_laws(thresholds: Iterable[WidthThreshold], settings: LawSettings | None = None) -> tuple[LawComparison, ...]:
-    """The comparison of all laws for each family of cells that has a threshold to fit, in the order of their first cell."""
-    compared = compare_families(families_of(thresholds), settings or LawSettings())
+    """The comparison of all laws for each regime of cells that has a threshold to fit, in the order of their first cell."""
+    compared = compare_regimes(by_regime(thresholds), settings or LawSettings())
     return tuple(comparison for comparison in compared if comparison is not None)
 
 
-def compare_families(families: Iterable[Sequence[WidthThreshold]], settings: LawSettings) -> tuple[LawComparison | None, ...]:
-    """The comparison for each family; None for those of an architecture whose several families are one cell each.
+def compare_regimes(regimes: Iterable[Sequence[WidthThreshold]], settings: LawSettings) -> tuple[LawComparison | None, ...]:
+    """The comparison for each regime; None for those of an architecture whose several regimes are one cell each.
 
     Such a sweep compares settings, and nothing in it grows.
     """
-    families = tuple(families)
+    regimes = tuple(regimes)
     by_kind: dict[str, list[int]] = {}
-    for members in families:
+    for members in regimes:
         by_kind.setdefault(members[0].kind, []).append(len(members))
     grows = {kind: len(sizes) == 1 or max(sizes) > 1 for kind, sizes in by_kind.items()}
-    return tuple(_compare_family(members, settings) if grows[members[0].kind] else None for members in families)
+    return tuple(_compare_regime(members, settings) if grows[members[0].kind] else None for members in regimes)
 
 
-def _compare_family(members: Sequence[WidthThreshold], settings: LawSettings) -> LawComparison | None:
+def _compare_regime(members: Sequence[WidthThreshold], settings: LawSettings) -> LawComparison | None:
     """The comparison for cells that differ in T, q and d only; None where no threshold was found to fit."""
     held_out = tuple(threshold for threshold in members if settings.holds_out(threshold.config_sample))
     cells = law_cells(threshold for threshold in members if not settings.holds_out(threshold.config_sample))
@@ -210,7 +209,7 @@ def _compare_family(members: Sequence[WidthThreshold], settings: LawSettings) ->
         ordered = sorted(fitted, key=lambda law: (law.aicc, len(law.fit.law.letters), -law.fit.log_likelihood))
     else:  # where AICc compares nothing, the law that best predicts a cell from the others
         ordered = sorted(fitted, key=lambda law: (math.inf if math.isnan(law.loo_error) else law.loo_error, law.aicc))
-    return LawComparison(members[0].kind, family_words(members[0].config_sample, members[0].size), tuple(ordered), held_out)
+    return LawComparison(members[0].kind, regime_summary(members[0].config_sample, members[0].size), tuple(ordered), held_out)
 
 
 def _laws_for(cells: LawCells, kind: str) -> tuple[Law, ...]:

@@ -1,4 +1,4 @@
-"""One law fitted to one family of cells: parameters, the scatter of cells about the law, AICc, leave-one-cell-out errors.
+"""One law fitted to one regime of cells: parameters, the scatter of cells about the law, AICc, leave-one-cell-out errors.
 
 Model. `ln m*_i = ln law(task_i) + u_i + e_i`: `e_i` is the error of the measurement, with the standard deviation of the cell's
 own threshold, and `u_i ~ N(0, scatter^2)` is how much cells differ from the law beyond it. A law that misfits needs scatter,
@@ -6,18 +6,22 @@ and so is never absurdly sure. How large the scatter may be is told by its distr
 likelihood, which makes up for the fitted parameters, times a half-Cauchy prior of scale `PRIOR_SCATTER`); parameters are fitted
 at its median. AICc is taken at the scatter of greatest likelihood, counted as a parameter.
 
-Sources: Akaike 1974 and Hurvich and Tsai 1989, doi:10.1093/biomet/76.2.297 (AICc); Gelman 2006, doi:10.1214/06-BA117A (prior of
-a scale with few groups).
+A found cell has density `N(ln m*; ln law, s)`. Of a cell above (below) the widths tried only that is known, so it has the
+probability that a measurement lies there: where the law is far beyond the widths, such a cell does not pull at all. Many fits
+are made at once, by Levenberg-Marquardt's damped ascent.
+
+Sources: Tobin 1958, doi:10.2307/1907382 (censored regression); Akaike 1974 and Hurvich and Tsai 1989,
+doi:10.1093/biomet/76.2.297 (AICc); Gelman 2006, doi:10.1214/06-BA117A (prior of a scale with few groups).
 """
 
 import math
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy  # its submodules load when they are used
 
 from sweeps.laws.cells import ABOVE, FOUND, LawCells
-from sweeps.laws.families import Law
-from sweeps.laws.likelihood import Measurements, fitted, log_determinant
+from sweeps.laws.formulas import Law, Tasks
 
 PRIOR_SCATTER = 0.1
 """Scale of the half-Cauchy prior of the scatter in log m: cells may well differ from a law by 10%."""
@@ -27,6 +31,102 @@ SCATTERS = np.concatenate([[0.0], np.geomspace(1e-3, 1.5, 48)])
 
 MAX_FOLDS = 64
 """Of more cells than this several are left out at a time."""
+
+MAX_STEPS = 80
+HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Log m* of cells in many versions, each [fit, cell]: value or end of the range, side, standard deviation, and weight."""
+
+    y: np.ndarray
+    side: np.ndarray
+    sd: np.ndarray
+    weight: np.ndarray
+
+    @classmethod
+    def broadcast(cls, y: np.ndarray, side: np.ndarray, sd: np.ndarray, weight: np.ndarray | None = None) -> "Measurements":
+        """Arrays that broadcast against one another; the weight is 1 where none is given."""
+        weight = np.ones(1) if weight is None else weight
+        return cls(*np.broadcast_arrays(*np.atleast_2d(y, side, sd, weight)))
+
+    def log_likelihood(self, logs: np.ndarray) -> np.ndarray:
+        """The log likelihood of a law's log widths [fit, cell], summed over cells: [fit]."""
+        z = (logs - self.y) / self.sd
+        each = -(z**2) / 2 - np.log(self.sd) - HALF_LOG_TAU
+        censored = self.side != FOUND
+        if censored.any():
+            each[censored] = scipy.special.log_ndtr((np.sign(self.side) * z)[censored])
+        total: np.ndarray = np.sum(self.weight * each, axis=-1)
+        return total
+
+    def slopes(self, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """First derivative, and minus the second, of each cell's log likelihood by the law's log width, weighted."""
+        z = (logs - self.y) / self.sd
+        first, second = -z / self.sd, 1 / self.sd**2
+        censored = self.side != FOUND
+        if censored.any():
+            sign = np.where(self.side == ABOVE, 1.0, -1.0)[censored]
+            inward = sign * z[censored]
+            rate, sd = hazard(inward), self.sd[censored]
+            second = np.array(second)
+            first[censored] = sign * rate / sd
+            second[censored] = np.maximum(rate * (rate + inward), 0) / sd**2
+        return self.weight * first, self.weight * second
+
+
+def fitted(law: Law, tasks: Tasks, measured: Measurements, start: np.ndarray) -> np.ndarray:
+    """The parameters of greatest likelihood, [fit, parameter], from a start that broadcasts to that shape."""
+    theta = np.array(np.broadcast_to(start, (len(measured.y), len(law.letters))), dtype=float)
+    logs, slopes = law.logs(theta, tasks)
+    value = measured.log_likelihood(logs)
+    damping = np.full(len(theta), 1e-4)
+    for _ in range(MAX_STEPS):
+        step = _newton_step(measured, logs, slopes, damping)
+        tried = theta + step
+        tried_logs, tried_slopes = law.logs(tried, tasks)
+        tried_value = measured.log_likelihood(tried_logs)
+        better = tried_value >= value - 1e-12 * np.abs(value)
+        done = np.all(np.abs(step) <= 1e-9 * (1 + np.abs(theta)), axis=-1) | (damping > 1e9)
+        theta[better], value = tried[better], np.where(better, tried_value, value)
+        logs = np.where(better[:, None], tried_logs, logs)
+        slopes = np.where(better[:, None, None], tried_slopes, slopes)
+        if done.all():
+            break
+        damping = np.where(better, damping / 10, damping * 10)
+    return theta
+
+
+def _newton_step(measured: Measurements, logs: np.ndarray, slopes: np.ndarray, damping: np.ndarray) -> np.ndarray:
+    """A damped Newton step; parameters are put to one scale first, so that a factor and an exponent are damped alike."""
+    first, second = measured.slopes(logs)
+    gradient = np.einsum("bn,bnp->bp", first, slopes)
+    curvature = np.einsum("bn,bnp,bnr->bpr", second, slopes, slopes)
+    scale = 1 / np.sqrt(np.maximum(np.einsum("bpp->bp", curvature), 1e-30))
+    scaled = curvature * scale[:, :, None] * scale[:, None, :]
+    damped = scaled + (damping[:, None, None] + 1e-12) * np.eye(slopes.shape[-1])
+    solved: np.ndarray = np.linalg.solve(damped, (gradient * scale)[..., None])[..., 0] * scale
+    return solved
+
+
+def log_determinant(measured: Measurements, logs: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    """Log determinant of the parameters' information matrix at each fit, [fit].
+
+    Where a parameter hardly moves any cell (a law that starts at d, and thresholds about there) the matrix is singular to
+    rounding at some of the fits: these count as the least of the others.
+    """
+    _, second = measured.slopes(logs)
+    determinant: np.ndarray = np.linalg.slogdet(np.einsum("bn,bnp,bnr->bpr", second, slopes, slopes))[1]
+    known = np.isfinite(determinant)
+    return np.where(known, determinant, determinant[known].min() if known.any() else 0.0)
+
+
+def hazard(z: np.ndarray) -> np.ndarray:
+    """`phi(z) / Phi(z)`, the derivative of `ln Phi`, also far out where both underflow."""
+    bounded = np.clip(z, -1e6, 38.0)
+    ratio: np.ndarray = np.exp(-(bounded**2) / 2 - scipy.special.log_ndtr(bounded)) / math.sqrt(2 * math.pi)
+    return ratio
 
 
 @dataclass(frozen=True)

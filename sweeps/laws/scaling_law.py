@@ -1,13 +1,19 @@
 """Scaling laws of width thresholds over cells, as records: `m = d + b q ln T`, `m = c (T d)^gamma` and their rivals.
 
-A law is fitted by maximum likelihood to the logs of the thresholds (module `law_fit`), each cell weighted by its own interval,
-censored cells by the side on which they lie; intervals come from a bootstrap over seeds and cells (module `law_intervals`).
-Which law holds is decided by comparing all of them on the same cells (module `law_comparison`).
+A law is fitted by maximum likelihood to the logs of the thresholds (module `fit`), each cell weighted by its own interval,
+censored cells by the side on which they lie. Which law holds is decided by comparing all of them on the same cells (module
+`comparison`).
+
+Intervals come from a bootstrap over seeds and cells. A replicate is a sweep as it might have come out were the fitted law true:
+every cell deviates from the law by a draw of the scatter (cells anew), its measurement errs by a draw from its own threshold's
+replicates (seeds anew), and the law is fitted again. The scatter's size is drawn too, from its distribution given the cells,
+which gives the long tails that few cells deserve. Cells are not drawn with replacement: of four to eight cells that draws the
+same few again, counts the seeds' noise twice, and can leave a law undetermined; docs/laws.md compares the coverage of both.
 """
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -15,11 +21,22 @@ from types import MappingProxyType
 import numpy as np
 
 from stsq_core.configs import Size, TokenTask
-from sweeps.laws.cells import FOUND, LawCells, families_of, family_key, family_words, law_cells
-from sweeps.laws.families import ATTENTION, FCN_LINE, TD_POWER, Law, Tasks
-from sweeps.laws.fit import LawFit, fit_law
-from sweeps.laws.intervals import Draws, cell_draws, draws_of, ends, line_draws
-from sweeps.thresholds import WidthThreshold
+from sweeps.laws.cells import ABOVE, BELOW, FOUND, LawCells, regime_key, regime_summary
+from sweeps.laws.fit import LawFit, Measurements, fit_law, fitted
+from sweeps.laws.formulas import FCN_LINE, TD_POWER, Law, Tasks
+
+NUM_REPLICATES = 1000
+LEAST_REPLICATES = 200
+MAX_NUMBERS = 500_000
+"""Replicates times cells that are fitted, so that hundreds of cells do not take seconds."""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Replicates of a law: parameters as they are fitted [replicate, parameter], and the scatter [replicate]."""
+
+    theta: np.ndarray
+    scatters: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -51,13 +68,13 @@ class LawPoint:
 
 @dataclass(frozen=True)
 class ScalingLaw:
-    """A law fitted to the thresholds of one family of cells, which differ in T, q and d only.
+    """A law fitted to the thresholds of one regime of cells, which differ in T, q and d only.
 
     `scatter` is the standard deviation of ln m* about the law beyond the errors of the measurements; `aicc` is inf, and
     `loo_error` (root mean square error of predicting a cell from the others, as a fraction) nan, with too few cells.
     """
 
-    family: str
+    regime: str
     kind: str
     parameters: Mapping[str, Estimate]
     level: float
@@ -69,7 +86,7 @@ class ScalingLaw:
 
     @property
     def name(self) -> str:
-        """The law's name, as `law_families` has it."""
+        """The law's name, as `formulas` has it."""
         return self.fit.law.name
 
     @property
@@ -146,25 +163,6 @@ class ScalingLaw:
         return Tasks(columns[0], columns[1], columns[2], self.fit.cells.tasks.target_loss)
 
 
-def fit_attention_law(thresholds: Iterable[WidthThreshold], *, kind: str = "transformer") -> ScalingLaw | None:
-    """Fit `m = d + b q ln T` to the thresholds of one architecture; None where none was found."""
-    return fitted_law(ATTENTION, law_cells(threshold for threshold in thresholds if threshold.kind == kind))
-
-
-def fit_fcn_law(thresholds: Iterable[WidthThreshold], *, kind: str = "fcn") -> ScalingLaw | None:
-    """Fit `m = c (T d)^gamma` to the thresholds of one architecture; None with fewer than two different values of T d."""
-    return fitted_law(TD_POWER, law_cells(threshold for threshold in thresholds if threshold.kind == kind))
-
-
-def fit_laws(thresholds: Iterable[WidthThreshold]) -> tuple[ScalingLaw, ...]:
-    """The law that theory expects of each family of cells: attention's for transformers, the power of T d for FCNs.
-
-    A family is all cells that agree in everything but T, q and d; families with too few thresholds have no law.
-    """
-    laws = [(fit_fcn_law if members[0].kind == "fcn" else fit_attention_law)(members) for members in families_of(thresholds)]
-    return tuple(law for law in laws if law is not None)
-
-
 def fitted_law(law: Law, cells: LawCells | None) -> ScalingLaw | None:
     """A law fitted to cells; None where they do not determine it, or one of them, found or censored, has no value under it."""
     if cells is None or not law.is_defined(cells.tasks) or not law.is_identifiable(cells.tasks.take(cells.found)):
@@ -173,7 +171,7 @@ def fitted_law(law: Law, cells: LawCells | None) -> ScalingLaw | None:
     draws = draws_of(fit)
     found = cells.thresholds[int(np.argmax(cells.found))]
     return ScalingLaw(
-        family=family_words(found.config_sample, found.size),
+        regime=regime_summary(found.config_sample, found.size),
         kind=found.kind,
         parameters=MappingProxyType(_estimates(fit, draws)),
         level=cells.level,
@@ -214,7 +212,7 @@ def _notes(law: Law, cells: LawCells) -> Iterator[str]:
         yield "one cell gives no interval over cells"
     if num_found <= len(law.letters):
         yield "no more cells than parameters: the fit passes through them and tests nothing"
-    if len({family_key(sample, cells.size) for sample in samples}) > 1:
+    if len({regime_key(sample, cells.size) for sample in samples}) > 1:
         yield "the cells differ in more than T, q and d"
     if law.name == FCN_LINE.name:
         yield f"r is the target loss, {cells.tasks.target_loss:g}"
@@ -237,3 +235,55 @@ def spelled(formula: str, size: Size, task: TokenTask) -> str:
 def spread_words(labels: Sequence[str]) -> str:
     """A list of names as a sentence has it: `a`, `a and b`, `a, b and c`."""
     return " and ".join([", ".join(labels[:-1]), labels[-1]] if len(labels) > 1 else list(labels))
+
+
+def draws_of(fit: LawFit) -> Draws | None:
+    """Replicates of a fit, the same for the same cells; None where there are no more cells than parameters."""
+    cells = fit.cells
+    num = max(LEAST_REPLICATES, min(NUM_REPLICATES, MAX_NUMBERS // len(cells)))
+    if int(cells.found.sum()) <= len(fit.law.letters):
+        return None
+    stream = np.random.default_rng([int(threshold.cell_id, 16) for threshold in cells.thresholds])
+    scatters = fit.scatters.at(stream.random(num))
+    y, side = _sweeps_anew(fit, scatters, stream)
+    measured = Measurements.broadcast(y, side, fit.sd)
+    return Draws(fitted(fit.law, cells.tasks, measured, fit.theta), scatters)
+
+
+def line_draws(fit: LawFit, draws: Draws, tasks: Tasks) -> np.ndarray:
+    """The law's log widths at tasks in each replicate, [replicate, task]."""
+    return fit.law.logs(draws.theta, tasks)[0]
+
+
+def cell_draws(fit: LawFit, draws: Draws, tasks: Tasks) -> np.ndarray:
+    """Log thresholds that new cells at these tasks may have, [replicate, task]: the law's own uncertainty and the scatter."""
+    stream = np.random.default_rng([int(threshold.cell_id, 16) for threshold in fit.cells.thresholds] + [1])
+    deviations = stream.standard_normal((len(draws.theta), len(tasks)))
+    return line_draws(fit, draws, tasks) + draws.scatters[:, None] * deviations
+
+
+def ends(values: np.ndarray, *, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """The central interval of replicates along the first axis."""
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return low, high
+
+
+def _sweeps_anew(fit: LawFit, scatters: np.ndarray, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Measured log m*, or the end of the widths it lies beyond, with the side: [replicate, cell] each."""
+    cells = fit.cells
+    deviations = scatters[:, None] * stream.standard_normal((len(scatters), len(cells)))
+    noise = np.stack([_drawn_noise(cells, place, len(scatters), stream) for place in range(len(cells))], axis=1)
+    truth = fit.logs + deviations
+    # A replicate that lies beyond the widths tried is censored as far from the truth as that end is from the threshold.
+    reach = np.where(np.isposinf(noise), cells.high - cells.y, np.where(np.isneginf(noise), cells.low - cells.y, noise))
+    y = truth + reach
+    side = np.where(np.isposinf(noise), ABOVE, np.where(np.isneginf(noise), BELOW, FOUND))
+    # A cell that was censored is censored again where its new measurement lies beyond the same end.
+    again = ((cells.side == ABOVE) & (y > cells.high)) | ((cells.side == BELOW) & (y < cells.low))
+    return np.where(again, cells.y, y), np.where(again, cells.side, side)
+
+
+def _drawn_noise(cells: LawCells, place: int, num: int, stream: np.random.Generator) -> np.ndarray:
+    own = cells.noises[place]
+    drawn: np.ndarray = stream.choice(own, size=num) if len(own) else cells.sd[place] * stream.standard_normal(num)
+    return drawn

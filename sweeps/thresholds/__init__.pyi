@@ -2,7 +2,6 @@ from .intervals import interval_of as interval_of, mean_interval as mean_interva
 from .posterior import ThresholdPosterior as ThresholdPosterior
 from .samples_thresholds import samples_to_target as samples_to_target
 from .search_points import CellPoints as CellPoints, outcomes_by_cell as outcomes_by_cell
-from .search_state import SearchState as SearchState, state_of as state_of
-from .stopping import stop_reason as stop_reason
+from .search_state import SearchState as SearchState, state_of as state_of, stop_reason as stop_reason
 from .thresholds import thresholds_of as thresholds_of, width_thresholds as width_thresholds
 from .width_threshold import Points as Points, WidthThreshold as WidthThreshold

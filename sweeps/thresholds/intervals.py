@@ -9,9 +9,9 @@ section 5.3. Whatever the level, an interval made of n seeds cannot reach beyond
 import math
 from collections.abc import Sequence
 from functools import cache
-from statistics import NormalDist
 
 import numpy as np
+import scipy  # its submodules load when they are used
 
 LARGE = 200
 """From so many values on, t and normal quantiles agree to a hundredth."""
@@ -31,8 +31,8 @@ def expanded_tail(level: float, num: int) -> float:
     nominal = (1 - level) / 2
     if num < 2 or num > LARGE:
         return nominal
-    quantile = _t_quantile(1 - nominal, num - 1)
-    return NormalDist().cdf(-quantile * math.sqrt(num / (num - 1)))
+    quantile = float(scipy.special.stdtrit(num - 1, 1 - nominal))
+    return float(scipy.special.ndtr(-quantile * math.sqrt(num / (num - 1))))
 
 
 def mean_interval(values: Sequence[float], less: Sequence[float] = (), *, level: float) -> tuple[float, float, float]:
@@ -46,7 +46,7 @@ def mean_interval(values: Sequence[float], less: Sequence[float] = (), *, level:
         mean, both = mean - other, error**2 + other_error**2
         parts = error**4 / freedom + other_error**4 / other_freedom
         error, freedom = math.sqrt(both), max(1, math.floor(both**2 / parts)) if parts else freedom + other_freedom
-    reach = _t_quantile((1 + level) / 2, freedom) * error
+    reach = float(scipy.special.stdtrit(freedom, (1 + level) / 2)) * error
     return mean, mean - reach, mean + reach
 
 
@@ -66,25 +66,11 @@ def attainable_level(num: int, success_rate: float) -> float:
     return float(1 - success_rate**num - (1 - success_rate) ** num)
 
 
-def _t_quantile(probability: float, freedom: int) -> float:
-    """The quantile of Student's t, for probabilities above 1/2, by bisection."""
-    low, high = 0.0, 1.0
-    while _t_cdf(high, freedom) < probability:
-        high *= 2
-    while high - low > 1e-10 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if _t_cdf(middle, freedom) < probability else (low, middle)
-    return high
+def order_interval(num: int, level: float) -> tuple[int, float]:
+    """The rank r and the level of the interval from the r-th least to the r-th largest of `num` values for their median.
 
-
-def _t_cdf(value: float, freedom: int) -> float:
-    """Student's t for a whole number of degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
-    angle = math.atan(value / math.sqrt(freedom))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = freedom % 2
-    term, total = (cosine, 0.0) if odd else (1.0, 0.0)
-    for power in range(1 + odd, freedom, 2):
-        total += term
-        term *= cosine**2 * power / (power + 1)
-    inside = 2 / math.pi * (angle + sine * total) if odd else sine * total
-    return 0.5 + inside / 2
+    The largest r whose interval has at least the `level`; where none has, r = 1 with the level that it has.
+    """
+    levels = 1 - 2 * scipy.special.bdtr(np.arange(num // 2), num, 0.5) if num > 1 else np.zeros(1)
+    rank = max(1, int(np.count_nonzero(levels >= level - 1e-12)))  # levels fall with the rank
+    return rank, float(levels[rank - 1])

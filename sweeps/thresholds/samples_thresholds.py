@@ -18,7 +18,6 @@ Source: David and Nagaraja 2003, Order Statistics, section 7.1.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from stsq_core.configs import SAMPLES_TO_TARGET, TrialConfig
 from sweeps.schema import Criterion
 from sweeps.store import FAILED, Outcomes
 from sweeps.thresholds.crossings import log_median
+from sweeps.thresholds.intervals import order_interval
 from sweeps.thresholds.width_threshold import Points, WidthThreshold, few_seeds, threshold_of
 
 NUM_REPLICATES = 2000
@@ -61,18 +61,6 @@ class _Counts:
         own = self.logs[self.chosen]
         kept: np.ndarray = own[~np.isnan(own)]
         return kept
-
-
-def order_interval(num: int, level: float) -> tuple[int, float]:
-    """The rank r and the level of the interval from the r-th least to the r-th largest of `num` values for their median.
-
-    The largest r whose interval has at least the `level`; where none has, r = 1 with the level that it has.
-    """
-    below = list(accumulate(math.comb(num, j) / 2**num for j in range(num // 2)))
-    levels = [1 - 2 * tail for tail in below] or [0.0]
-    reached = [rank for rank, own in enumerate(levels, start=1) if own >= level - 1e-12]
-    rank = reached[-1] if reached else 1
-    return rank, levels[rank - 1]
 
 
 def samples_threshold(

@@ -12,9 +12,8 @@ import numpy as np
 from sweeps.schema import Criterion, SearchSettings
 from sweeps.thresholds.posterior import ThresholdPosterior
 from sweeps.thresholds.search_points import CellPoints
-from sweeps.thresholds.stopping import stop_reason
 
-Reason = Literal["precise", "cap", "above_range", "below_range", "diverged", "failed", ""]
+StopReason = Literal["precise", "cap", "above_range", "below_range", "diverged", "failed", ""]
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class SearchState:
     """
 
     finished: bool
-    reason: Reason
+    reason: StopReason
     num_points: int
     posterior: ThresholdPosterior | None
 
@@ -40,7 +39,7 @@ def state_of(points: CellPoints, criterion: Criterion, settings: SearchSettings)
         # A round over the whole range without one loss: no width is to blame, and more rounds would bring no number.
         return SearchState(num >= settings.batch, "diverged" if num >= settings.batch else "", num, None)
     posterior = posterior_of(points, criterion)
-    reason: Reason = stop_reason(posterior, level=criterion.level, tolerance=settings.tolerance, cap=settings.cap)
+    reason: StopReason = stop_reason(posterior, level=criterion.level, tolerance=settings.tolerance, cap=settings.cap)
     if not reason and num >= settings.cap:
         reason = "cap"  # failed points are no evidence, and cost as much
     return SearchState(reason != "", reason, num, posterior)
@@ -57,3 +56,26 @@ def posterior_of(points: CellPoints, criterion: Criterion) -> ThresholdPosterior
         log_target=math.log(criterion.target_loss),
         success_rate=criterion.success_rate,
     )
+
+
+def stop_reason(posterior: ThresholdPosterior, *, level: float, tolerance: float, cap: int) -> StopReason:
+    """Why a search may end; empty where it goes on.
+
+    `above_range` and `below_range`: the threshold lies there as surely as the interval's `level` asks. `precise`: the
+    interval's ends lie within `tolerance` of its middle, or one unit of width apart. `cap`: that many points are told.
+    """
+    beyond = (1 + level) / 2
+    if posterior.probability_above >= beyond:
+        return "above_range"
+    if posterior.probability_below >= beyond:
+        return "below_range"
+    if _is_precise(posterior, level=level, tolerance=tolerance):
+        return "precise"
+    return "cap" if len(posterior.widths) >= cap else ""
+
+
+def _is_precise(posterior: ThresholdPosterior, *, level: float, tolerance: float) -> bool:
+    low, high = posterior.interval(level)
+    if math.isinf(low) or math.isinf(high):
+        return False
+    return high - low <= 2 * math.log1p(tolerance) or math.exp(high) - math.exp(low) <= 1

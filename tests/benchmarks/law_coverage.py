@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from sweeps.laws.cells import LEAST_SD, LawCells, spread_of
-from sweeps.laws.families import ATTENTION, TD_POWER, Law, Tasks
-from sweeps.laws.fit import LawFit, fit_law
-from sweeps.laws.intervals import Draws, cell_draws, draws_of, ends
-from sweeps.laws.likelihood import Measurements, fitted
+from sweeps.laws.fit import LawFit, Measurements, fit_law, fitted
+from sweeps.laws.formulas import ATTENTION, TD_POWER, Law, Tasks
+from sweeps.laws.scaling_law import Draws, cell_draws, draws_of, ends
 
 LEVEL, NUM_SEEDS, SEED_SD, NUM_PAIRS = 0.9, 5, 0.05, 400
 LENGTHS = {4: (16, 32, 64, 128), 6: (16, 24, 32, 48, 64, 128), 9: (8, 12, 16, 24, 32, 48, 64, 96, 128)}

@@ -45,7 +45,7 @@ def compared(thresholds: tuple[WidthThreshold, ...], *held_out: int) -> tuple[La
 def test_every_law_has_a_line_with_its_place(thresholds: tuple[WidthThreshold, ...]) -> None:
     comparisons = compared(thresholds)
     lines = printed(show_laws, comparisons, thresholds)
-    assert lines[0] == f"transformer: {comparisons[0].verdict}"
+    assert lines[0] == f"transformer: {comparisons[0].conclusion}"
     for law, line in zip(comparisons[0].laws, lines[2:], strict=False):
         assert line.strip().startswith(law.formula)
         assert f"{law.loo_error:.1%}" in line

@@ -24,7 +24,7 @@ def test_rows_hold_every_number_of_every_law(findings: Findings) -> None:
 
 def test_verdicts_name_the_best_law_of_each_architecture(findings: Findings) -> None:
     rows = verdict_rows(findings.comparisons, findings.thresholds)
-    assert [row["verdict"] for row in rows] == [comparison.verdict for comparison in findings.comparisons]
+    assert [row["verdict"] for row in rows] == [comparison.conclusion for comparison in findings.comparisons]
     assert [row["best"] for row in rows] == [c.best.name if c.best else None for c in findings.comparisons]
     assert held_out_rows(findings.comparisons, findings.thresholds) == []
 

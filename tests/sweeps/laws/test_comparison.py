@@ -101,12 +101,12 @@ def test_the_power_separates_the_architectures(compared: Callable[..., LawCompar
 def test_few_or_noisy_cells_leave_it_undecided(compared: Callable[..., LawComparison]) -> None:
     few = compared(log_law, (16, 32, 64))
     assert few.best is None
-    assert few.verdict.startswith("Undecided: 3 cells are too few")
-    assert "errs least" in few.verdict
+    assert few.conclusion.startswith("Undecided: 3 cells are too few")
+    assert "errs least" in few.conclusion
     assert {few.standing(law) for law in few.laws} == {"too few cells"}
     noisy = compared(log_law, (16, 20, 24, 28, 32, 40), scatter=0.25, stream=3)
     assert noisy.rivals()
-    assert noisy.verdict.startswith("Undecided: 6 cells do not tell")
+    assert noisy.conclusion.startswith("Undecided: 6 cells do not tell")
 
 
 def test_a_richer_law_that_fits_as_well_is_not_called_wrong(compared: Callable[..., LawComparison]) -> None:
@@ -115,7 +115,7 @@ def test_a_richer_law_that_fits_as_well_is_not_called_wrong(compared: Callable[.
     assert power is not None
     assert comparison.delta(power) > 4
     assert comparison.standing(power) == "richer than needed"
-    assert "as well, with more numbers" in comparison.verdict
+    assert "as well, with more numbers" in comparison.conclusion
 
 
 def test_a_law_that_fits_far_better_is_not_beaten_by_the_charge_for_its_numbers(compared: Callable[..., LawComparison]) -> None:
@@ -124,7 +124,7 @@ def test_a_law_that_fits_far_better_is_not_beaten_by_the_charge_for_its_numbers(
     for stream in range(8):
         grown = compared(lambda T: 1.1 * T**0.2, (16, 32, 64, 128, 256), kind="rnn", scatter=0.08, stream=stream)
         firsts.add(grown.laws[0].name)
-        assert "m = c is enough" not in grown.verdict
+        assert "m = c is enough" not in grown.conclusion
         assert grown.expected is not None
         assert grown.expected.name != "constant"
     assert "constant" in firsts

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from sweeps.laws.cells import law_cells
-from sweeps.laws.families import ATTENTION, ATTENTION_FREE, LAWS, TD_POWER, Law
 from sweeps.laws.fit import fit_law
-from sweeps.laws.intervals import draws_of
-from sweeps.laws.scaling_law import ScalingLaw, fitted_law
+from sweeps.laws.formulas import ATTENTION, ATTENTION_FREE, LAWS, TD_POWER, Law
+from sweeps.laws.scaling_law import ScalingLaw, draws_of, fitted_law
 from sweeps.thresholds.thresholds import WidthThreshold
 
 Make = Callable[..., WidthThreshold]

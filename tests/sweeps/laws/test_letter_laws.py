@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from sweeps.laws.cells import law_cells
-from sweeps.laws.families import Tasks
-from sweeps.laws.letter_laws import applicable_letter_laws, letter_law
+from sweeps.laws.formulas import Tasks, applicable_letter_laws, letter_law
 from sweeps.laws.scaling_law import fitted_law
 from sweeps.thresholds.width_threshold import WidthThreshold
 

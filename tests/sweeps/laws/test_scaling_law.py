@@ -3,8 +3,11 @@ import math
 import pytest
 
 from stsq_core.oracles import theory
+from sweeps.laws.cells import law_cells
+from sweeps.laws.comparison import compare_laws
+from sweeps.laws.formulas import ATTENTION, TD_POWER
 from sweeps.laws.line_ratios import fcn_line
-from sweeps.laws.scaling_law import fit_attention_law, fit_fcn_law, fit_laws
+from sweeps.laws.scaling_law import fitted_law
 from sweeps.schema.spec import Criterion
 from sweeps.thresholds.thresholds import width_thresholds
 
@@ -42,6 +45,14 @@ def fcn_thresholds(fcn, record):
     return make
 
 
+def fit_attention_law(thresholds):
+    return fitted_law(ATTENTION, law_cells(thresholds))
+
+
+def fit_fcn_law(thresholds):
+    return fitted_law(TD_POWER, law_cells(thresholds))
+
+
 def test_b_is_recovered_with_an_interval_around_it(attention_thresholds):
     law = fit_attention_law(attention_thresholds())
     assert law.parameters["b"].value == pytest.approx(2.5, rel=1e-3)
@@ -49,7 +60,7 @@ def test_b_is_recovered_with_an_interval_around_it(attention_thresholds):
     assert law.largest_residual < 1e-3
     assert (law.num_cells, law.num_censored, law.note) == (4, 0, "")
     assert law.predict(T=64, d=4, q=3) == pytest.approx(4 + 2.5 * 3 * math.log(64), rel=1e-3)
-    assert law.family == "transformer random_sign/per_step/dual adam population"
+    assert law.regime == "transformer random_sign/per_step/dual adam population"
 
 
 def test_b_has_the_least_squared_log_residuals(attention_thresholds):
@@ -106,17 +117,17 @@ def test_too_few_cells_have_no_law_or_no_interval(attention_thresholds, fcn_thre
     assert "tests nothing" in fit_fcn_law(fcn_thresholds(lengths=(8, 16))).note
 
 
-def test_each_family_has_a_law_of_its_own(attention_thresholds, fcn_thresholds):
+def test_each_regime_has_its_own_law(attention_thresholds, fcn_thresholds):
     thresholds = [*attention_thresholds(2.0), *attention_thresholds(3.0, redraw="never"), *fcn_thresholds()]
-    laws = fit_laws(thresholds)
+    laws = [comparison.expected for comparison in compare_laws(thresholds)]
     assert [law.name for law in laws] == ["attention", "attention", "td_power"]
     assert [round(law.parameters["b"].value, 2) for law in laws[:2]] == [2.0, 3.0]
-    assert "differ in more than T, q and d" in fit_attention_law(thresholds).note
+    assert "differ in more than T, q and d" in fit_attention_law(thresholds[:8]).note
 
 
 def test_either_law_can_be_tried_on_either_architecture(fcn_thresholds, attention_thresholds):
-    assert fit_attention_law(fcn_thresholds(), kind="fcn").largest_residual > 0.2
-    assert fit_fcn_law(attention_thresholds(), kind="transformer").parameters["gamma"].value < 0.4
+    assert fit_attention_law(fcn_thresholds()).largest_residual > 0.2
+    assert fit_fcn_law(attention_thresholds()).parameters["gamma"].value < 0.4
 
 
 def test_the_same_thresholds_give_the_same_interval(attention_thresholds):

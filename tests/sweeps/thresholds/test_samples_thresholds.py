@@ -15,7 +15,7 @@ from sweeps.schema.spec import Criterion
 from sweeps.schema.yaml_source import parse
 from sweeps.store.ledger import LedgerRecord, record_of_failure, record_of_result
 from sweeps.thresholds.crossings import log_median
-from sweeps.thresholds.samples_thresholds import order_interval
+from sweeps.thresholds.intervals import order_interval
 from sweeps.thresholds.thresholds import width_thresholds
 from sweeps.thresholds.width_threshold import WidthThreshold
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stsq_core.oracles import theory
-from sweeps.laws.families import (
+from sweeps.laws.formulas import (
     ATTENTION,
     ATTENTION_FREE,
     ATTENTION_OFFSET,
