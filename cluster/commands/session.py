@@ -123,7 +123,7 @@ def _train_rest(
     last: ExitStack,
 ) -> None:
     """Train what the ledger does not hold; `last` is given what is to be waited for at the very end."""
-    ledger = Ledger(run.ledger, told=lambda text: say(log, text))
+    ledger = Ledger(run.ledger, notify=lambda text: say(log, text))
     if num_adopted := adopt_outcomes(run, ledger):
         say(log, f"{num_adopted} trials that had ended when the last run was killed are in the ledger now")
     results = read_results(run, sweep)

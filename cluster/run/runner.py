@@ -66,7 +66,7 @@ class Work:
         Raises:
             UserError: it did not come back.
         """
-        retry_io(self.run.spec, self.run.spec.stat, told=self.progress.note)
+        retry_io(self.run.spec, self.run.spec.stat, notify=self.progress.note)
 
 
 class Runner(ABC):

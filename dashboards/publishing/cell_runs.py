@@ -7,7 +7,6 @@ ends. Every row is a function of the cell's ledger lines in their order, so that
 
 import json
 import math
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -22,7 +21,18 @@ from dashboards.publishing.keys import cell_config
 from dashboards.publishing.projection import Outcome, Row, RunProjection, Table, short
 from dashboards.publishing.shards import Shard
 from sweeps.cells import Cell, ExpandedSweep
-from sweeps.store import LEAST_LOSS, Ledger, LedgerRecord, Outcomes, RunDirectory, disk_errors, read_curves, read_results
+from sweeps.store import (
+    LEAST_LOSS,
+    Ledger,
+    LedgerRecord,
+    Outcomes,
+    RunDirectory,
+    disk_errors,
+    lines_after,
+    read_curves,
+    read_results,
+    write_from,
+)
 from sweeps.thresholds import WidthThreshold, width_thresholds
 
 AXES = {
@@ -254,8 +264,7 @@ class CellLog:
         self._path = path
         self._rows: list[Row] = []
         self._size = 0
-        if path.exists():
-            self._resume(path.read_bytes())
+        self._resume()
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -272,27 +281,19 @@ class CellLog:
         data = "".join(json.dumps(dict(values), allow_nan=False) + "\n" for values in group).encode()
         with disk_errors(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("r+b" if self._path.exists() else "xb") as file:
-                file.truncate(self._size)  # drops a group that a crash cut off
-                file.seek(self._size)
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            self._path.touch()
+            write_from(self._path, data, self._size)  # drops a group that a crash cut off
         self._take(group)
         self._size += len(data)
 
-    def _resume(self, data: bytes) -> None:
+    def _resume(self) -> None:
         """Take the whole groups of the file."""
         group: list[Mapping[str, Any]] = []
-        size = 0
-        for line in data.splitlines(keepends=True):
-            if not line.endswith(b"\n"):
-                break
-            size += len(line)
+        for line, end in lines_after(self._path, 0):
             group.append(json.loads(line))
             if LAST_OF_GROUP in group[-1]:
                 self._take(group)
-                group, self._size = [], size
+                group, self._size = [], end
 
     def _take(self, group: Sequence[Mapping[str, Any]]) -> None:
         start = len(self._rows)

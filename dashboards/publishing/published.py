@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dashboards.publishing.shards import WHOLE, Shard
-from sweeps.store import disk_errors
+from sweeps.store import append_lines, read_objects
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,13 @@ class Published:
         name = "published" if shard.count == 1 else f"published-{shard.index}-of-{shard.count}"
         self._path = folder / f"{name}.jsonl"
         self._folder = folder
-        self._torn = False
         self._latest: dict[str, Publication] = {}
         read = [publication for path in sorted(folder.glob("published*.jsonl")) for publication in self._read(path)]
         self._latest = {publication.key: publication for publication in sorted(read, key=lambda one: one.at)}
 
     def _read(self, path: Path) -> Iterable[Publication]:
-        text = path.read_text()
-        if path == self._path:
-            self._torn = bool(text) and not text.endswith("\n")
-        for line in text.splitlines():
-            with suppress(ValueError, TypeError, KeyError):  # a line torn by a kill: that run is published again
-                fields = json.loads(line)
+        for fields in read_objects(path):
+            with suppress(TypeError, KeyError):  # a line of another form: that run is published again
                 # lines of old run directories name the trial
                 yield Publication(**({"key": fields.pop("trial_id")} if "trial_id" in fields else {}), **fields)
 
@@ -74,13 +69,9 @@ class Published:
             UserError: the disk is full or may not be written.
         """
         added = {publication.key: publication for publication in publications}
-        lines = "".join(json.dumps(asdict(publication)) + "\n" for publication in added.values())
         if not added:
             return
-        begin, self._torn = "\n" if self._torn else "", True
-        with disk_errors(self._path), self._path.open("a") as file:
-            file.write(begin + lines)
-        self._torn = False
+        append_lines(self._path, "".join(json.dumps(asdict(publication)) + "\n" for publication in added.values()).encode())
         self._latest |= added
 
 

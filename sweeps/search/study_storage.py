@@ -3,7 +3,6 @@
 Only the driver of a run writes there. The studies are a view of the ledger: what a kill tore is mended or made again from it.
 """
 
-import os
 import time
 import warnings
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, RDBSt
 from optuna.storages.journal import JournalFileBackend
 
 from stsq_core.configs import UserError
-from sweeps.store import disk_errors
+from sweeps.store import cut_torn_line, disk_errors
 
 GRPC = "grpc://"
 LOCK_PATIENCE_S = 1.0
@@ -97,7 +96,8 @@ def _open_journal(path: Path) -> BaseStorage:
     """The studies of a journal file, mended: a torn last line is cut, a lock left behind removed, a broken file set aside."""
     with disk_errors(path):
         _remove_stale_lock(path.with_name(path.name + ".lock"))
-        _cut_torn_line(path)
+        if path.exists():
+            cut_torn_line(path)
         try:
             return JournalStorage(JournalFileBackend(str(path)))
         except (ValueError, KeyError, AssertionError):
@@ -110,21 +110,3 @@ def _remove_stale_lock(lock: Path) -> None:
     while lock.is_symlink() and time.monotonic() < deadline:
         time.sleep(0.02)
     lock.unlink(missing_ok=True)
-
-
-def _cut_torn_line(path: Path) -> None:
-    """Drop what stands behind the last line's end: a line that a kill tore, onto which the next would be written."""
-    if not path.exists():
-        return
-    with path.open("rb+") as file:
-        end = size = file.seek(0, os.SEEK_END)
-        while end:
-            start = max(0, end - 65_536)
-            file.seek(start)
-            place = file.read(end - start).rfind(b"\n")
-            if place >= 0:
-                end = start + place + 1
-                break
-            end = start
-        if end < size:
-            file.truncate(end)

@@ -9,6 +9,13 @@ from .journal import (
     read_metrics as read_metrics,
     trials_of_journal as trials_of_journal,
 )
+from .jsonl import (
+    append_lines as append_lines,
+    cut_torn_line as cut_torn_line,
+    lines_after as lines_after,
+    read_objects as read_objects,
+    write_from as write_from,
+)
 from .ledger import (
     Ledger as Ledger,
     LedgerRecord as LedgerRecord,

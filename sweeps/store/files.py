@@ -55,11 +55,11 @@ def disk_errors(path: Path, *, but: Collection[int] = ()) -> Iterator[None]:
         raise UserError(f"{str(path)!r} cannot be written: {error.strerror or error}; {mend}") from None
 
 
-def retry_io(path: Path, action: Callable[[], Done], *, told: Callable[[str], None] | None = None) -> Done:
+def retry_io(path: Path, action: Callable[[], Done], *, notify: Callable[[str], None] | None = None) -> Done:
     """Do what reads or writes a file of a run, and do it again while its storage cannot be reached.
 
     `action` starts anew each time, so it must be one that may be done twice. Its folder must have been made before: a folder
-    that is made below a mount that went away would take results that nobody finds. `told` is given a line when waiting begins.
+    that is made below a mount that went away would take results that nobody finds. `notify` gets a line when waiting begins.
 
     Raises:
         UserError: the storage did not come back within `OUTAGE_PATIENCE_S`, or (at once) it is full or may not be written.
@@ -74,8 +74,8 @@ def retry_io(path: Path, action: Callable[[], Done], *, told: Callable[[str], No
             why = error.strerror or str(error)
             if began is None:
                 began = time.monotonic()
-                if told is not None:
-                    told(f"{str(path)!r} cannot be reached ({why}): waiting up to {OUTAGE_PATIENCE_S:.0f} s for its storage")
+                if notify is not None:
+                    notify(f"{str(path)!r} cannot be reached ({why}): waiting up to {OUTAGE_PATIENCE_S:.0f} s for its storage")
             if time.monotonic() - began > OUTAGE_PATIENCE_S:
                 raise UserError(
                     f"{str(path)!r} could not be reached for {OUTAGE_PATIENCE_S:.0f} s ({why}): once its storage is back, the "

@@ -7,17 +7,18 @@ reader.
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from stsq_core.configs import Measurement
 from sweeps.cells import Pack
 from sweeps.store.files import disk_errors, retry_io
+from sweeps.store.jsonl import cut_torn_line, lines_after
 from sweeps.store.ledger import Ledger, json_number
 from sweeps.store.run_directory import RunDirectory
 
@@ -27,7 +28,7 @@ Curve = tuple[np.ndarray, np.ndarray]
 
 
 Points = list[tuple[int, float]]
-Told = TypeVar("Told")
+Read = TypeVar("Read")
 
 
 class JournalWriter:
@@ -55,17 +56,17 @@ class JournalWriter:
         Raises:
             UserError: the disk is full, or its storage did not come back.
         """
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "step": measurement.step,
             "relative_loss": [json_number(loss) for loss in measurement.relative_loss],
         }
         places = [self._places[trial_id] for trial_id in measurement.trial_ids]
         if places != list(range(len(self._places))):
-            told["trials"] = places
+            fields["trials"] = places
         if measurement.metrics:
             metrics = measurement.metrics.items()
-            told["metrics"] = {name: [json_number(value) for value in values] for name, values in metrics}
-        line, start = _line(told), self._size
+            fields["metrics"] = {name: [json_number(value) for value in values] for name, values in metrics}
+        line, start = _line(fields), self._size
         self._do(lambda: self._write(line, start))
 
     def size(self) -> int:
@@ -96,11 +97,10 @@ class JournalWriter:
     def _begin(self) -> None:
         """Open the file and keep what can be kept; a journal of another pack, or without its first line, begins anew."""
         self.close()
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-        data = self.path.read_bytes()
-        if data.startswith(self._head):
-            self._size = data.rfind(b"\n") + 1
-            os.ftruncate(self._descriptor, self._size)
+        size, _ = cut_torn_line(self.path)
+        self._descriptor = os.open(self.path, os.O_RDWR)
+        if os.pread(self._descriptor, len(self._head), 0) == self._head:
+            self._size = size
         else:
             os.ftruncate(self._descriptor, 0)
             self._write(self._head, 0)
@@ -135,20 +135,12 @@ def follow(path: Path, offset: int = 0) -> tuple[list[Measurement], int]:
     A journal that became shorter (its pack resumed from a checkpoint) is read from its start again: whoever follows it skips
     steps that it has seen. A missing journal, or one without a whole first line, holds nothing yet.
     """
-    try:
-        with path.open("rb") as file:
-            head = _header(file.readline())
-            if head is None:
-                return [], 0
-            start = file.tell()
-            if offset > start and _ends_a_line(file, offset):
-                start = offset
-            file.seek(start)
-            data = file.read()
-    except FileNotFoundError:
+    trial_ids = trials_of_journal(path)
+    if not trial_ids:
         return [], 0
-    whole = data.rfind(b"\n") + 1
-    return list(_measurements(data[:whole].splitlines(), head)), start + whole
+    lines = list(lines_after(path, offset))
+    measured = [values for values in (json.loads(line) for line, _ in lines) if "step" in values]
+    return [_measurement(values, trial_ids) for values in measured], lines[-1][1] if lines else offset
 
 
 def read_curves(
@@ -178,13 +170,13 @@ def _read(
     run: RunDirectory,
     trial_ids: Collection[str] | None,
     ended_in: Mapping[str, str] | None,
-    read_journal: Callable[[Path, set[str] | None], dict[str, Told]],
-) -> dict[str, Told]:
+    read_journal: Callable[[Path, set[str] | None], dict[str, Read]],
+) -> dict[str, Read]:
     """What each trial's own journal tells of it."""
     if ended_in is None:
         ended_in = {values["trial_id"]: values["pack_id"] for values in Ledger(run.ledger).lines()}
     wanted = None if trial_ids is None else set(trial_ids)
-    told: dict[str, Told] = {}
+    told: dict[str, Read] = {}
     if wanted is not None:
         packs: dict[str, set[str]] = {}
         for trial_id in wanted & ended_in.keys():
@@ -234,30 +226,15 @@ def _curve(points: Points) -> Curve:
 
 def trials_of_journal(path: Path) -> tuple[str, ...]:
     """The trials that a journal's first line names; none where there is no journal, or no whole first line."""
-    try:
-        with path.open("rb") as file:
-            return _header(file.readline()) or ()
-    except FileNotFoundError:
-        return ()
+    head = next(lines_after(path, 0), None)
+    return () if head is None else tuple(json.loads(head[0])["trial_ids"])
 
 
-def _measurements(lines: Sequence[bytes], trial_ids: tuple[str, ...]) -> Iterator[Measurement]:
-    for line in lines:
-        told = json.loads(line)
-        named = tuple(trial_ids[place] for place in told["trials"]) if "trials" in told else trial_ids
-        metrics = {name: tuple(map(float, values)) for name, values in told.get("metrics", {}).items()}
-        yield Measurement(told["step"], named, tuple(map(float, told["relative_loss"])), metrics)
+def _measurement(values: Mapping[str, Any], trial_ids: tuple[str, ...]) -> Measurement:
+    named = tuple(trial_ids[place] for place in values["trials"]) if "trials" in values else trial_ids
+    metrics = {name: tuple(map(float, numbers)) for name, numbers in values.get("metrics", {}).items()}
+    return Measurement(values["step"], named, tuple(map(float, values["relative_loss"])), metrics)
 
 
-def _header(line: bytes) -> tuple[str, ...] | None:
-    """The trials that a journal's first line names; None for a line that is not whole yet."""
-    return tuple(json.loads(line)["trial_ids"]) if line.endswith(b"\n") else None
-
-
-def _ends_a_line(file: BinaryIO, offset: int) -> bool:
-    file.seek(offset - 1)
-    return file.read(1) == b"\n"
-
-
-def _line(told: dict[str, Any]) -> bytes:
-    return json.dumps(told, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+def _line(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, allow_nan=False, separators=(",", ":")).encode() + b"\n"

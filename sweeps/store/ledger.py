@@ -7,20 +7,18 @@ says.
 
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
-
-import orjson
+from typing import Any, Literal
 
 from stsq_core.configs import NUMERICS, TrialConfig, TrialResult, UserError, plugins_of
 from stsq_core.plugins import loaded_plugins
 from sweeps.store.files import retry_io, write_atomically
+from sweeps.store.jsonl import cut_torn_line, lines_after, parsed, read_lines, write_from
 
 SCHEMA = 1
 Status = Literal["finished", "diverged", "failed"]
@@ -115,14 +113,14 @@ def record_of_failure(config: TrialConfig, reason: str, *, pack_id: str, device:
 
 
 class Ledger:
-    """The ledger file of a run. `notes` says in words what the last reading or writing had to leave out; `told` is given a line
-    when an addition has to wait for the file's storage.
+    """The ledger file of a run. `notes` says in words what the last reading or writing had to leave out; `notify` is called
+    with a line when an addition has to wait for the file's storage.
     """
 
-    def __init__(self, path: Path, *, told: Callable[[str], None] | None = None) -> None:
+    def __init__(self, path: Path, *, notify: Callable[[str], None] | None = None) -> None:
         self.path = path
         self.notes: list[str] = []
-        self._told = told
+        self._notify = notify
 
     def read(self, *, all_plugins: bool = False) -> tuple[LedgerRecord, ...]:
         """The newest record of each trial, in the order in which trials first ended; none where there is no file yet.
@@ -147,20 +145,13 @@ class Ledger:
             UserError: as `read`.
         """
         records: list[LedgerRecord] = []
+        offset = offset if self.path.exists() else 0
         try:
-            with self.path.open("rb") as file:
-                if offset and not _ends_a_line(file, offset):
-                    offset = 0
-                file.seek(offset)
-                for line in file:
-                    if not line.endswith(b"\n"):
-                        break
-                    values = _checked(line, f"{self.path}, byte {offset}")
-                    if values is not None and values["numerics"] == NUMERICS and not _foreign(values):
-                        records.append(_record(values))
-                    offset += len(line)
-        except FileNotFoundError:
-            return [], 0
+            for line, end in lines_after(self.path, offset):
+                values = _checked(line, f"{self.path}, byte {end - len(line)}")
+                if values is not None and values["numerics"] == NUMERICS and not _foreign(values):
+                    records.append(_record(values))
+                offset = end
         except OSError as error:
             raise _unreadable(self.path, error) from None
         return records, offset
@@ -205,67 +196,20 @@ class Ledger:
         """
         text = "".join(record.as_json() + "\n" for record in records)
         if text:
-            whole = retry_io(self.path, self._cut, told=self._told)
-            retry_io(self.path, lambda: _write_from(self.path, text.encode(), whole), told=self._told)
-
-    def _cut(self) -> int:
-        """Make the file where there is none, drop a torn line, and give the size that is left."""
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            return self._cut_torn_line(descriptor)
-        finally:
-            os.close(descriptor)
-
-    def _cut_torn_line(self, descriptor: int) -> int:
-        """Drop what stands behind the last line's end, and give the size that is left."""
-        size = os.fstat(descriptor).st_size
-        start, tail = size, b""
-        while start and b"\n" not in tail:
-            step = min(start, 65_536)
-            start -= step
-            tail = os.pread(descriptor, step, start) + tail
-        whole = start + tail.rfind(b"\n") + 1
-        if whole == size:
-            return size
-        if _parsed(tail[tail.rfind(b"\n") + 1 :]) is not None:
-            os.pwrite(descriptor, b"\n", size)
-            return size + 1
-        os.ftruncate(descriptor, whole)
-        self.notes.append(f"{self.path.name}: the last line was torn by a crash and is dropped")
-        return whole
+            whole, was_torn = retry_io(self.path, lambda: cut_torn_line(self.path), notify=self._notify)
+            if was_torn:
+                self.notes.append(f"{self.path.name}: the last line was torn by a crash and is dropped")
+            retry_io(self.path, lambda: write_from(self.path, text.encode(), whole), notify=self._notify)
 
     def _lines(self) -> Iterator[dict[str, Any]]:
+        torn = f"{self.path.name}: the last line was torn by a crash and is ignored"
         try:
-            with self.path.open("rb") as file:
-                for number, line in enumerate(file, start=1):
-                    if not line.endswith(b"\n") and _parsed(line) is None:
-                        self.notes.append(f"{self.path.name}: the last line was torn by a crash and is ignored")
-                        return
-                    values = _checked(line, f"{self.path}:{number}")
-                    if values is not None:
-                        yield values
-        except FileNotFoundError:
-            return
+            for number, line in enumerate(read_lines(self.path, on_torn=lambda: self.notes.append(torn)), start=1):
+                values = _checked(line, f"{self.path}:{number}")
+                if values is not None:
+                    yield values
         except OSError as error:
             raise _unreadable(self.path, error) from None
-
-
-def _write_from(path: Path, data: bytes, offset: int) -> None:
-    """Write at the end of a file, over whatever a try that failed has left there."""
-    descriptor = os.open(path, os.O_RDWR)
-    try:
-        os.ftruncate(descriptor, offset)
-        os.lseek(descriptor, offset, os.SEEK_SET)
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(descriptor, view) :]
-            os.fsync(descriptor)
-        except OSError:
-            os.ftruncate(descriptor, offset)
-            raise
-    finally:
-        os.close(descriptor)
 
 
 def merge(paths: Iterable[Path], out: Path) -> int:
@@ -293,14 +237,6 @@ def _weight(record: LedgerRecord) -> tuple[bool, str]:
     return record.status != "failed", record.finished_at
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    try:
-        values = orjson.loads(line)
-    except ValueError:
-        return None
-    return values if isinstance(values, dict) else None
-
-
 _NAMES = tuple(field.name for field in fields(LedgerRecord) if field.name not in ("metrics", "plugins"))
 _NAMED = frozenset(_NAMES)
 
@@ -320,7 +256,7 @@ def _foreign(values: Mapping[str, Any]) -> list[str]:
 
 def _checked(line: bytes, place: str) -> dict[str, Any] | None:
     """The fields of a whole line, None for an empty one; `place` names the line in an error."""
-    values = _parsed(line)
+    values = parsed(line)
     if values is None:
         if line.strip():
             raise UserError(f"{place}: this is not a ledger line: {line[:60]!r}; remove the line")
@@ -336,11 +272,6 @@ def _checked(line: bytes, place: str) -> dict[str, Any] | None:
     metrics = values.get("metrics")
     values["metrics"] = None if metrics is None else {name: float(value) for name, value in metrics.items()}
     return values
-
-
-def _ends_a_line(file: BinaryIO, offset: int) -> bool:
-    file.seek(offset - 1)
-    return file.read(1) == b"\n"
 
 
 def _unreadable(path: Path, error: OSError) -> UserError:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stsq_core.configs import UserError
-from sweeps.store.files import disk_errors
+from sweeps.store.jsonl import append_lines, read_objects
 from sweeps.store.run_directory import RunDirectory
 
 PACKAGES = ("stsq", "torch", "ray", "numpy", "optuna", "pydantic", "wandb", "plotly", "matplotlib")
@@ -56,14 +56,14 @@ def session(run: RunDirectory, command: Sequence[str] | None = None) -> Iterator
 
     A former session that was killed is closed first, at the time of the last thing it wrote.
     """
-    if (former := _lines(run)) and former[-1]["event"] == "start":
+    if (former := list(read_objects(run.sessions))) and former[-1]["event"] == "start":
         _append(run, {"event": "end", "at": _last_sign_of_life(run, former[-1]["at"]), "outcome": "killed"})
     _append(run, {"event": "start", "at": time.time(), **_circumstances(sys.argv if command is None else command)})
     began = time.monotonic()
     try:
         yield
     except BaseException as error:
-        with suppress(UserError):  # the error that ends the session is the one to be told
+        with suppress(UserError):  # the error that ends the session is the one to report
             _append(run, _end(f"stopped by {type(error).__name__}", began))
         raise
     _append(run, _end("ended", began))
@@ -73,7 +73,7 @@ def read_sessions(run: RunDirectory) -> tuple[Session, ...]:
     """The sessions of a run, oldest first."""
     sessions: list[Session] = []
     started: dict[str, Any] | None = None
-    for line in _lines(run):
+    for line in read_objects(run.sessions):
         if line["event"] == "start":
             started = line
             sessions.append(_session_of(line, None))
@@ -91,10 +91,10 @@ def elapsed_minutes(run: RunDirectory) -> float:
 
 
 def _session_of(start: dict[str, Any], end: dict[str, Any] | None) -> Session:
-    told = {name: start[name] for name in ("command", "host", "cpu", "num_cpus", "git_revision", "versions")}
+    fields = {name: start[name] for name in ("command", "host", "cpu", "num_cpus", "git_revision", "versions")}
     if end is None:
-        return Session(started_at=start["at"], ended_at=None, outcome=None, **told)
-    return Session(started_at=start["at"], ended_at=end["at"], outcome=end["outcome"], lasted_s=end.get("lasted_s"), **told)
+        return Session(started_at=start["at"], ended_at=None, outcome=None, **fields)
+    return Session(started_at=start["at"], ended_at=end["at"], outcome=end["outcome"], lasted_s=end.get("lasted_s"), **fields)
 
 
 def _end(outcome: str, began: float) -> dict[str, Any]:
@@ -156,25 +156,5 @@ def _last_sign_of_life(run: RunDirectory, started_at: float) -> float:
     return max([started_at, *(path.stat().st_mtime for path in written if path.is_file())])
 
 
-def _lines(run: RunDirectory) -> list[dict[str, Any]]:
-    """The whole lines; one torn by a crash is left out."""
-    try:
-        text = run.sessions.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return []
-    lines = []
-    for line in text.splitlines():
-        try:
-            lines.append(json.loads(line))
-        except ValueError:
-            continue
-    return lines
-
-
-def _append(run: RunDirectory, told: dict[str, Any]) -> None:
-    with disk_errors(run.sessions):
-        torn = run.sessions.exists() and not run.sessions.read_bytes().endswith(b"\n") and run.sessions.stat().st_size > 0
-        with run.sessions.open("a", encoding="utf-8") as file:
-            file.write(("\n" if torn else "") + json.dumps(told) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+def _append(run: RunDirectory, event: dict[str, Any]) -> None:
+    append_lines(run.sessions, json.dumps(event).encode() + b"\n")

@@ -197,7 +197,7 @@ def test_a_try_that_tore_a_line_is_written_over_when_the_storage_is_back(ledger,
     monkeypatch.setattr(os, "fsync", fail)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     told = []
-    Ledger(ledger.path, told=told.append).append([record(fcn(seed=1), 0.25), record(fcn(seed=2), 0.125)])
+    Ledger(ledger.path, notify=told.append).append([record(fcn(seed=1), 0.25), record(fcn(seed=2), 0.125)])
     assert next(failures, None) is None
     assert [one.relative_loss for one in ledger.read()] == [0.5, 0.25, 0.125]
     assert ledger.path.read_bytes().count(b"\n") == 3
