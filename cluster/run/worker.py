@@ -171,14 +171,8 @@ def _train(order: Order, run: RunDirectory, leaving: Callable[[], bool]) -> dict
 
 
 def _plain(result: TrialResult) -> dict[str, Any]:
-    return {
-        "status": result.status,
-        "relative_loss": result.relative_loss,
-        "relative_loss_stderr": result.relative_loss_stderr,
-        "steps": result.steps,
-        "seconds": result.seconds,
-        "metrics": dict(result.metrics),
-    }
+    numbers = {name: value for name, value in vars(result).items() if name not in ("config", "weights")}
+    return {**numbers, "metrics": dict(result.metrics)}
 
 
 def _failure(error: Exception) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from typing import Any
 from sweeps.cells import Cell
 from sweeps.findings import Findings
 from sweeps.schema import flattened, free_fields
-from sweeps.store import LedgerRecord, RunDirectory, read_curves, read_metrics, trials_of_journal
+from sweeps.store import MEASURED, LedgerRecord, RunDirectory, read_curves, read_metrics, trials_of_journal
 
 Row = dict[str, Any]
 RENAMED = {"model.kind", "task.T", "task.q", "task.d"}
 """Fields whose column has a shorter name, as those of width, rate and seed have."""
 
-ENDED = ("relative_loss", "relative_loss_stderr", "steps", "seconds", "device", "finished_at", "reason")
+ENDED = (*MEASURED, "device", "finished_at", "reason")
 
 
 def trial_rows(findings: Findings, cells: Sequence[Cell]) -> list[Row]:

@@ -27,7 +27,7 @@ from stsq_core.oracles import theory
 from sweeps.cells import cell_of_family, distinct_labels
 from sweeps.findings import Verdict
 from sweeps.laws import LawComparison, ScalingLaw, by_regime, has_fcn_bound
-from sweeps.store import FAILED, FINISHED, STATUSES, LedgerRecord, Outcomes, none_of_nan
+from sweeps.store import FAILED, FINISHED, MEASURED, STATUSES, LedgerRecord, Outcomes, none_of_nan
 from sweeps.thresholds import WidthThreshold, samples_to_target
 
 LATEX_SPECIAL = {
@@ -93,10 +93,7 @@ def trials_csv(records: Iterable[LedgerRecord]) -> str:
     columns = {name: np.array(values, dtype=object)[trials.family].tolist() for name, values in shared.items()}
     columns |= {"trial_id": outcomes.trial_ids, "status": [STATUSES[code] for code in outcomes.status.tolist()]}
     columns |= {"lr": trials.rates.tolist(), "seed": trials.seeds.tolist(), **_size_columns(outcomes, size)}
-    columns |= {
-        name: [none_of_nan(loss) for loss in getattr(outcomes, name).tolist()]
-        for name in ("relative_loss", "relative_loss_stderr")
-    }
+    columns |= {name: [none_of_nan(number) for number in getattr(outcomes, name).tolist()] for name in MEASURED}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = list(_TRIAL_COLUMNS)
@@ -214,8 +211,8 @@ def _bound(threshold: WidthThreshold) -> float | None:
 
 
 _TRIAL_COLUMNS = (
-    "trial_id", "cell_id", "architecture", "T", "q", "d", "width", "lr", "seed", "status", "relative_loss",
-    "relative_loss_stderr", "steps", "seconds", "device", "finished_at", "reason",
+    "trial_id", "cell_id", "architecture", "T", "q", "d", "width", "lr", "seed", "status", *MEASURED, "device", "finished_at",
+    "reason",
 )  # fmt: skip
 
 

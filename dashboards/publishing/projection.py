@@ -16,7 +16,7 @@ import numpy as np
 
 from dashboards.publishing.keys import run_config
 from stsq_core.configs import SAMPLES, WIDTH, Size, TrialConfig
-from sweeps.store import Curve, LedgerRecord
+from sweeps.store import MEASURED, Curve, LedgerRecord
 
 NO_CURVE: Curve = (np.zeros(0, dtype=int), np.zeros(0))
 NO_METRICS: Mapping[str, Curve] = {}
@@ -134,11 +134,8 @@ def trial_outcome(record: LedgerRecord, *, target_loss: float, counts: bool | No
     loss = record.relative_loss
     summary = {
         "status": record.status,
-        "relative_loss": loss,
-        "relative_loss_stderr": record.relative_loss_stderr,
+        **{name: getattr(record, name) for name in MEASURED},
         "solved": None if record.status == "failed" else loss is not None and loss <= target_loss,
-        "steps": record.steps,
-        "seconds": record.seconds,
         "reason": record.reason,
         **({} if counts is None else {"counts_for_threshold": counts}),
         **(record.metrics or {}),

@@ -17,6 +17,7 @@ from .jsonl import (
     write_from as write_from,
 )
 from .ledger import (
+    MEASURED as MEASURED,
     Ledger as Ledger,
     LedgerRecord as LedgerRecord,
     Status as Status,

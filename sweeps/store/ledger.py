@@ -9,11 +9,11 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 from stsq_core.configs import NUMERICS, TrialConfig, TrialResult, UserError, plugins_of
 from stsq_core.plugins import loaded_plugins
@@ -56,14 +56,29 @@ class LedgerRecord:
         return TrialConfig.model_validate(dict(self.config))
 
     def as_json(self) -> str:
-        """The record as one line without its end."""
-        told = {field.name: getattr(self, field.name) for field in fields(self)}
-        metrics, plugins = told.pop("metrics"), told.pop("plugins")
-        if metrics:
-            told["metrics"] = {name: json_number(value) for name, value in metrics.items()}
-        if plugins:
-            told["plugins"] = dict(plugins)
-        return json.dumps(told, allow_nan=False, separators=(",", ":"))
+        """The record as one line without its end; optional fields stand in it only where they hold something."""
+        line = {name: getattr(self, name) for name in _REQUIRED}
+        line |= {name: _as_json(value) for name in OPTIONAL if (value := getattr(self, name)) not in (None, {})}
+        return json.dumps(line, allow_nan=False, separators=(",", ":"))
+
+
+_DEFAULTS = {field.name: field.default for field in fields(LedgerRecord)}
+_REQUIRED = tuple(name for name, default in _DEFAULTS.items() if default is MISSING)
+OPTIONAL = tuple(name for name, default in _DEFAULTS.items() if default is not MISSING)
+
+_OF_THE_TRIAL = ("schema", "trial_id", "config", "numerics", "plugins")
+COLUMNS: Mapping[str, object] = {name: kind for name, kind in get_type_hints(LedgerRecord).items() if name not in _OF_THE_TRIAL}
+"""The fields of a record that do not follow from its trial, each with its type: the one list from which all readers derive."""
+
+MEASURED = tuple(name for name, kind in COLUMNS.items() if kind in (int, float, int | None, float | None))
+"""The numbers among them, as tables show them."""
+
+
+def _as_json(value: object) -> object:
+    """A value as JSON holds it, numbers that are not finite as words."""
+    if isinstance(value, Mapping):
+        return {name: _as_json(inner) for name, inner in value.items()}
+    return json_number(value) if isinstance(value, float) else value
 
 
 def json_number(value: float) -> float | str:
@@ -73,42 +88,26 @@ def json_number(value: float) -> float | str:
 
 def record_of_result(result: TrialResult, *, pack_id: str, device: str) -> LedgerRecord:
     """The ledger's record of a trial that ended by itself."""
-    return LedgerRecord(
-        schema=SCHEMA,
-        trial_id=result.config.trial_id,
-        config=result.config.model_dump(mode="json"),
-        status=result.status,
-        relative_loss=result.relative_loss,
-        relative_loss_stderr=result.relative_loss_stderr,
-        steps=result.steps,
-        seconds=result.seconds,
-        reason=None,
-        device=device,
-        pack_id=pack_id,
-        finished_at=_now(),
-        numerics=NUMERICS,
-        metrics=dict(result.metrics) or None,
-        plugins=plugins_of(result.config) or None,
-    )
+    measured = {field.name: getattr(result, field.name) for field in fields(result) if field.name in COLUMNS}
+    measured["metrics"] = dict(result.metrics) or None
+    return _new_record(result.config, measured | {"reason": None, "pack_id": pack_id, "device": device})
 
 
 def record_of_failure(config: TrialConfig, reason: str, *, pack_id: str, device: str, seconds: float = 0.0) -> LedgerRecord:
     """The ledger's record of a trial that gave no result."""
+    nothing = {"status": "failed", "relative_loss": None, "relative_loss_stderr": None, "steps": 0, "seconds": seconds}
+    return _new_record(config, nothing | {"reason": reason, "pack_id": pack_id, "device": device})
+
+
+def _new_record(config: TrialConfig, ended: Mapping[str, Any]) -> LedgerRecord:
     return LedgerRecord(
         schema=SCHEMA,
         trial_id=config.trial_id,
         config=config.model_dump(mode="json"),
-        status="failed",
-        relative_loss=None,
-        relative_loss_stderr=None,
-        steps=0,
-        seconds=seconds,
-        reason=reason,
-        device=device,
-        pack_id=pack_id,
-        finished_at=_now(),
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         numerics=NUMERICS,
         plugins=plugins_of(config) or None,
+        **ended,
     )
 
 
@@ -237,13 +236,12 @@ def _weight(record: LedgerRecord) -> tuple[bool, str]:
     return record.status != "failed", record.finished_at
 
 
-_NAMES = tuple(field.name for field in fields(LedgerRecord) if field.name not in ("metrics", "plugins"))
-_NAMED = frozenset(_NAMES)
+_READ = (*_REQUIRED, *OPTIONAL)
+_NAMED = frozenset(_REQUIRED)
 
 
 def _record(values: Mapping[str, Any]) -> LedgerRecord:
-    told = {name: values[name] for name in _NAMES}
-    return LedgerRecord(**told, metrics=values["metrics"], plugins=values.get("plugins"))
+    return LedgerRecord(**{name: values[name] for name in _READ})
 
 
 def _foreign(values: Mapping[str, Any]) -> list[str]:
@@ -267,16 +265,14 @@ def _checked(line: bytes, place: str) -> dict[str, Any] | None:
             f"{place}: this ledger line has schema {schema!r}; this version reads {SCHEMA}: use the version that wrote it"
         )
     if not values.keys() >= _NAMED:
-        first = next(name for name in _NAMES if name not in values)
+        first = next(name for name in _REQUIRED if name not in values)
         raise UserError(f"{place}: this ledger line has no field {first!r}; remove the line")
-    metrics = values.get("metrics")
-    values["metrics"] = None if metrics is None else {name: float(value) for name, value in metrics.items()}
+    for name in OPTIONAL:
+        values.setdefault(name, None)
+    if values["metrics"] is not None:
+        values["metrics"] = {name: float(value) for name, value in values["metrics"].items()}
     return values
 
 
 def _unreadable(path: Path, error: OSError) -> UserError:
     return UserError(f"the ledger {str(path)!r} cannot be read: {error.strerror}")
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -3,23 +3,23 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from stsq_core.configs import NUMERICS, WIDTH, Size, plugins_of
 from sweeps.cells import Trials
-from sweeps.store.ledger import SCHEMA, LedgerRecord, Status
+from sweeps.store.ledger import COLUMNS, SCHEMA, LedgerRecord, Status
 
 FINISHED, DIVERGED, FAILED = range(3)
 STATUSES: tuple[Status, ...] = ("finished", "diverged", "failed")
 
-_TOLD = (
-    "status", "relative_loss", "relative_loss_stderr", "steps", "seconds", "reason", "device", "pack_id", "finished_at",
-    "metrics",
-)  # fmt: skip
-_WORDS = frozenset(("status", "reason", "device", "pack_id", "finished_at"))
-_told = itemgetter(*_TOLD)
+_NAMES = tuple(COLUMNS)
+_WORDS = (Status, str, str | None)
+_values_of = itemgetter(*_NAMES)
+_NUMBERS: Mapping[object, type[np.generic]] = {float: np.float64, float | None: np.float64, int: np.int64}
+"""The kinds of column that are arrays of numbers, None as nan; all others hold objects."""
+
 BATCH = 65_536
 
 LEAST_LOSS = 1e-12
@@ -29,22 +29,18 @@ LEAST_LOSS = 1e-12
 class Outcomes(Sequence[LedgerRecord]):
     """Ended trials, each once; a record is made when it is asked for.
 
-    `status` [trial] holds places in `STATUSES`; losses are nan where there are none; the other columns are those of a record.
+    Each of `COLUMNS` is an array [trial] under its name: `status` holds places in `STATUSES`, losses are nan where there are
+    none, and what the ledger holds as words or mappings are objects.
     """
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> np.ndarray: ...
 
     def __init__(self, trials: Trials, columns: Mapping[str, np.ndarray]) -> None:
         self.trials = trials
         self._columns = columns
-        self.status = columns["status"]
-        self.relative_loss = columns["relative_loss"]
-        self.relative_loss_stderr = columns["relative_loss_stderr"]
-        self.steps = columns["steps"]
-        self.seconds = columns["seconds"]
-        self.reason = columns["reason"]
-        self.device = columns["device"]
-        self.pack_id = columns["pack_id"]
-        self.finished_at = columns["finished_at"]
-        self.metrics = columns["metrics"]
+        vars(self).update(columns)
 
     @classmethod
     def of(cls, records: Iterable[LedgerRecord], size: Size = WIDTH) -> "Outcomes":
@@ -85,9 +81,11 @@ class Outcomes(Sequence[LedgerRecord]):
     def __getitem__(self, place: int | slice) -> "LedgerRecord | Outcomes":
         if isinstance(place, slice):
             return self.take(np.arange(len(self))[place])
-        told = {name: self._columns[name][place] for name in _TOLD}
-        plain: dict[str, Any] = {name: value.item() if isinstance(value, np.generic) else value for name, value in told.items()}
-        plain |= {name: none_of_nan(plain[name]) for name in ("relative_loss", "relative_loss_stderr")}
+        plain: dict[str, Any] = {}
+        for name, column in self._columns.items():
+            value = column[place]
+            plain[name] = value.item() if isinstance(value, np.generic) else value
+        plain |= {name: none_of_nan(plain[name]) for name, kind in COLUMNS.items() if kind == float | None}
         config = self.trials[place]
         plain["status"] = STATUSES[plain["status"]]
         return LedgerRecord(
@@ -110,7 +108,7 @@ class Rows:
     """Collects the lines of a ledger as columns."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, list[Any]] = {name: [] for name in _TOLD}
+        self._columns: dict[str, list[Any]] = {name: [] for name in _NAMES}
         self._fresh: list[tuple[Any, ...]] = []
         self._words: dict[str, str] = {}
         self._num = 0
@@ -119,35 +117,33 @@ class Rows:
         return self._num
 
     def add(self, values: Mapping[str, Any]) -> None:
-        """Take the told fields of one record."""
-        self._fresh.append(_told(values))
+        """Take the columns of one record."""
+        self._fresh.append(_values_of(values))
         self._num += 1
         if len(self._fresh) == BATCH:
             self._settle()
 
     def _settle(self) -> None:
         """Turn rows into columns; words that come again are kept once."""
-        for name, values in zip(_TOLD, zip(*self._fresh, strict=True), strict=False):
+        for name, values in zip(_NAMES, zip(*self._fresh, strict=True), strict=False):
             share = self._words.setdefault
-            self._columns[name] += map(share, values, values) if name in _WORDS else values
+            self._columns[name] += map(share, values, values) if COLUMNS[name] in _WORDS else values
         self._fresh.clear()
 
     def outcomes(self, trials: Trials, places: Sequence[int] | None = None) -> Outcomes:
         """The rows, or those at some places, as the outcomes of these trials."""
         self._settle()
-        told = {
-            name: column if places is None else [column[place] for place in places] for name, column in self._columns.items()
-        }
-        codes = {status: place for place, status in enumerate(STATUSES)}
-        columns: dict[str, np.ndarray] = {
-            "status": np.array([codes[status] for status in told["status"]], dtype=np.int8),
-            **{name: np.array(told[name], dtype=np.float64) for name in ("relative_loss", "relative_loss_stderr", "seconds")},
-            "steps": np.array(told["steps"], dtype=np.int64),
-            **{
-                name: np.array([*told[name], None], dtype=object)[:-1]
-                for name in ("reason", "device", "pack_id", "finished_at", "metrics")
-            },
-        }
+        columns = {}
+        for name, kind in COLUMNS.items():
+            column = self._columns[name] if places is None else [self._columns[name][place] for place in places]
+            if kind == Status:
+                codes = {status: place for place, status in enumerate(STATUSES)}
+                columns[name] = np.array([codes[status] for status in column], dtype=np.int8)
+            elif dtype := _NUMBERS.get(kind):
+                columns[name] = np.array(column, dtype=dtype)
+            else:
+                # NumPy would make a table of a column of sequences; the None at its end keeps it one of objects.
+                columns[name] = np.array([*column, None], dtype=object)[:-1]
         return Outcomes(trials, columns)
 
 

@@ -120,7 +120,7 @@ def test_what_a_trial_raises_is_told_with_the_time_it_took(tmp_path: Path, monke
     def boom(*_: Any, **__: Any) -> None:
         raise ValueError("boom")
 
-    monkeypatch.setattr("stsq_core.train_pack", boom)
+    monkeypatch.setattr("stsq_core.training.train_pack", boom)
     outcome = outcome_from_json(train_order(order(tmp_path).as_json()))
     assert outcome.failure is not None
     assert (outcome.failure.kind, outcome.failure.reason) == ("error", "ValueError: boom")
