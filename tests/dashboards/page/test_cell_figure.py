@@ -54,7 +54,9 @@ def test_a_diverged_trial_is_unsolved_and_a_failed_one_is_left_out(tmp_path) -> 
 
 
 def test_every_loss_of_every_seed_is_drawn(findings: Findings, whole_run: RunDirectory) -> None:
-    for view in cell_views(findings.thresholds, {}):
+    views = cell_views(findings.thresholds, {})
+    assert len(views) == len(findings.thresholds) > 0
+    for view in views:
         spec = cell_plot(view)
         marks = [trace for trace in spec["data"] if "seed" in str(trace.get("text"))]
         assert len(marks) == view.threshold.num_seeds

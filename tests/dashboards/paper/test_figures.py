@@ -28,6 +28,7 @@ def test_equal_results_give_equal_files(findings: Findings, tmp_path: Path) -> N
         save_figure(threshold_figure(threshold_panels(findings.regimes), level=0.9), tmp_path, name)
         for name in ("first", "second")
     ]
+    assert all(drawn)
     for first, second in zip(*drawn, strict=True):
         assert first.read_bytes() == second.read_bytes()
 

@@ -26,6 +26,7 @@ MakeRun = Callable[..., RunDirectory]
 
 def test_rows_hold_the_exact_floor_and_the_laws_value(findings: Findings) -> None:
     rows = threshold_rows(findings.thresholds, findings.laws)
+    assert len(rows) == len(findings.thresholds) > 0
     for row in rows:
         assert row["law"] == pytest.approx(row["m_star"] / (1 + row["relative_residual"]))
         expected = theory.fcn_width_bound(0.1, T=row["T"], d=row["d"], q=row["q"]) if row["architecture"] == "fcn" else None

@@ -102,8 +102,9 @@ def test_metrics_are_published_beside_the_losses_of_their_steps(make_run: MakeRu
 def test_diverged_and_failed_trials_are_published_as_what_they_are(make_run: MakeRun, diverged: Callable[..., object]) -> None:
     run = make_run(trials=[SMALL], outcome=lambda config: diverged(config) if config.width == 4 else "worker lost: <killed>")
     publish(run.path)
-    shown = runs_of(run)
-    for record in Ledger(run.ledger).read():
+    shown, records = runs_of(run), Ledger(run.ledger).read()
+    assert {record.status for record in records} == {"diverged", "failed"}
+    for record in records:
         assert_equal(run, record, shown[record.trial_id])
         assert record.status in shown[record.trial_id].tags
 

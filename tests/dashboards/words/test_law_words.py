@@ -57,6 +57,7 @@ def test_intervals_are_told_only_where_there_are_any() -> None:
 
 
 def test_the_best_of_undecided_laws_is_not_called_the_best(findings: Findings) -> None:
+    assert findings.comparisons
     for comparison in findings.comparisons:
         words = [standing_words(comparison, law) for law in comparison.laws]
         assert ("best" in words) == (comparison.best is not None and not comparison.rivals())

@@ -110,6 +110,7 @@ def test_the_course_of_a_point_is_its_intermediate_values(hunt, simulated):
     search._curves = lambda ended_in: {trial: (np.arange(0, 101, 5), np.linspace(1, 0.5, 21)) for trial in ended_in}
     one.go(simulated, search=search)
     (study,) = one.studies()
+    assert study.trials
     for trial in study.trials:
         assert len(trial.intermediate_values) == 8
         assert trial.intermediate_values[0] == 1.0
