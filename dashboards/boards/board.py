@@ -1,6 +1,6 @@
-"""What the W&B boards of a run show, gathered once: its findings, its place in W&B, the fields that it sweeps, its charts.
+"""The contents of the W&B boards of a run: its findings, its place in W&B, the fields that it sweeps, its charts.
 
-A panel can name only what the publisher writes: `Board.config` and `Board.summary` look every name up.
+A panel can use only keys that the publisher writes: `Board.config`, `Board.summary` and `Board.row` check each.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,12 @@ from sweeps.store import open_run
 SUMMARY = (keys.STATUS, keys.REASON, keys.RELATIVE_LOSS)
 ROWS = (keys.STEP, keys.RELATIVE_LOSS)
 LOG_FACTOR = 4.0
-"""Values that span this factor stand on a logarithmic axis."""
+"""Values that span this factor are shown on a logarithmic axis."""
 
 
 @dataclass(frozen=True)
 class SweptField:
-    """A config key in which the trials of the sweep differ; `log` where it is best seen on a logarithmic axis."""
+    """A config key in which the trials of the sweep differ; `log`: for a logarithmic axis."""
 
     key: str
     log: bool
@@ -52,38 +52,32 @@ class Board:
         return frozenset(key for config in configs for key in flattened(config))
 
     def config(self, key: str) -> str:
-        """A config key, checked.
+        """A config key.
 
         Raises:
             ValueError: no trial of this sweep has it.
         """
-        if key not in self.config_keys:
-            raise ValueError(f"the publisher writes no config key {key!r}; it writes {', '.join(sorted(self.config_keys))}")
-        return key
+        return _known(key, sorted(self.config_keys), "config")
 
     def summary(self, key: str) -> str:
-        """A key of a run's summary, checked.
+        """A key of a run's summary.
 
         Raises:
             ValueError: the publisher writes no such key.
         """
-        if key not in SUMMARY:
-            raise ValueError(f"the publisher writes no summary key {key!r}; it writes {', '.join(SUMMARY)}")
-        return key
+        return _known(key, SUMMARY, "summary")
 
     def row(self, key: str) -> str:
-        """A key of a run's history, checked.
+        """A key of a run's history.
 
         Raises:
             ValueError: the publisher writes no such key.
         """
-        if key not in ROWS:
-            raise ValueError(f"the publisher writes no history key {key!r}; it writes {', '.join(ROWS)}")
-        return key
+        return _known(key, ROWS, "history")
 
     @property
     def size(self) -> Size:
-        """What the sweep's thresholds are about."""
+        """The size that the sweep's thresholds are about."""
         return self.findings.spec.criterion.size
 
     @cached_property
@@ -91,9 +85,12 @@ class Board:
         """The fields that the sweep file varies, the architecture where there are several, and m for the width; no seed."""
         axes = {axis for group in self.findings.spec.trials for axis in (*group.grid, *group.zip)} | {"model.kind"}
         own = [flattened(cell.trials[0].model_dump(mode="json")) for cell in self.cells]
-        names = dict.fromkeys(
-            name for fields in own for name in fields if _within(name, axes) and name not in free_fields(self.size)
-        )
+        names = {
+            name: None
+            for fields in own
+            for name in fields
+            if any(name == axis or name.startswith(f"{axis}.") for axis in axes) and name not in free_fields(self.size)
+        }
         columns: dict[str, Sequence[Any]] = {name: [fields[name] for fields in own if name in fields] for name in names}
         columns[keys.size_key(self.size)] = [width for cell in self.cells for width in cell.widths]
         columns["optimizer.lr"] = [rate for cell in self.cells for rate in cell.rates]
@@ -134,16 +131,17 @@ def read_board(run_path: Path | str) -> Board:
 
 
 def _cells_to_search(findings: Findings) -> Iterable[Cell]:
-    """The searched cells without points yet, with the ends of their range in place of what will be trained."""
+    """The searched cells without points yet, with the ends of their range in place of the points to be trained."""
     begun = {cell.cell_id for cell in findings.cells}
     for one in findings.sweep.searched:
         if one.cell_id not in begun:
             yield Cell(one.cell_id, one.group, one.label, one.trials(((one.low, 0), (one.high, 0))))
 
 
-def _within(name: str, axes: Iterable[str]) -> bool:
-    """Whether a dotted field is one of these axes, or lies in a branch that is one."""
-    return any(name == axis or name.startswith(f"{axis}.") for axis in axes)
+def _known(key: str, keys: Sequence[str], kind: str) -> str:
+    if key not in keys:
+        raise ValueError(f"the publisher writes no {kind} key {key!r}; it writes {', '.join(keys)}")
+    return key
 
 
 def _spans(values: Sequence[Any]) -> bool:

@@ -16,18 +16,7 @@ from wandb_workspaces import expr
 from dashboards.boards.board import Board
 from dashboards.paper import failures_table
 from dashboards.plots import cell_names
-from dashboards.publishing import (
-    CELL,
-    CELL_ID,
-    RELATIVE_LOSS,
-    RUN_DIRECTORY,
-    SEED,
-    STATUS,
-    STEP,
-    set_id,
-    set_workspace_name,
-    size_key,
-)
+from dashboards.publishing import keys, set_id, set_workspace_name
 from dashboards.words import architecture_name, estimate_words, fitted_formula, interval_text
 from stsq_core.configs import SAMPLES, WIDTH
 from sweeps.findings import Findings, Regime
@@ -54,10 +43,10 @@ def make_workspace(board: Board) -> Any:
         name=f"stsq {board.findings.spec.name}",
         sections=list(_sections(board)),
         settings=ws.WorkspaceSettings(
-            x_axis=board.row(STEP), max_runs=MAX_RUNS, smoothing_type="none", group_by_prefix="first"
+            x_axis=board.row(keys.STEP), max_runs=MAX_RUNS, smoothing_type="none", group_by_prefix="first"
         ),
         runset_settings=ws.RunsetSettings(
-            filters=expr.And(expr.Config(board.config(RUN_DIRECTORY)) == board.directory_id),
+            filters=expr.And(expr.Config(board.config(keys.RUN_DIRECTORY)) == board.directory_id),
             order=[ws.Ordering(ws.Metric("CreatedTimestamp"), ascending=False)],
             pinned_columns=_columns(board),
         ),
@@ -122,7 +111,7 @@ def _blocks(board: Board) -> Iterator[Any]:
 def _cells(board: Board) -> Iterator[Any]:
     for cell in board.cells[:MAX_CELLS]:
         yield wr.H3(cell.label)
-        filters = [expr.Config(board.config(CELL_ID)) == cell.cell_id]
+        filters = [expr.Config(board.config(keys.CELL_ID)) == cell.cell_id]
         yield _grid(board, cell.cell_id, [loss_panel(board), *curve_panels(board)[1:]], filters=filters)
     if len(board.cells) > MAX_CELLS:
         yield wr.P(f"{len(board.cells) - MAX_CELLS} more cells are in the workspace.")
@@ -131,7 +120,7 @@ def _cells(board: Board) -> Iterator[Any]:
 def _grid(board: Board, name: str, panels: list[Any | None], *, filters: Sequence[Any] = (), hide: bool = True) -> Any:
     runset = wr.Runset(
         name="Runs of this sweep",
-        filters=expr.And(expr.Config(board.config(RUN_DIRECTORY)) == board.directory_id, *filters),
+        filters=expr.And(expr.Config(board.config(keys.RUN_DIRECTORY)) == board.directory_id, *filters),
         pinned_columns=_columns(board),
     )
     set_id(runset, _digest(f"runs {name}"))
@@ -144,7 +133,7 @@ def chart_panel(board: Board, kind: str, *, w: int = 24, h: int = 14) -> Any | N
     if chart is None:
         return None
     query: dict[str, Any] = {"id": None, "name": None}
-    query |= {name: {"keys": list(keys)} for name, keys in (("config", chart.config), ("summary", chart.summary)) if keys}
+    query |= {name: {"keys": list(asked)} for name, asked in (("config", chart.config), ("summary", chart.summary)) if asked}
     return wr.CustomChart(
         query=query,
         chart_name=f"{board.entity}/{chart.name}",
@@ -158,8 +147,8 @@ def loss_panel(board: Board, *, w: int = 12, h: int = 8) -> Any:
     """Relative loss against width, a dot a trial."""
     return wr.ScatterPlot(
         title=f"Relative loss against {_size_words(board)}",
-        x=wr.Config(board.config(size_key(board.size))),
-        y=wr.SummaryMetric(board.summary(RELATIVE_LOSS)),
+        x=wr.Config(board.config(keys.size_key(board.size))),
+        y=wr.SummaryMetric(board.summary(keys.RELATIVE_LOSS)),
         log_x=True,
         log_y=True,
         layout=wr.Layout(w=w, h=h),
@@ -174,12 +163,12 @@ def _size_words(board: Board) -> str:
 
 def curve_panels(board: Board, *, w: int = 12, h: int = 8) -> list[Any]:
     """Relative loss of the batch through training: the median of each cell, of each width, and of each seed, with its range."""
-    groups = ((CELL, "by cell"), (size_key(board.size), f"by {_size_words(board)}"), (SEED, "by seed"))
+    groups = ((keys.CELL, "by cell"), (keys.size_key(board.size), f"by {_size_words(board)}"), (keys.SEED, "by seed"))
     return [
         wr.LinePlot(
             title=f"Relative loss through training, {words}",
-            x=board.row(STEP),
-            y=[board.row(RELATIVE_LOSS)],
+            x=board.row(keys.STEP),
+            y=[board.row(keys.RELATIVE_LOSS)],
             title_x="step",
             title_y="relative loss of the batch",
             log_y=True,
@@ -196,7 +185,7 @@ def curve_panels(board: Board, *, w: int = 12, h: int = 8) -> list[Any]:
 def sweep_panels(board: Board) -> list[Any]:
     """The swept fields against the loss: parallel coordinates, and W&B's importance of each field."""
     loss = wr.ParallelCoordinatesPlotColumn(
-        metric=wr.SummaryMetric(board.summary(RELATIVE_LOSS)), display_name="relative loss", log=True
+        metric=wr.SummaryMetric(board.summary(keys.RELATIVE_LOSS)), display_name="relative loss", log=True
     )
     fields = [
         wr.ParallelCoordinatesPlotColumn(metric=wr.Config(field.key), display_name=field.key, log=field.log or None)
@@ -204,7 +193,7 @@ def sweep_panels(board: Board) -> list[Any]:
     ]
     return [
         wr.ParallelCoordinatesPlot(title="Swept fields and the loss", columns=[*fields, loss], layout=wr.Layout(w=24, h=12)),
-        wr.ParameterImportancePlot(with_respect_to=board.summary(RELATIVE_LOSS), layout=wr.Layout(w=24, h=8)),
+        wr.ParameterImportancePlot(with_respect_to=board.summary(keys.RELATIVE_LOSS), layout=wr.Layout(w=24, h=8)),
     ]
 
 
@@ -215,11 +204,10 @@ def comparer_panel() -> Any:
 
 def _columns(board: Board) -> list[str]:
     """The first columns of the table of runs: how a trial ended, its loss, the swept fields, and its cell."""
-    summary = [f"summary:{board.summary(key)}" for key in (STATUS, RELATIVE_LOSS)]
-    keys = [*(field.key for field in board.swept), board.config(CELL)]
+    summary = [f"summary:{board.summary(key)}" for key in (keys.STATUS, keys.RELATIVE_LOSS)]
     # W&B's tables spell the config key `task.T` as `config:task.value.T`
-    first = [key.partition(".") for key in keys]
-    return ["run:displayName", *summary, *(f"config:{name}.value{dot}{rest}" for name, dot, rest in first)]
+    config = [key.partition(".") for key in (*(field.key for field in board.swept), board.config(keys.CELL))]
+    return ["run:displayName", *summary, *(f"config:{name}.value{dot}{rest}" for name, dot, rest in config)]
 
 
 def _with_ids(panels: Iterable[Any | None], *, of: str) -> list[Any]:

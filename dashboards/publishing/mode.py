@@ -48,22 +48,20 @@ def decide_mode(
     Raises:
         UserError: `WANDB_MODE` is not one of the modes.
     """
-    request = caller or _from_environment(environment) or sweep
+    named = environment.get("WANDB_MODE", "")
+    named = {"dryrun": "offline", "run": "online", "shared": "online"}.get(named, named)  # W&B's other names
+    if not caller and named and named not in REQUESTS:
+        raise UserError(f"WANDB_MODE must be one of {', '.join(REQUESTS)}; got {named!r}: unset it or choose one")
+    request = caller or cast(Request, named) or sweep
     if request in ("offline", "disabled"):
         return Decision(cast(Mode, request), f"{request} was asked for")
-    if not may_have_key(environment):
-        return Decision("offline", NO_KEY)
-    url = server()
-    if not has_key(url, environment):
+    # first the test that needs no server: asking W&B's client for the server's URL loads the client
+    may_have_key = environment.get("WANDB_API_KEY") or _netrc_path(environment).exists()
+    if not may_have_key or not has_key(url := server(), environment):
         return Decision("offline", NO_KEY)
     if not (answers or can_reach)(url):
         return Decision("offline", f"the W&B server {url} does not answer", may_heal=True)
     return Decision("online", f"publishing to {url}")
-
-
-def may_have_key(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether there can be a key for any server: without one, W&B's client need not be loaded for the server's address."""
-    return bool(environment.get("WANDB_API_KEY")) or _netrc_path(environment).exists()
 
 
 def has_key(server: str, environment: Mapping[str, str] = os.environ) -> bool:
@@ -104,13 +102,3 @@ def can_reach(server: str, timeout_s: float = PREFLIGHT_TIMEOUT_S) -> bool:
     # in a thread, because a dead name server delays the look-up beyond the timeout of the socket
     threading.Thread(target=connect, daemon=True).start()
     return reached.wait(timeout_s)
-
-
-def _from_environment(environment: Mapping[str, str]) -> Request | None:
-    named = environment.get("WANDB_MODE", "")
-    if not named:
-        return None
-    named = {"dryrun": "offline", "run": "online", "shared": "online"}.get(named, named)
-    if named not in REQUESTS:
-        raise UserError(f"WANDB_MODE must be one of {', '.join(REQUESTS)}; got {named!r}: unset it or choose one")
-    return named

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -52,13 +52,19 @@ class OnlineStream:
         capacity = self._service.capacity
         for start in range(0, len(projections), capacity):
             wave = projections[start : start + capacity]
-            self._make_room(wave)
-            held = self._held(self._end(self._advance(wave)))
+            own = {projection.key for projection in wave}
+            others, num_missing = [key for key in self._open if key not in own], len(own - self._open.keys())
+            self._interrupt(others[: max(0, len(self._open) + num_missing - capacity)])
+            if num_missing:
+                self._renew_if_worn()
+            opened = self._advance(wave)
+            self._service.ended(len(opened))
+            held = self._held(self._in_threads(lambda one: end_run(self._open.pop(one.key), one.outcome), opened))
             note(held)
             for path in (path for one in held for path in local_files(self._target, one.run_id)):
                 path.with_name(path.name + ".synced").touch()  # wandb's own mark: `wandb sync` does not append it again
             if not held:
-                raise ConnectionError(self._lost(f"the server took none of {len(wave)} runs"))
+                raise self._lost(f"the server took none of {len(wave)} runs")
 
     def stream(self, projections: Sequence[RunProjection]) -> None:
         """Send the new rows of runs that are not complete; of those that are not open yet, as many as there is room for.
@@ -73,78 +79,55 @@ class OnlineStream:
             self._renew_if_worn()
         at_hand = [projection for projection in projections if projection.key in wanted]
         if at_hand and not self._advance(at_hand):
-            raise ConnectionError(self._lost("the server opens no run"))
-
-    def let_go(self, keys: Collection[str] | None = None) -> None:
-        """Finish open runs, of some keys or all, as interrupted; a later stream continues them.
-
-        Raises:
-            ConnectionError: the server hangs; every run is forgotten.
-        """
-        keys = [key for key in (list(self._open) if keys is None else keys) if key in self._open]
-        runs = [self._open.pop(key) for key in keys]
-        self._service.ended(len(runs))
-        self._in_threads(lambda run: end_run(run, None), runs)
+            raise self._lost("the server opens no run")
 
     def close(self) -> None:
         """Interrupt every run and end the service, without waiting for a server that hangs."""
         with contextlib.suppress(ConnectionError):
-            self.let_go()
+            self._interrupt(list(self._open))
         self._service.restart()
-
-    def reset(self) -> None:
-        """Forget every open run and end the service at once."""
-        self._open.clear()
-        self._service.restart(at_once=True)
-
-    def _make_room(self, wave: Sequence[RunProjection]) -> None:
-        """Interrupt runs to make room for others, and restart a worn service."""
-        own = {projection.key for projection in wave}
-        others = [key for key in self._open if key not in own]
-        num_missing = len(own - self._open.keys())
-        excess = len(self._open) + num_missing - self._service.capacity
-        self.let_go(others[: max(0, excess)])
-        if num_missing:
-            self._renew_if_worn()
 
     def _renew_if_worn(self) -> None:
         if self._service.is_worn:
-            self.let_go()
+            self._interrupt(list(self._open))
             self._service.restart()
+
+    def _interrupt(self, keys: Sequence[str]) -> None:
+        """Finish open runs as interrupted; a later stream continues them."""
+        self._service.ended(len(keys))
+        self._in_threads(lambda run: end_run(run, None), [self._open.pop(key) for key in keys])
+
+    def _lost(self, reason: str) -> ConnectionError:
+        """Forget every open run and end the service at once; returns the error to raise."""
+        self._open.clear()
+        self._service.restart(at_once=True)
+        return ConnectionError(reason)
 
     def _advance(self, projections: Sequence[RunProjection]) -> list[RunProjection]:
         """Open the missing runs and send new rows; returns the runs that are then open."""
+
+        def start(projection: RunProjection) -> None:
+            run = open_run(projection, self._target, "online")
+            self._next_step[projection.key] = run.starting_step
+            self._open[projection.key] = run
+
         missing = [projection for projection in projections if projection.key not in self._open]
         try:
             if missing:
                 self._service.start()
                 delete_local(self._target, [projection.run_id for projection in missing])
-                self._in_threads(self._start, missing)
+                self._in_threads(start, missing)
             at_hand = [projection for projection in projections if projection.key in self._open]
             for projection in at_hand:
-                self._send(projection)
-        except ConnectionError:
-            self.reset()
-            raise
+                rows = [row for row in projection.rows if row.step >= self._next_step[projection.key]]
+                if rows:
+                    log_rows(self._open[projection.key], rows)
+                    self._next_step[projection.key] = rows[-1].step + 1
+        except ConnectionError as error:
+            raise self._lost(str(error)) from error
         except Exception as error:  # a dead service raises from every call, so all runs are opened again
-            raise ConnectionError(self._lost(f"W&B's service was lost: {error}")) from error
+            raise self._lost(f"W&B's service was lost: {error}") from error
         return at_hand
-
-    def _start(self, projection: RunProjection) -> None:
-        run = open_run(projection, self._target, "online")
-        self._next_step[projection.key] = run.starting_step
-        self._open[projection.key] = run
-
-    def _send(self, projection: RunProjection) -> None:
-        rows = [row for row in projection.rows if row.step >= self._next_step[projection.key]]
-        if rows:
-            log_rows(self._open[projection.key], rows)
-            self._next_step[projection.key] = rows[-1].step + 1
-
-    def _end(self, projections: Sequence[RunProjection]) -> list[RunProjection]:
-        """Finish runs; returns those for which the client raised nothing."""
-        self._service.ended(len(projections))
-        return self._in_threads(lambda one: end_run(self._open.pop(one.key), one.outcome), projections)
 
     def _held(self, projections: Sequence[RunProjection]) -> list[RunProjection]:
         """Those of these runs that the server holds, asked again until it holds all or `HELD_PATIENCE_S` is over."""
@@ -164,11 +147,6 @@ class OnlineStream:
         except ConnectionError as error:
             LOG.warning("%s", error)
         return held
-
-    def _lost(self, reason: str) -> str:
-        """Forget every open run; returns the reason."""
-        self.reset()
-        return reason
 
     def _in_threads(self, act: Callable[[T], None], items: Sequence[T]) -> list[T]:
         """Do something to all runs at once, because each waits for the server; returns those for which it succeeded.
@@ -197,5 +175,5 @@ class OnlineStream:
         if refusals:
             LOG.warning("W&B refused %d of %d runs: %s", len(refusals), len(errors), "; ".join(sorted(set(refusals))[:3]))
         if hangs.is_set():
-            raise ConnectionError(self._lost("the server hangs"))
+            raise self._lost("the server hangs")
         return [item for item, error in zip(items, errors, strict=True) if error is None]
