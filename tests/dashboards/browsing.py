@@ -79,7 +79,7 @@ class Browser:
         page.set_default_timeout(PATIENCE_MS)
         parts = urlsplit(url)
         tab = Tab(page, f"{parts.scheme}://{parts.netloc}")
-        page.on("console", lambda told: tab.errors.append(told.text) if told.type == "error" else None)
+        page.on("console", lambda message: tab.errors.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: tab.errors.append(str(error)))
         page.on("request", lambda request: tab._asked(request.url))
         try:

@@ -68,14 +68,14 @@ def fully_connected(lengths: Iterable[int], *, widths: int = 6, seeds: int = 3) 
 
 def sweep(**changes: Any) -> SweepSpec:
     """Eight cells of both architectures, 144 trials; keywords change it."""
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "name": "quickstart",
         "title": "How wide must a network be to select q of T tokens?",
         "hypothesis": "A transformer's width threshold grows with q log T, a fully connected net's with T d.",
         "trials": [transformers([16, 32, 64, 128]), fully_connected([4, 8, 12, 16])],
         "wandb": {"tags": ["synthetic"]},
     }
-    return SweepSpec.model_validate(told | changes)
+    return SweepSpec.model_validate(fields | changes)
 
 
 def large_sweep() -> SweepSpec:
@@ -105,10 +105,10 @@ def measured(config: TrialConfig) -> TrialResult:
 
 def metrics_of(config: TrialConfig, loss: float) -> dict[str, float]:
     """The losses that an evaluation asks for, a little worse on every other subset size."""
-    told = {"loss": loss, "loss_stderr": loss / 60}
+    metrics = {"loss": loss, "loss_stderr": loss / 60}
     for place, q in enumerate(config.evaluation.q_test, start=1):
-        told |= {f"loss@q={q}": loss * (1 + place / 10), f"loss_stderr@q={q}": loss / 50}
-    return told
+        metrics |= {f"loss@q={q}": loss * (1 + place / 10), f"loss_stderr@q={q}": loss / 50}
+    return metrics
 
 
 def diverged(config: TrialConfig) -> TrialResult:
@@ -155,7 +155,7 @@ def write_journal(
     with JournalWriter(run.curves / f"{pack.pack_id}.jsonl", pack) as journal:
         journal.truncate()
         for point in range(num_points):
-            losses = tuple(_training_loss(told, point / (NUM_POINTS - 1)) for _, told in outcomes)
+            losses = tuple(_training_loss(outcome, point / (NUM_POINTS - 1)) for _, outcome in outcomes)
             metrics: dict[str, tuple[float, ...]] = {}
             if pack.configs[0].evaluation.has_metrics and point % 3 == 0:
                 rows = [metrics_of(config, loss) for (config, _), loss in zip(outcomes, losses, strict=True)]
@@ -165,15 +165,15 @@ def write_journal(
 
 def _records(outcomes: Iterable[tuple[TrialConfig, TrialResult | str]], pack_id: str) -> list[LedgerRecord]:
     return [
-        record_of_failure(config, told, pack_id=pack_id, device="cpu")
-        if isinstance(told, str)
-        else record_of_result(told, pack_id=pack_id, device="cpu")
-        for config, told in outcomes
+        record_of_failure(config, outcome, pack_id=pack_id, device="cpu")
+        if isinstance(outcome, str)
+        else record_of_result(outcome, pack_id=pack_id, device="cpu")
+        for config, outcome in outcomes
     ]
 
 
-def _training_loss(told: TrialResult | str, progress: float) -> float:
-    match told:
+def _training_loss(outcome: TrialResult | str, progress: float) -> float:
+    match outcome:
         case TrialResult(relative_loss=float(end)):
             return end ** (progress**0.7) * (1 + 0.05 * math.sin(40 * progress))
         case TrialResult():

@@ -102,8 +102,8 @@ class Requests(BaseHTTPRequestHandler):
         except KeyError as error:
             self.reply({"errors": [{"message": str(error)}], "data": None})
 
-    def reply(self, told: dict[str, Any], status: int = 200) -> None:
-        data = json.dumps(told).encode()
+    def reply(self, body: dict[str, Any], status: int = 200) -> None:
+        data = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))

@@ -63,8 +63,8 @@ def test_a_censored_threshold_is_an_arrow_and_no_point(make_run: MakeRun, attent
     low = {"trials": [attention | {"zip": {"task.T": [16, 32], "model.positions.d_e": [[4, 6], [4, 6]]}}]}
     panels = threshold_panels(read_findings(make_run(**low).path).regimes)
     chart = threshold_chart(panels, level=0.9)
-    told = json.dumps(chart.spec)
-    assert "triangle-up" in told
+    text = json.dumps(chart.spec)
+    assert "triangle-up" in text
     assert not [row for row in values(chart.spec) if row.get("m") is not None]
     assert "<svg" in drawn(chart, [])
 

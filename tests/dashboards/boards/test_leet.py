@@ -86,12 +86,12 @@ def test_the_viewer_shows_the_runs_and_leaves_no_trace(offline_run: RunDirectory
     assert sorted(path for path in offline_run.wandb.rglob("*.wandb")) == files
 
 
-def test_a_run_without_files_is_told_how_to_get_them(make_run: MakeRun, fully_connected: dict[str, Any]) -> None:
+def test_a_run_without_files_says_how_to_get_them(make_run: MakeRun, fully_connected: dict[str, Any]) -> None:
     run = make_run(trials=[fully_connected])
     with pytest.raises(UserError, match=r"holds no W&B file.*--wandb offline"):
         leet_command(run.path)
 
 
-def test_without_a_terminal_the_command_to_run_in_one_is_told(offline_run: RunDirectory) -> None:
+def test_without_a_terminal_the_command_to_run_in_one_is_named(offline_run: RunDirectory) -> None:
     with pytest.raises(UserError, match=r"draws in a terminal and this is none.*wandb leet"):
         open_leet(offline_run.path)

@@ -32,7 +32,7 @@ def asked(board: OptunaBoard, path: str, *, method: str = "GET", host: str | Non
         return error.code, error.read()
 
 
-def told(board: OptunaBoard, path: str) -> Any:
+def answer_of(board: OptunaBoard, path: str) -> Any:
     status, body = asked(board, path)
     assert status == 200, body
     return json.loads(body)
@@ -64,9 +64,9 @@ def test_a_run_without_a_search_shows_a_study_a_cell_with_its_points_note_and_fi
     cells = expand(whole_run.read_spec())
     with OptunaBoard(whole_run.path) as board:
         assert board.url.startswith("http://127.0.0.1:")
-        studies = told(board, "/api/studies")["study_summaries"]
+        studies = answer_of(board, "/api/studies")["study_summaries"]
         assert [study["study_name"] for study in studies] == [cell.label for cell in cells]
-        detail = told(board, f"/api/studies/{studies[0]['study_id']}")
+        detail = answer_of(board, f"/api/studies/{studies[0]['study_id']}")
         status, page = asked(board, "/dashboard")
     assert (status, b"<html" in page.lower()) == (200, True)
     assert len(detail["trials"]) == len(cells[0].trials)
@@ -83,7 +83,7 @@ def test_a_run_without_a_search_shows_a_study_a_cell_with_its_points_note_and_fi
 
 def test_the_figures_are_those_of_the_page(whole_run: RunDirectory) -> None:
     with OptunaBoard(whole_run.path) as board:
-        detail = told(board, "/api/studies/0")
+        detail = answer_of(board, "/api/studies/0")
     losses = next(one for one in detail["plotly_graph_objects"] if one["id"] == "loss-against-width")
     figure = json.loads(losses["graph_object"])
     assert figure["layout"]["xaxis"]["title"]["text"] == "width m"
@@ -95,23 +95,23 @@ def test_the_studies_of_a_search_are_shown_with_their_points_and_nothing_is_writ
     before = contents(searched.path)
     cell = expand(searched.read_spec())[1]
     with OptunaBoard(searched.path) as board:
-        studies = {study["study_name"]: study["study_id"] for study in told(board, "/api/studies")["study_summaries"]}
+        studies = {study["study_name"]: study["study_id"] for study in answer_of(board, "/api/studies")["study_summaries"]}
         assert set(studies) == {cell.label, "somebody else's"}
-        detail = told(board, f"/api/studies/{studies[cell.label]}")
+        detail = answer_of(board, f"/api/studies/{studies[cell.label]}")
         assert sorted(trial["state"] for trial in detail["trials"]) == ["Complete", "Complete", "Running"]
         assert cell.cell_id in detail["note"]["body"]
-        assert told(board, f"/api/studies/{studies[cell.label]}/plot/slice")
+        assert answer_of(board, f"/api/studies/{studies[cell.label]}/plot/slice")
     assert contents(searched.path) == before
 
 
 def test_a_search_that_goes_on_is_followed(searched: RunDirectory) -> None:
     backend = optuna.storages.journal.JournalFileBackend(str(searched.studies))
     with OptunaBoard(searched.path) as board:
-        assert len(told(board, "/api/studies")["study_summaries"]) == 2
+        assert len(answer_of(board, "/api/studies")["study_summaries"]) == 2
         cell = expand(searched.read_spec())[0]
         optuna.create_study(storage=optuna.storages.JournalStorage(backend), study_name=cell.cell_id)
         board.refresh()
-        assert cell.label in {study["study_name"] for study in told(board, "/api/studies")["study_summaries"]}
+        assert cell.label in {study["study_name"] for study in answer_of(board, "/api/studies")["study_summaries"]}
 
 
 def test_results_that_come_in_are_shown_under_the_same_number(
@@ -119,13 +119,13 @@ def test_results_that_come_in_are_shown_under_the_same_number(
 ) -> None:
     run = make_run(trials=[{**fully_connected, "seeds": 2}], keep=lambda place: False)
     with OptunaBoard(run.path) as board:
-        assert told(board, "/api/studies/2")["trials"] == []
-        assert "nothing measured yet" in told(board, "/api/studies/2")["note"]["body"]
+        assert answer_of(board, "/api/studies/2")["trials"] == []
+        assert "nothing measured yet" in answer_of(board, "/api/studies/2")["note"]["body"]
         fill(run, run.read_spec())
         board.refresh()
-        names = [study["study_name"] for study in told(board, "/api/studies")["study_summaries"]]
+        names = [study["study_name"] for study in answer_of(board, "/api/studies")["study_summaries"]]
         assert names == [cell.label for cell in expand(run.read_spec())]
-        assert "m\\* = " in told(board, "/api/studies/2")["note"]["body"]
+        assert "m\\* = " in answer_of(board, "/api/studies/2")["note"]["body"]
 
 
 @pytest.mark.parametrize(
@@ -149,13 +149,13 @@ def test_another_name_of_this_machine_is_refused(whole_run: RunDirectory) -> Non
 def test_what_a_user_wrote_stays_in_its_cell_of_the_note(make_run: MakeRun, fully_connected: dict[str, Any]) -> None:
     run = make_run(trials=[fully_connected], hypothesis="a | b\n\n# [c](http://d) <script>e</script>", title="`t` | u")
     with OptunaBoard(run.path) as board:
-        body = told(board, "/api/studies/0")["note"]["body"]
+        body = answer_of(board, "/api/studies/0")["note"]["body"]
     rows = [line for line in body.splitlines() if line.startswith("| ")]
     assert any("a \\| b # \\[c\\](http://d) \\<script\\>e" in row for row in rows)
     assert "\n# " not in body
 
 
-def test_a_missing_dashboard_is_told_with_the_command_that_installs_it(
+def test_a_missing_dashboard_is_named_with_the_command_that_installs_it(
     whole_run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dashboards.boards.extras.find_spec", lambda name: None)

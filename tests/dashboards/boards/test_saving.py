@@ -21,8 +21,8 @@ KEPT = Path(__file__).parents[1]
 
 
 def read(path: Path) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return told
+    document: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return document
 
 
 def everywhere(document: object) -> Iterator[dict[str, Any]]:
@@ -69,19 +69,19 @@ def test_the_documents_are_the_same_every_time(named_run: RunDirectory, document
 
 
 def test_the_workspace_shows_everything_that_it_should(documents: Path) -> None:
-    told = panels(read(documents / "workspace.json"))
-    kinds = [panel["viewType"] for panel in told]
+    shown = panels(read(documents / "workspace.json"))
+    kinds = [panel["viewType"] for panel in shown]
     assert kinds.count("Vega2") == 3
     assert kinds.count("Run History Line Plot") == 3
     assert {"Scatter Plot", "Parallel Coordinates Plot", "Parameter Importance", "Run Comparer", "Markdown Panel"} <= set(kinds)
-    groups = {panel["config"]["groupBy"] for panel in told if panel["viewType"] == "Run History Line Plot"}
+    groups = {panel["config"]["groupBy"] for panel in shown if panel["viewType"] == "Run History Line Plot"}
     assert groups == {"cell.value", "m.value", "seed.value"}
-    columns = next(panel["config"]["columns"] for panel in told if panel["viewType"] == "Parallel Coordinates Plot")
+    columns = next(panel["config"]["columns"] for panel in shown if panel["viewType"] == "Parallel Coordinates Plot")
     assert [column["accessor"] for column in columns] == [
         *("config:task.value.T", "config:model.value.kind", "config:m.value", "config:optimizer.value.lr"),
         "summary:relative_loss",
     ]  # fmt: skip
-    text = next(panel["config"]["value"] for panel in told if panel["viewType"] == "Markdown Panel")
+    text = next(panel["config"]["value"] for panel in shown if panel["viewType"] == "Markdown Panel")
     assert "| Transformer | T = 16 |" in text
     assert "q ln T" in text
     assert "(T d)^" in text
@@ -90,9 +90,9 @@ def test_the_workspace_shows_everything_that_it_should(documents: Path) -> None:
 def test_each_cell_of_the_report_shows_its_own_runs(named_run: RunDirectory, documents: Path) -> None:
     report = read(documents / "report.json")
     filters = [json.dumps(one["filters"]) for one in everywhere(report) if "filters" in one and "runFeed" in one]
-    assert all("0123abcd" in told for told in filters)
+    assert all("0123abcd" in text for text in filters)
     for cell in read_board(named_run.path).cells:
-        assert sum(cell.cell_id in told for told in filters) == 1
+        assert sum(cell.cell_id in text for text in filters) == 1
 
 
 def test_panels_name_exactly_what_the_publisher_writes(
@@ -104,9 +104,9 @@ def test_panels_name_exactly_what_the_publisher_writes(
     rows = {key for run in runs for row in run.history for key in row}
     for name in ("workspace.json", "report.json"):
         document = read(documents / name)
-        told = list(accessors(document))
-        assert len(told) > 20
-        for section, key in told:
+        named = list(accessors(document))
+        assert len(named) > 20
+        for section, key in named:
             known = {"config": configs, "summary": summaries, "row": rows}[section]
             assert key in known, f"{name} shows {section} {key}, which the publisher does not write"
 
@@ -131,7 +131,7 @@ def accessors(document: object) -> Iterator[tuple[str, str]]:
 
 def _strings(one: dict[str, Any]) -> list[str]:
     lists = [value for value in one.values() if isinstance(value, list)]
-    return [v for v in (*one.values(), *(item for told in lists for item in told)) if isinstance(v, str)]
+    return [v for v in (*one.values(), *(item for items in lists for item in items)) if isinstance(v, str)]
 
 
 def test_a_board_refuses_a_key_that_nobody_writes(named_run: RunDirectory) -> None:
@@ -184,7 +184,7 @@ def test_saved_again_they_replace_themselves(
 
 
 @pytest.mark.parametrize("operation", ["createCustomChart", "upsertView", "viewer"])
-def test_a_server_that_refuses_is_told_in_one_message(named_run: RunDirectory, boards_server: Any, operation: str) -> None:
+def test_a_server_that_refuses_is_reported_in_one_message(named_run: RunDirectory, boards_server: Any, operation: str) -> None:
     boards_server.refused = (operation, 200, "you may not do this")
     with pytest.raises(UserError, match=rf"{boards_server.url} did not (take|let us in).*--json DIR"):
         save_boards(named_run.path)
@@ -205,13 +205,13 @@ def test_without_a_key_or_a_server_it_is_said_what_to_do(
     assert boards_server.operations == []
 
 
-def test_an_account_without_an_entity_is_told_to_name_one(named_run: RunDirectory, boards_server: Any) -> None:
+def test_an_account_without_an_entity_is_asked_to_name_one(named_run: RunDirectory, boards_server: Any) -> None:
     boards_server.entity = None
     with pytest.raises(UserError, match="entity"):
         save_boards(named_run.path)
 
 
-def test_a_missing_library_is_told_with_the_command_that_installs_it(
+def test_a_missing_library_is_named_with_the_command_that_installs_it(
     named_run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dashboards.boards.extras.find_spec", lambda name: None)

@@ -122,7 +122,7 @@ def test_looking_writes_nothing(make_run: MakeRun) -> None:
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
 
 
-def test_what_is_no_run_and_a_missing_pandas_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_run_and_a_missing_pandas_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="does not exist"):
         dashboards.load(tmp_path / "nowhere")
     monkeypatch.setattr("dashboards.boards.extras.find_spec", lambda name: None)

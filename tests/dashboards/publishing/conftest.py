@@ -31,8 +31,8 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        told = json.loads(self.fields["config"])
-        return {key: value["value"] for key, value in told.items() if key != "_wandb"}
+        config = json.loads(self.fields["config"])
+        return {key: value["value"] for key, value in config.items() if key != "_wandb"}
 
     def take(self, body: dict[str, Any]) -> None:
         files = body.get("files", {})
@@ -79,8 +79,8 @@ class Server(ThreadingHTTPServer):
         if "upsertBucket" in query:
             return {"upsertBucket": self.upsert(variables)}
         if "StsqRunsHeld" in query:
-            names = {name: told for name, told in variables.items() if name not in ("project", "entity")}
-            return {"model": {name: resumed(self.runs.get(told)) for name, told in names.items()}}
+            names = {name: run_id for name, run_id in variables.items() if name not in ("project", "entity")}
+            return {"model": {name: resumed(self.runs.get(run_id)) for name, run_id in names.items()}}
         if "RunResumeStatus" in query:
             run = self.runs.get(str(variables.get("name")))
             return {"model": {"id": "m", "name": "stsq", "entity": {"id": "e", "name": "me"}, "bucket": resumed(run)}}
@@ -134,8 +134,8 @@ class Requests(BaseHTTPRequestHandler):
             self.server.check_rows()
             self.reply({"exitcode": None, "limits": {}})
 
-    def reply(self, told: dict[str, Any], status: int = 200) -> None:
-        data = json.dumps(told).encode()
+    def reply(self, body: dict[str, Any], status: int = 200) -> None:
+        data = json.dumps(body).encode()
         try:
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

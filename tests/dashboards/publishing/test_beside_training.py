@@ -112,8 +112,8 @@ def test_training_calls_no_network_and_waits_for_no_server(
     if failure is not None:
         assert server.runs == {}
     server.heal()
-    out, told = process.communicate(timeout=300)
-    assert process.returncode == 0, told
+    out, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
     assert "page:" in out
     audit = json.loads((tmp_path / "audit.json").read_text())
     assert audit == {"calls": [], "wandb": False}
@@ -137,10 +137,10 @@ def test_without_a_server_it_is_said_once_and_sync_publishes_later(
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     run = RunDirectory(tmp_path / "run")
     process = call(tmp_path / "audit.json", "run", sweep, "--inline", "--out", run.path, code=AUDITED)
-    _, told = process.communicate(timeout=300)
-    assert process.returncode == 0, told
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
     assert json.loads((tmp_path / "audit.json").read_text()) == {"calls": [], "wandb": False}
-    (line,) = [line for line in told.replace("\n  ", " ").splitlines() if "W&B" in line]
+    (line,) = [line for line in errors.replace("\n  ", " ").splitlines() if "W&B" in line]
     assert "written offline" in line
     assert len(list(run.wandb.glob("offline-run-*/*.wandb"))) == 7
     server = start_server(port)
@@ -201,14 +201,14 @@ def test_twenty_trials_through_reused_workers_are_twenty_runs_with_their_own_con
 
 def _written(folder: Path, parts: dict[str, Any]) -> Path:
     path = folder / "sweep.yaml"
-    told = {"name": "small", "hypothesis": "A few trials end as results.", "criterion": {"target_loss": 0.6}}
-    path.write_text(yaml.safe_dump(told | parts))
+    fields = {"name": "small", "hypothesis": "A few trials end as results.", "criterion": {"target_loss": 0.6}}
+    path.write_text(yaml.safe_dump(fields | parts))
     return path
 
 
 def _ended(process: subprocess.Popen[str], *, code: int = 0) -> str:
-    out, told = process.communicate(timeout=300)
-    assert process.returncode == code, told
+    out, errors = process.communicate(timeout=300)
+    assert process.returncode == code, errors
     return out
 
 

@@ -1,4 +1,4 @@
-"""A large sweep has one run a cell: its history is told once whatever happens, and its numbers are those of the ledger."""
+"""A large sweep has one run a cell: its history is written once whatever happens, and its numbers are those of the ledger."""
 
 import json
 import os
@@ -79,8 +79,8 @@ def test_the_table_holds_every_trial_of_the_cell(make_run: MakeRun, large: dict[
     run = make_run(trials=[large], wandb=CELLS)
     publish(run.path)
     tables = sorted(run.wandb.glob("offline-run-*/files/media/table/*.table.json"))
-    told = [json.loads(path.read_text()) for path in tables]
-    rows = [dict(zip(table["columns"], row, strict=True)) for table in told for row in table["data"]]
+    read = [json.loads(path.read_text()) for path in tables]
+    rows = [dict(zip(table["columns"], row, strict=True)) for table in read for row in table["data"]]
     records = {record.trial_id: record for record in Ledger(run.ledger).read()}
     assert {row["trial_id"] for row in rows} == records.keys()
     for row in rows:
@@ -131,7 +131,7 @@ def test_a_killed_publisher_tells_the_same_rows_once_after_the_next(
     assert_tells(run, online(server))
 
 
-def test_a_group_of_rows_that_was_cut_off_is_dropped_and_told_again(tmp_path: Path) -> None:
+def test_a_group_of_rows_that_was_cut_off_is_dropped_and_written_again(tmp_path: Path) -> None:
     path = tmp_path / "cell.jsonl"
     log = CellLog(path)
     log.append([{"num_lines": 1, "num_ended": 1, "relative_loss/m=4": 0.5}])

@@ -120,12 +120,12 @@ def test_a_run_that_the_server_does_not_hold_is_not_published(make_run: MakeRun,
     kept = server.answer
 
     def without_rows(query: str, variables: dict[str, Any]) -> dict[str, Any]:
-        told = kept(query, variables)
+        answer = kept(query, variables)
         if "StsqRunsHeld" in query:
-            for bucket in told["model"].values():
+            for bucket in answer["model"].values():
                 if bucket and bucket["name"].endswith(refused):
                     bucket["historyLineCount"] = 3
-        return told
+        return answer
 
     server.answer = without_rows
     report = publish(run.path)

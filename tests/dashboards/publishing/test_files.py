@@ -86,8 +86,8 @@ def test_wandbs_own_command_reads_the_same_numbers(
 ) -> None:
     target = Target(tmp_path, "stsq", "lab")
     (path,) = write_quick_files([projection], target).values()
-    told = wandb_command("leet", "inspect", "--json", str(path))
-    records = [json.loads(line) for line in told.splitlines()]
+    text = wandb_command("leet", "inspect", "--json", str(path))
+    records = [json.loads(line) for line in text.splitlines()]
     assert [record["num"] for record in records] == list(range(1, len(records) + 1))
     assert [record["type"] for record in records] == ["header", "run", *["history"] * len(projection.rows), "summary", "exit"]
     history = [record["history"]["item"] for record in records if record["type"] == "history"]

@@ -42,8 +42,8 @@ def test_many_runs_are_asked_for_in_few_requests(server: Any) -> None:
     for place in range(120):
         server.upsert({"name": f"r{place}"})
         server.runs[f"r{place}"].take({"files": {"wandb-history.jsonl": {"offset": 0, "content": ['{"_step": 3}']}}})
-    told = Account(server.url, "0" * 40).held([f"r{place}" for place in range(125)], "stsq", None)
-    assert told == {f"r{place}": Held(1, 3, {}) for place in range(120)}
+    found = Account(server.url, "0" * 40).held([f"r{place}" for place in range(125)], "stsq", None)
+    assert found == {f"r{place}": Held(1, 3, {}) for place in range(120)}
 
 
 @pytest.mark.parametrize("failure", [401, 403, 404, 429, 500])

@@ -144,7 +144,7 @@ def test_a_trial_that_was_tried_again_replaces_its_file(make_run: MakeRun, fill:
         assert_equal(run, record, shown[record.trial_id])
 
 
-def test_a_full_disk_is_told_and_costs_no_trial(make_run: MakeRun, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_is_logged_and_costs_no_trial(make_run: MakeRun, caplog: pytest.LogCaptureFixture) -> None:
     run = make_run(trials=[SMALL], outcome=lambda _config: "worker lost " * 10_000)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
@@ -192,7 +192,7 @@ def test_sync_without_a_key_says_what_to_do(make_run: MakeRun) -> None:
         sync(run.path)
 
 
-def test_the_child_publishes_the_rest_when_told_to_finish(make_run: MakeRun, fill: Callable[..., None]) -> None:
+def test_the_child_publishes_the_rest_when_it_is_to_finish(make_run: MakeRun, fill: Callable[..., None]) -> None:
     run = make_run(trials=[SMALL], keep=lambda place: place == 0)
     publisher = PublisherProcess.start(run.path)
     _wait(lambda: (run.wandb / "published.jsonl").exists())

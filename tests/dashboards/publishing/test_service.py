@@ -81,8 +81,8 @@ def test_a_thousand_open_trials_online_with_few_descriptors_lose_none(
         while process.poll() is None and sum(bool(one.rows) for one in [*server.runs.values()]) < 50:
             time.sleep(0.05)
         thousand.ledger.write_bytes(ledger)
-        _, told = process.communicate("")
-    assert process.returncode == 0, told
+        _, errors = process.communicate("")
+    assert process.returncode == 0, errors
     again = [sys.executable, "-c", PUBLISH_WITH_FEW_DESCRIPTORS, str(thousand.path), "--mode", "online"]
     for _ in range(20):  # on a busy machine the stand-in may be too slow for the client: then the rest is offline
         if offline_reason(thousand.path) is None:

@@ -86,8 +86,8 @@ def test_wandbs_own_sync_takes_the_files_that_its_client_did_not_write(
     assert_whole(run, server)
     for record in Ledger(run.ledger).read():
         held = next(one for one in server.runs.values() if one.name.endswith(record.trial_id))
-        told = json.loads(held.fields["config"])
-        assert {key: value["value"] for key, value in told.items() if key != "_wandb"}.items() >= record.config.items()
+        config = json.loads(held.fields["config"])
+        assert {key: value["value"] for key, value in config.items() if key != "_wandb"}.items() >= record.config.items()
         assert held.fields["displayName"].startswith("fcn T=")
         assert held.fields["jobType"] == "fcn"
         assert held.fields["tags"] == ["synthetic"]

@@ -29,8 +29,8 @@ def run(tmp_path: Path) -> RunDirectory:
 
 def children(pid: int) -> list[int]:
     """The processes that the threads of a process have started."""
-    told = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for path in told for child in path.read_text().split()]
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for path in files for child in path.read_text().split()]
 
 
 def wait_until(condition: object, words: str) -> None:
