@@ -342,11 +342,11 @@ def wandb_sync(
     wandb_entity: WandbEntity = None,
     wandb_tags: WandbTags = None,
     shard: Annotated[
-        str | None, typer.Option("--shard", metavar="I/N", help="Only the I-th of N equal shares, counted from 0.")
+        str | None, typer.Option("--shard", metavar="I/N", help="Only the I-th of N equal shares, I from 0.")
     ] = None,
     plugin: PluginFiles = None,
 ) -> None:
-    """Publish a run to W&B now, from its journals; what is there already is left alone."""
+    """Publish a run to W&B now, from its journals; runs that are there already are left alone."""
     from dashboards.publishing import WHOLE, read_shard, sync
     from sweeps.store import open_run
 

@@ -11,14 +11,14 @@ from cluster.commands.plugin_option import PluginFiles
 def wandb_setup(
     target: Annotated[
         str,
-        typer.Argument(metavar="RUN|SWEEP", help="A run directory, or a sweep, whose run is then runs/NAME, begun or not."),
+        typer.Argument(metavar="RUN|SWEEP", help="A run directory, or a sweep; its run is then runs/NAME."),
     ],
     json_folder: Annotated[
-        Path | None, typer.Option("--json", metavar="DIR", help="Write the documents to a folder; needs no account.")
+        Path | None, typer.Option("--json", metavar="DIR", help="Write the boards as JSON to a folder, without an account.")
     ] = None,
     plugin: PluginFiles = None,
 ) -> None:
-    """Make the W&B workspace and report of a run, or replace them: thresholds with both laws, loss against width, curves."""
+    """Make or replace the W&B workspace and report of a run: thresholds with both laws, loss against width, curves."""
     from dashboards.boards import save_boards, write_documents
 
     run = _run_of(target)
@@ -32,7 +32,7 @@ def wandb_setup(
 
 
 def _run_of(target: str) -> Path:
-    """The run directory of a run or a sweep; that of a sweep is made where there is none, so that its runs will lie there."""
+    """The directory of a run or of a sweep's run, which is made if there is none: later runs of the sweep go there."""
     from cluster.run import run_path
     from sweeps.cells import load_expanded
     from sweeps.store import create_or_open, open_run

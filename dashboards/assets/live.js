@@ -119,7 +119,7 @@
       alert.textContent = "";
     } catch (error) {
       top.classList.add("lost");
-      alert.textContent = "The server does not answer: this is the page as it was.";
+      alert.textContent = "The server does not answer: this page is no longer updated.";
       pause = LOST_MS;
       console.info(error);
     }

@@ -200,7 +200,7 @@ def headline(progress: Progress) -> tuple[str, bool]:
         return f"All {progress.num_trials:,} trials have ended", False
     left = left_words(progress.seconds_left)
     words = f"{ended_words(progress)} trials" + (f", {left} left" if left else "")
-    return (words, True) if progress.holder else (f"{words}; nobody runs it now", False)
+    return (words, True) if progress.holder else (f"{words}; not running now", False)
 
 
 def _stamp(paths: Iterable[Path]) -> object:

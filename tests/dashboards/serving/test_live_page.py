@@ -87,7 +87,7 @@ def test_two_runs_stand_side_by_side_and_link_to_their_own_pages(tmp_path: Path,
     assert tab.fits
     tab.page.locator("#runs a").nth(1).click()
     wait_for_page(tab)
-    wait_for_words(tab, "#live", "nobody runs it now")
+    wait_for_words(tab, "#live", "not running now")
     tab.wait_for_figures()
     assert tab.errors == []
     assert tab.strangers == []
