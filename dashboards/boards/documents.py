@@ -26,7 +26,7 @@ MAX_RUNS = 100
 """Upper limit on the runs of a line plot or a workspace."""
 
 MAX_CELLS = 12
-"""Cells with panels of their own in the report."""
+"""Upper limit on the cells with panels in the report."""
 
 MAX_ROWS = 60
 """Upper limit on the rows of a table in Markdown."""

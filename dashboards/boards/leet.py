@@ -22,7 +22,7 @@ def leet_command(run_path: Path | str) -> tuple[str, ...]:
     if not any(run.wandb.glob("*run-*/*.wandb")):
         raise UserError(
             f"{str(run.wandb)!r} holds no W&B file: nothing was published from {str(run.path)!r} yet, or W&B was disabled;"
-            " run the sweep again with --wandb offline, which trains nothing anew and writes the files"
+            " run the sweep again with --wandb offline, which trains no trial again and writes the files"
         )
     return (sys.executable, "-m", "wandb", "leet", str(run.wandb))
 
@@ -36,7 +36,7 @@ def open_leet(run_path: Path | str, *, start: Start | None = None) -> int:
     command = leet_command(run_path)
     if start is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError(f"`wandb leet` draws in a terminal and this is none: open one and run {' '.join(command[2:])!r} there")
-    # the viewer reads files: no word to a server, whatever the machine is set up for
+    # the viewer reads files, so it sends nothing to a server
     return (start or _start)(command, {**os.environ, "WANDB_ERROR_REPORTING": "false"})
 
 

@@ -73,7 +73,7 @@ class OptunaBoard:
             self._seen = stamp
 
     def wait(self) -> None:
-        """Keep what is shown up to date until the board is stopped."""
+        """Refresh until the board is stopped."""
         took = 0.0
         while not self._stopped.wait(max(REFRESH_S, 4 * took)):  # at most a fifth of the time, the rest is the training's
             began = time.monotonic()

@@ -72,7 +72,7 @@ def save_boards(run_path: Path | str) -> SavedBoards:
     board = read_board(run_path)
     board = replace(board, entity=board.entity or own_entity or "")
     if not board.entity:
-        raise UserError("the W&B account has no entity of its own: name one in the sweep file, as `wandb: {entity: NAME}`")
+        raise UserError("the W&B account has no default entity: name one in the sweep file, as `wandb: {entity: NAME}`")
     memory = _Memory(board)
     _register(api, board, memory)
     workspace, report = make_workspace(board), make_report(board)

@@ -1,6 +1,6 @@
 """A run directory as tables and figures, as it stood when it was loaded: nothing here writes into it.
 
-A table is a pandas DataFrame and a figure a plotly one, so that whatever a notebook does with those can be done with these.
+A table is a pandas DataFrame and a figure a plotly one, so that a notebook can use all of pandas and plotly on them.
 """
 
 from collections.abc import Callable, Sequence

@@ -72,7 +72,7 @@ class CellRuns:
 
     @property
     def ended_keys(self) -> set[str]:
-        """The cells that are complete; at the end of a publication all of which anything is known."""
+        """The complete cells; at the end of a publication, all cells with a ledger line."""
         return {i for i, state in self._states.items() if state.is_complete or (self._closing and state.num_lines)}
 
     def read_on(self, *, closing: bool = False) -> set[str]:
@@ -100,7 +100,7 @@ class CellRuns:
         return [self._project(cell, self._outcome(cell.cell_id, thresholds[cell.cell_id])) for cell in cells]
 
     def live(self) -> list[RunProjection]:
-        """The runs of cells of which something is known and more is to come."""
+        """The runs of cells that are not complete."""
         return [self._project(self._cells[i], None) for i, log in self._logs.items() if log.rows and i not in self.ended_keys]
 
     def _write_rows(self, cell_id: str, completed: int | None) -> None:
@@ -218,7 +218,7 @@ class CellState:
         return self.is_complete or completed is not None or self.num_lines % self._every == 0, completed
 
     def next_row(self) -> dict[str, Any]:
-        """The row for what has changed since the last one."""
+        """The row of the changes since the last one."""
         row: dict[str, Any] = {"num_lines": self.num_lines, "num_ended": self.num_ended}
         for width in sorted(self._changed):
             row |= dict(self._of_width(width))

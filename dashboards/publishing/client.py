@@ -114,7 +114,7 @@ def open_run(projection: RunProjection, target: Target, mode: Literal["online", 
 
     Raises:
         OSError: the client made no file for it.
-        Exception: whatever the client raises, after `INIT_TIMEOUT_S` at most.
+        Exception: any error of the client, after at most `INIT_TIMEOUT_S`.
     """
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     run = wandb.init(
@@ -160,7 +160,7 @@ def end_run(run: Any, outcome: Outcome | None) -> None:
     """Log the summary and the tables and finish the run; without an outcome it is interrupted, and can be continued.
 
     Raises:
-        Exception: whatever the client raises, after `FINISH_TIMEOUT_S` at most.
+        Exception: any error of the client, after at most `FINISH_TIMEOUT_S`.
     """
     if outcome is None:
         run.finish(exit_code=INTERRUPTED)
@@ -207,7 +207,7 @@ def write_client_files(projections: Sequence[RunProjection], target: Target) -> 
     """Write runs that have ended with the client, each as one offline file that replaces every local file of that run.
 
     Returns:
-        The files by key; a run that is cut off is in none, and is written anew by the next publication.
+        The files by key; an interrupted run has none, and is written by the next publication.
 
     Raises:
         UserError: the disk is full or may not be written, or the client fails.

@@ -26,7 +26,7 @@ from dashboards.publishing.wandb_border import record_class
 from sweeps.store import disk_errors, write_atomically
 
 MIN_CONSUMER = "0.70.0"
-"""The oldest reader that can take the file; wandb 0.31 says the same of its own."""
+"""The oldest reader of the file, as in the files of wandb 0.31."""
 
 FILE_HEADER = b":W&B\xe1\xbe\x00"
 BLOCK_BYTES = 32 * 1024

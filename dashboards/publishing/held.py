@@ -1,7 +1,7 @@
 """The runs that a W&B server holds. wandb's `finish` raises nothing when a server refuses the rows, so a run counts as
 published only when the server itself reports its last row and its summary.
 
-The fields are those that wandb's own client asks for when it resumes a run (`RunResumeStatus`, wandb 0.31).
+The fields are those of the query with which wandb's client resumes a run (`RunResumeStatus`, wandb 0.31).
 """
 
 import base64

@@ -1,7 +1,7 @@
 """The record of a run directory's published runs, kept beside W&B's files so that a second publication does nothing.
 
 `wandb/published.jsonl` has one line a publication and the newest line of a run counts; a publisher of shard I of N has a file
-of its own, `published-I-of-N.jsonl`, and all of them are read. `wandb/identity.json` holds the random id that keeps the runs
+`published-I-of-N.jsonl`, and all of them are read. `wandb/identity.json` holds the random id that keeps the runs
 of two directories apart in one project.
 """
 

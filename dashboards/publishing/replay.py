@@ -54,7 +54,7 @@ class Runs(Protocol):
         """The runs that have ended."""
 
     def read_on(self, *, closing: bool = False) -> set[str]:
-        """Read what is new; returns the ended runs that changed. `closing`: nothing more will come."""
+        """Read new results; returns the ended runs that changed. `closing`: the sweep has ended."""
 
     def ended(self, keys: Collection[str]) -> Sequence[RunProjection]:
         """Ended runs as they are now."""
@@ -80,7 +80,7 @@ class Replay:
         self._up_to_date: set[str] = set()
 
     def round(self) -> None:
-        """Publish what is new."""
+        """Publish the new results."""
         self._pending |= self._runs.read_on()
         if self._connection.heal():
             self._pending |= self._published.offline(self._runs.ended_keys)
@@ -121,7 +121,7 @@ class Replay:
             self._connection.reset_pause()
         except ConnectionError as error:
             self._connection.lose(error)
-        except UserError as error:  # a full disk: what is out but not noted is found on the server by the next round
+        except UserError as error:  # a full disk: the next round finds on the server the runs that were not recorded
             LOG.warning("%s", error)
 
     def _write_files(self) -> None:

@@ -47,7 +47,7 @@ class OnlineStream:
         """Send runs that have ended, as many at once as may be open; `note` gets those that the server holds.
 
         Raises:
-            ConnectionError: the service died, or the server takes nothing; a later call replays what was not noted.
+            ConnectionError: the service died, or the server takes nothing; a later call sends the runs that were not recorded.
         """
         capacity = self._service.capacity
         for start in range(0, len(projections), capacity):

@@ -149,7 +149,7 @@ class Thinning:
         self._strides = tuple(stride * math.ceil(steps / stride / room) for stride in strides)
 
     def kept(self, rows: Iterable[Row], *, ended: bool) -> Iterator[Row]:
-        """The rows that are sent; of a trial that has `ended` also the last, at whatever step that is."""
+        """The rows that are sent; of a trial that has `ended` also the last row."""
         last = None
         for row in rows:
             is_kept = self._keeps_all or row.step >= self._steps or any(row.step % stride == 0 for stride in self._strides)
@@ -163,8 +163,8 @@ class Thinning:
 class JournalTails:
     """The rows of trials that are training; each look at a journal begins where the last one ended.
 
-    A pack that resumed from a checkpoint, or was packed anew, repeats steps with the same numbers, since trials depend on their
-    config alone. Such a step is taken once.
+    A pack that resumed from a checkpoint, or was formed again, repeats steps with the same numbers, because trials depend on
+    their config alone. Such a step is taken once.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,7 +1,7 @@
-"""The live page: a light server in front, and behind it a process of low priority that draws.
+"""The live page: a server, and a renderer process of low priority behind it.
 
-The renderer writes what is to be seen into a folder of its own, and the server hands out that folder and the page's own scripts
-and nothing else: no request reaches a run directory, and looking at a run changes nothing in it.
+The renderer writes pages into a folder, and the server serves that folder and the page's own scripts. No request reaches a run
+directory, and viewing a run changes nothing in it.
 """
 
 import lazy_loader
