@@ -6,13 +6,17 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 
-from stsq_core.configs.architecture import Architecture
-from stsq_core.configs.task import TokenTask
-from stsq_core.networks.network import Network
-from stsq_core.numerics.products import product
-from stsq_core.programs.program import Tensors
-from stsq_core.tasks.examples import Batch, Examples, Source
-from stsq_core.tasks.selection import selected
+from stsq_core.plugins import (
+    Architecture,
+    Batch,
+    Examples,
+    Network,
+    Source,
+    Tensors,
+    TokenTask,
+    product,
+    selected,
+)
 
 
 class SelectedMax(TokenTask):

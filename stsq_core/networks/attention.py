@@ -12,12 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from stsq_core.configs import Attention, Learned, Transformer, TrialConfig
+from stsq_core.configs import Attention, Learned, Scores, Transformer, TrialConfig, missing_case
 from stsq_core.kernels import Kernels
 from stsq_core.networks.columns import Columns, dense
 from stsq_core.networks.network import Network
-from stsq_core.networks.scores import mass, weigh
-from stsq_core.numerics import Purpose, Streams, dot, product
+from stsq_core.numerics import Purpose, Streams, dot, placeless, product
 from stsq_core.programs import Samples, Tensors, codes_for
 from stsq_core.tasks import Batch, Source
 
@@ -140,3 +139,33 @@ def _scores_of_one(values: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     # A second row of zeros: a product with a vector would round as the number of slices has it.
     pair = torch.nn.functional.pad(u.view(k * rows, 1, m), (0, 0, 0, 1))
     return product(pair, values.view(k * rows, m, T))[:, 0].view(k, rows, T)
+
+
+def weigh(scores: torch.Tensor, kind: Scores, *, q: int, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """The weights p of scores along the last axis, of the same shape (`architecture.Scores` says how).
+
+    Args:
+        scores: (k, ..., T).
+        kind: which attention.
+        q: how many scores `top_q` keeps at least.
+        bias: b of `sigmoid`, (k, 1).
+    """
+    match kind:
+        case "softmax":
+            return scores.softmax(-1)
+        case "linear":
+            return scores
+        case "top_q":
+            least = scores.detach().topk(min(q, scores.shape[-1]), -1, sorted=True).values[..., -1:]
+            return scores.masked_fill(scores.detach() < least, -math.inf).softmax(-1)
+        case "sigmoid":
+            assert bias is not None
+            return placeless(torch.sigmoid, scores + bias.view(-1, *[1] * (scores.dim() - 1)))
+        case _:
+            raise missing_case(kind, "stsq_core/networks/attention.py: weigh")
+
+
+def mass(weights: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The share of the weights' absolute sum that lies on y, (k, rows), for weights (k, rows, columns) and y (k, rows, q)."""
+    size = weights.abs()
+    return size.gather(2, y).sum(-1) / size.sum(-1).clamp_min(torch.finfo(size.dtype).tiny)

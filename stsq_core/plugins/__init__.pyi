@@ -1,3 +1,17 @@
+from .interface import (
+    Architecture as Architecture,
+    Batch as Batch,
+    Examples as Examples,
+    Network as Network,
+    PositiveInt as PositiveInt,
+    Source as Source,
+    Tensors as Tensors,
+    TokenTask as TokenTask,
+    dot as dot,
+    placeless as placeless,
+    product as product,
+    selected as selected,
+)
 from .loading import (
     kinds_of as kinds_of,
     load as load,
@@ -5,5 +19,5 @@ from .loading import (
     loaded_plugins as loaded_plugins,
     used_plugins as used_plugins,
 )
-from .text import Plugin as Plugin, read_plugin as read_plugin
-from .trying import try_pairs as try_pairs
+from .plugin import Plugin as Plugin, read_plugin as read_plugin
+from .preflight import try_pairs as try_pairs

@@ -5,9 +5,8 @@ from typing import Any, Protocol, cast, runtime_checkable
 from stsq_core.configs import Moment, Qstr, SelectedMean, SimpleQstr, SparseBoolean, Stsq, Task, TokenTask, missing_case
 from stsq_core.tasks.boolean import BooleanExamples
 from stsq_core.tasks.examples import Examples
-from stsq_core.tasks.moment import MomentExamples
 from stsq_core.tasks.retrieval import RetrievalExamples
-from stsq_core.tasks.selected_mean import SelectedMeanExamples
+from stsq_core.tasks.selected_tokens import MomentExamples, SelectedMeanExamples
 from stsq_core.tasks.selection import StsqExamples
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from stsq_core.networks.scans import padded_units
+from stsq_core.networks.recurrent import padded_units
 
 TASK = {"kind": "qstr", "T": 5, "q": 2, "d": 3}
 

@@ -11,9 +11,9 @@ from stsq_core.configs.boolean import SparseBoolean
 from stsq_core.configs.errors import UserError
 from stsq_core.kernels import kernels_for
 from stsq_core.numerics.streams import Streams
-from stsq_core.oracles.sample_complexity import agreement, expected_survivors, sufficient_samples
 from stsq_core.tasks.choice import examples_of
 from stsq_core.tasks.examples import Source
+from tests.stsq_core.oracles.sample_complexity import agreement, expected_survivors, sufficient_samples
 
 KERNELS = kernels_for(torch.device("cpu"))
 TRUTH = {

@@ -1,19 +1,20 @@
 """Plugins: loaded by name, refused with file and line, and part of what a trial is."""
 
+import importlib
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from stsq_core import TrialConfig, UserError
+from stsq_core import TrialConfig, UserError, train_pack
 from stsq_core.configs.family import TrialFamily
 from stsq_core.configs.trial import plugins_of
 from stsq_core.configs.unions import MODELS, TASKS
 from stsq_core.plugins import Plugin, load, loaded_plugins, read_plugin, used_plugins
-from stsq_core.plugins.checks import problem_of
-from stsq_core.plugins.loading import unload, unload_all
-from stsq_core.plugins.trying import try_pair
+from stsq_core.plugins.loading import FORMER_MODULES, problem_of, unload, unload_all
+from stsq_core.plugins.preflight import try_pair
 
 TEXT = (Path(__file__).parents[3] / "docs" / "plugins" / "selected_max.py").read_text()
 
@@ -119,7 +120,32 @@ def test_our_own_kinds_keep_the_rules_that_plugins_are_held_to() -> None:
 
 def test_a_plugin_without_a_task_or_model_is_refused() -> None:
     with pytest.raises(UserError, match=r"^empty\.py: this plugin defines no task and no model"):
-        load(plugin("from stsq_core.configs.task import Stsq\n", "empty.py"))
+        load(plugin("from stsq_core.configs import Stsq\n", "empty.py"))
+
+
+def test_a_plugin_that_an_older_run_kept_loads_and_trains() -> None:
+    """Its text names modules as they were called then, and its digest is part of its trial ids."""
+    begin, face, rest = TEXT.partition("from stsq_core.plugins import (")
+    former = """\
+from stsq_core.architecture import Architecture
+from stsq_core.examples import Batch, Examples, Source
+from stsq_core.network import Network
+from stsq_core.products import product
+from stsq_core.program import Tensors
+from stsq_core.task import TokenTask
+from stsq_core.tasks.selection import selected
+"""
+    assert face
+    kept = begin + former + rest.partition(")\n")[2]
+    load(plugin(kept))
+    try_pair(trial())
+    with_face = [result.relative_loss for result in train_pack([trial()])]
+    unload(plugin(kept))
+    assert not set(FORMER_MODULES) & set(sys.modules)
+    load(plugin())
+    assert [result.relative_loss for result in train_pack([trial()])] == with_face
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("stsq_core.architecture")
 
 
 def test_two_plugins_of_one_kind_are_refused() -> None:
@@ -150,7 +176,7 @@ def test_files_that_are_no_plugins(tmp_path: Path, name: str, content: bytes | N
         ('start.normals("start V", d, width)', "torch.randn(len(self.configs), d, width)", "def initial", ["alone"]),
         ('parameters["V"], pooled', 'parameters["V"].double(), pooled', 'parameters["V"].double()', ["RuntimeError"]),
         ("= hidden.reshape", "= (hidden - hidden.mean()).reshape", "def outputs", ["the outputs of a trial are others"]),
-        ("return PooledNetwork\n", "return 3\n", "def network", ["subclass of stsq_core.networks.network.Network", "got 3"]),
+        ("return PooledNetwork\n", "return 3\n", "def network", ["subclass of stsq_core.plugins.Network", "got 3"]),
     ],
 )
 def test_what_a_plugin_gets_wrong_is_seen_before_it_trains(old: str, new: str, at: str, words: list[str]) -> None:

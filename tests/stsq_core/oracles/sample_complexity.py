@@ -5,7 +5,7 @@ A wrong s-subset survives a sample where its function has the label's value. Cho
 survivors). Of the subsets that share j bits there are about T^(s-j), so the samples it takes grow as
 `max_j (s - j) ln T / -ln agreement(j)`: `s log2 T` for parity and for balanced AND and OR.
 
-Derived here for independent bits; checked by enumeration and on drawn samples in tests/stsq_core/test_sample_complexity.py.
+Derived here for independent bits; checked by enumeration and on drawn samples in test_sample_complexity.py.
 """
 
 import math

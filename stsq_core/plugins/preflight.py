@@ -14,7 +14,7 @@ import torch
 from stsq_core.configs import TrialConfig, UserError
 from stsq_core.networks import Network, NetworkProgram, network_of
 from stsq_core.plugins.loading import used_plugins
-from stsq_core.plugins.text import Plugin, described
+from stsq_core.plugins.plugin import Plugin, described
 from stsq_core.programs import Tensors
 from stsq_core.tasks import Batch, Examples, examples_of
 from stsq_core.training import one_thread
@@ -62,7 +62,7 @@ def try_pair(config: TrialConfig) -> None:
                     owner,
                     name,
                     f"the {what} of a trial are others in a pack of two than alone, so that its numbers would depend on its "
-                    "company: draw from the given source only, and multiply stacks with stsq_core.numerics.products.product",
+                    "company: draw from the given source only, and multiply stacks with stsq_core.plugins.product",
                 )
 
 
@@ -82,10 +82,10 @@ class _Trial:
     def check_examples(self) -> None:
         """What `examples()` and `network()` return, and the numbers that the examples tell of themselves."""
         if not isinstance(self.examples, Examples):
-            problem = f"it must return an stsq_core.tasks.examples.Examples; got {type(self.examples).__name__}"
+            problem = f"it must return an stsq_core.plugins.Examples; got {type(self.examples).__name__}"
             raise self.wrong(type(self.config.task), "examples", problem)
         if not (isinstance(self.network_type, type) and issubclass(self.network_type, Network)):
-            problem = f"it must return a subclass of stsq_core.networks.network.Network; got {self.network_type!r}"
+            problem = f"it must return a subclass of stsq_core.plugins.Network; got {self.network_type!r}"
             raise self.wrong(type(self.config.model), "network", problem)
         for name in ("num_outputs", "output_size"):
             with self._told(self.examples_type, name):
