@@ -14,6 +14,7 @@ import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
 from dashboards.boards.board import Board
+from dashboards.boards.charts import Chart
 from dashboards.paper import failures_table
 from dashboards.plots import cell_names
 from dashboards.publishing import keys, set_id, set_workspace_name
@@ -57,14 +58,14 @@ def make_workspace(board: Board) -> Any:
 
 
 def _sections(board: Board) -> Iterator[Any]:
-    findings = board.findings
+    findings, charts = board.findings, board.charts
     words = wr.MarkdownPanel(markdown=f"{thresholds_table(findings.thresholds)}\n\n{laws_words(findings.regimes)}")
     named = (
-        ("Width thresholds", [chart_panel(board, "thresholds"), words if findings.thresholds else None], 2, 1),
-        ("Loss against width", [chart_panel(board, "loss-against-width"), loss_panel(board)], 2, 1),
+        ("Width thresholds", [chart_panel(board, charts.get("thresholds")), words if findings.thresholds else None], 2, 1),
+        ("Loss against width", [chart_panel(board, charts.get("loss-against-width")), loss_panel(board)], 2, 1),
         ("Through training", curve_panels(board), 3, 1),
         ("Swept fields", sweep_panels(board), 2, 1),
-        ("How trials ended", [chart_panel(board, "statuses"), comparer_panel()], 2, 1),
+        ("How trials ended", [chart_panel(board, charts.get("statuses")), comparer_panel()], 2, 1),
     )
     for name, panels, num_columns, num_rows in named:
         if shown := _with_ids(panels, of=name):
@@ -86,23 +87,23 @@ def make_report(board: Board) -> Any:
 
 
 def _blocks(board: Board) -> Iterator[Any]:
-    findings = board.findings
+    findings, charts = board.findings, board.charts
     yield wr.P(f"Hypothesis: {findings.spec.hypothesis}")
     if findings.verdicts:
         yield wr.H2("What was claimed")
         yield wr.MarkdownBlock(verdicts_words(findings))
     if findings.thresholds:
         yield wr.H2("Width thresholds")
-        yield _grid(board, "thresholds", [chart_panel(board, "thresholds", h=16)])
+        yield _grid(board, "thresholds", [chart_panel(board, charts.get("thresholds"), h=16)])
         yield wr.MarkdownBlock(laws_words(findings.regimes))
         yield wr.MarkdownBlock(thresholds_table(findings.thresholds))
     yield wr.H2("Loss against width by cell")
-    yield _grid(board, "losses", [chart_panel(board, "loss-against-width", h=20) or loss_panel(board)])
+    yield _grid(board, "losses", [chart_panel(board, charts.get("loss-against-width"), h=20) or loss_panel(board)])
     yield from _cells(board)
     yield wr.H2("Swept fields")
     yield _grid(board, "swept", sweep_panels(board))
     yield wr.H2("How trials ended")
-    yield _grid(board, "statuses", [chart_panel(board, "statuses"), comparer_panel()], hide=False)
+    yield _grid(board, "statuses", [chart_panel(board, charts.get("statuses")), comparer_panel()], hide=False)
     yield wr.MarkdownBlock(failures_words(findings))
     yield wr.P("Made from the ledger of the run. Make it again, with what has come since:")
     yield wr.CodeBlock(code=f"stsq wandb setup {shlex.quote(str(findings.run.path.name))}", language=None)
@@ -127,9 +128,8 @@ def _grid(board: Board, name: str, panels: list[Any | None], *, filters: Sequenc
     return wr.PanelGrid(runsets=[runset], panels=_with_ids(panels, of=name), hide_run_sets=hide)
 
 
-def chart_panel(board: Board, kind: str, *, w: int = 24, h: int = 14) -> Any | None:
-    """One of the board's own charts; None where the board has none of this kind."""
-    chart = board.charts.get(kind)
+def chart_panel(board: Board, chart: Chart | None, *, w: int = 24, h: int = 14) -> Any | None:
+    """A panel of one of the board's charts, if the board has it."""
     if chart is None:
         return None
     query: dict[str, Any] = {"id": None, "name": None}

@@ -264,7 +264,12 @@ class CellLog:
         self._path = path
         self._rows: list[Row] = []
         self._size = 0
-        self._resume()
+        group: list[Mapping[str, Any]] = []
+        for line, end in lines_after(path, 0):
+            group.append(json.loads(line))
+            if LAST_OF_GROUP in group[-1]:
+                self._take(group)
+                group, self._size = [], end
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -285,15 +290,6 @@ class CellLog:
             write_from(self._path, data, self._size)  # drops a group that a crash cut off
         self._take(group)
         self._size += len(data)
-
-    def _resume(self) -> None:
-        """Take the whole groups of the file."""
-        group: list[Mapping[str, Any]] = []
-        for line, end in lines_after(self._path, 0):
-            group.append(json.loads(line))
-            if LAST_OF_GROUP in group[-1]:
-                self._take(group)
-                group, self._size = [], end
 
     def _take(self, group: Sequence[Mapping[str, Any]]) -> None:
         start = len(self._rows)

@@ -39,7 +39,6 @@ class Published:
         name = "published" if shard.count == 1 else f"published-{shard.index}-of-{shard.count}"
         self._path = folder / f"{name}.jsonl"
         self._folder = folder
-        self._latest: dict[str, Publication] = {}
         read = [publication for path in sorted(folder.glob("published*.jsonl")) for publication in self._read(path)]
         self._latest = {publication.key: publication for publication in sorted(read, key=lambda one: one.at)}
 

@@ -265,7 +265,7 @@ assert [one.peak_gib for one in Ledger(out).follow()[0]] == [None, 1.5]
 outcomes = Outcomes.of(Ledger(out).read()[1:])
 assert outcomes.peak_gib.tolist() == [1.5] and outcomes[0].peak_gib == 1.5
 assert "peak_gib" in MEASURED
-import dashboards.notebooks.rows as rows, dashboards.paper.tables as tables
+import dashboards.notebooks.loaded_run as rows, dashboards.paper.tables as tables
 assert "peak_gib" in rows.ENDED and "peak_gib" in tables._TRIAL_COLUMNS
 """
 
