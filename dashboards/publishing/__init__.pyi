@@ -1,10 +1,21 @@
-from .client import restart_service as restart_service, server_url as server_url
-from .destination import Asked as Asked, NOTHING_ASKED as NOTHING_ASKED, choose_destination as choose_destination, tags_of as tags_of
 from . import keys as keys
+from .client import restart_service as restart_service, server_url as server_url
+from .destination import (
+    NOTHING_ASKED as NOTHING_ASKED,
+    Asked as Asked,
+    choose_destination as choose_destination,
+    tags_of as tags_of,
+)
 from .keys import CELL as CELL, STATUS as STATUS
 from .mode import decide_mode as decide_mode, has_key as has_key
 from .process import PublisherProcess as PublisherProcess, offline_reason as offline_reason
 from .published import directory_id as directory_id
 from .publisher import publish as publish, sync as sync
 from .shards import WHOLE as WHOLE, read_shard as read_shard
-from .wandb_border import document_of as document_of, set_id as set_id, set_workspace_id as set_workspace_id, set_workspace_name as set_workspace_name, workspace_id as workspace_id
+from .wandb_border import (
+    document_of as document_of,
+    set_id as set_id,
+    set_workspace_id as set_workspace_id,
+    set_workspace_name as set_workspace_name,
+    workspace_id as workspace_id,
+)
