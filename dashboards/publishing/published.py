@@ -18,7 +18,7 @@ from sweeps.store import append_lines, read_objects
 
 
 @dataclass(frozen=True)
-class Publication:
+class PublishedRun:
     """One run as it was published: the `digest` of its content and destination, and the offline file's name, if any.
 
     `key` is the trial's or the cell's id; `at` is in seconds since 1970.
@@ -42,11 +42,11 @@ class Published:
         read = [publication for path in sorted(folder.glob("published*.jsonl")) for publication in self._read(path)]
         self._latest = {publication.key: publication for publication in sorted(read, key=lambda one: one.at)}
 
-    def _read(self, path: Path) -> Iterable[Publication]:
+    def _read(self, path: Path) -> Iterable[PublishedRun]:
         for fields in read_objects(path):
             with suppress(TypeError, KeyError):  # a line of another form: that run is published again
                 # lines of old run directories name the trial
-                yield Publication(**({"key": fields.pop("trial_id")} if "trial_id" in fields else {}), **fields)
+                yield PublishedRun(**({"key": fields.pop("trial_id")} if "trial_id" in fields else {}), **fields)
 
     def holds(self, key: str, digest: str, mode: str) -> bool:
         """Whether this content was published: online or, if the mode is offline, in a file that still exists."""
@@ -61,7 +61,7 @@ class Published:
         """Those of these runs that are not online yet."""
         return {key for key in keys if key not in self._latest or self._latest[key].mode != "online"}
 
-    def add(self, publications: Iterable[Publication]) -> None:
+    def add(self, publications: Iterable[PublishedRun]) -> None:
         """Record publications; once this has returned, a kill loses none.
 
         Raises:

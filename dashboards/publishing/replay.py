@@ -16,7 +16,7 @@ from dashboards.publishing.files import Target
 from dashboards.publishing.held import Account
 from dashboards.publishing.mode import Decision, Mode, can_reach, key_for
 from dashboards.publishing.projection import RunProjection
-from dashboards.publishing.published import Publication, Published
+from dashboards.publishing.published import Published, PublishedRun
 from dashboards.publishing.shards import Shard
 from dashboards.publishing.stream import OnlineStream
 from stsq_core.configs import UserError
@@ -140,7 +140,7 @@ class Replay:
         names = {key: str(path.relative_to(self._target.files)) for key, path in files.items()}
         mode, at = self._connection.mode, time.time()
         self._published.add(
-            Publication(one.key, one.run_id, mode, self._digest(one), names.get(one.key), at) for one in projections
+            PublishedRun(one.key, one.run_id, mode, self._digest(one), names.get(one.key), at) for one in projections
         )
         keys = {projection.key for projection in projections}
         self._pending -= keys

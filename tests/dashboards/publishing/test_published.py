@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from dashboards.publishing.published import Publication, Published, directory_id
+from dashboards.publishing.published import Published, PublishedRun, directory_id
 
 
-def publication(key: str, *, mode: str = "offline", digest: str = "d1", file: str | None = "f") -> Publication:
-    return Publication(key=key, run_id=f"r-{key}", mode=mode, digest=digest, file=file)
+def publication(key: str, *, mode: str = "offline", digest: str = "d1", file: str | None = "f") -> PublishedRun:
+    return PublishedRun(key=key, run_id=f"r-{key}", mode=mode, digest=digest, file=file)
 
 
 def test_an_offline_publication_holds_while_its_file_is_there(tmp_path: Path) -> None:
