@@ -218,7 +218,8 @@ def write_client_files(projections: Sequence[RunProjection], target: Target) -> 
         for projection in projections:
             try:
                 run = open_run(projection, target, "offline")
-                files[projection.key] = _file_of(run)
+                file = _file_of(run)  # absolute, where the target may be relative
+                files[projection.key] = target.files / file.parent.name / file.name
                 log_rows(run, projection.rows)
                 end_run(run, projection.outcome)
             except wandb.Error as error:

@@ -104,6 +104,18 @@ def test_wandbs_own_command_reads_the_same_numbers(
     assert records[-1]["exit"]["exit_code"] == 1
 
 
+@pytest.mark.parametrize("write", [write_quick_files, write_client_files])
+def test_files_are_named_below_the_target_also_where_that_is_relative(
+    write: Callable[..., Any], projection: RunProjection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run").mkdir()
+    short = RunProjection(**{**vars(projection), "rows": projection.rows[:2]})
+    (path,) = write([short], Target(Path("run"), "stsq")).values()
+    assert path.is_relative_to(Path("run/wandb"))
+    assert len(read_run(path).history) == 2
+
+
 def test_the_clock_runs_from_the_trials_start_to_its_end(projection: RunProjection, tmp_path: Path) -> None:
     (path,) = write_quick_files([projection], Target(tmp_path, "stsq")).values()
     history = read_run(path).history
