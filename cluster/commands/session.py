@@ -269,7 +269,7 @@ def _page_prepared(queue: PackQueue) -> Iterator[None]:
         while not queue.done and not over.wait(0.2):
             pass
         if queue.done:
-            for module in ("dashboards.page.page", "cluster.commands.results"):
+            for module in ("dashboards.page.report", "cluster.commands.results"):
                 importlib.import_module(module)
             importlib.import_module("dashboards.paper.figures").load_backends()
 

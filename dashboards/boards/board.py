@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dashboards.boards.charts import Chart, loss_chart, status_chart, threshold_chart
-from dashboards.plots import cell_views, threshold_panels
+from dashboards.boards.charts import BoardChart, loss_chart, status_chart, threshold_chart
+from dashboards.plots import cell_views, loss_charts, threshold_charts
 from dashboards.publishing import NOTHING_ASKED, choose_destination, directory_id, keys
 from stsq_core.configs import Size
 from sweeps.cells import Cell
@@ -98,12 +98,15 @@ class Board:
         return tuple(SweptField(self.config(name), _spans(values)) for name, values in varying.items())
 
     @cached_property
-    def charts(self) -> dict[str, Chart]:
+    def charts(self) -> dict[str, BoardChart]:
         """The charts to register with W&B by kind; those of thresholds and losses only where the sweep has any."""
-        panels = threshold_panels(self.findings.regimes)
-        cells = [view for view in cell_views(self.findings.thresholds, {}) if view.dot_widths]
-        thresholds = [threshold_chart(panels, level=self.findings.spec.criterion.level)] if panels else []
-        made = [*thresholds, *([loss_chart(cells)] if cells else []), status_chart()]
+        thresholds = threshold_charts(self.findings.regimes)
+        losses = loss_charts([view for view in cell_views(self.findings.thresholds, {}) if view.dot_widths])
+        made = [status_chart()]
+        if losses:
+            made.insert(0, loss_chart(losses))
+        if thresholds:
+            made.insert(0, threshold_chart(thresholds, level=self.findings.spec.criterion.level))
         for chart in made:
             for key in chart.config:
                 self.config(key)

@@ -10,11 +10,11 @@ import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
-from dashboards.plots import CellView, Line, Mark, Panel, Series
+from dashboards.plots import Axis, Chart, Layer, Line, Marks, OpenEnd, Rule, Span
 from dashboards.publishing import CELL, STATUS
-from dashboards.words import FAINT, INK, MUTED, TARGET, architecture_name, mark_shape, round_numbers, series_shade
+from dashboards.words import FAINT, INK, MUTED, Dash
 
 Spec = dict[str, Any]
 
@@ -28,11 +28,12 @@ MAX_TICKS = 6
 SUBTITLE_LETTERS = 62
 """What fits on a line over a panel of the threshold chart."""
 
+DASHES: dict[Dash, list[int]] = {"solid": [], "dashed": [6, 3], "dashdot": [8, 3, 2, 3], "dotted": [2, 3]}
 STATUS_COLOURS = {"finished": "#009e73", "diverged": "#d55e00", "failed": "#b3456f"}
 
 
 @dataclass(frozen=True)
-class Chart:
+class BoardChart:
     """A chart to register with W&B, and the columns that it asks of each run's config and summary."""
 
     kind: str
@@ -61,20 +62,20 @@ class Chart:
         return filled | {"datasets": {"wandb": [dict(row) for row in rows]}}
 
 
-def threshold_chart(panels: Sequence[Panel], *, level: float) -> Chart:
+def threshold_chart(charts: Sequence[Chart], *, level: float) -> BoardChart:
     """Width threshold against T, both architectures side by side, with intervals, censored cells, laws and their bands."""
-    title = f"Width thresholds with {level:.0%} intervals"
-    drawn = [_threshold_panel(panel, level=level) for panel in panels]
-    return Chart("thresholds", title, _whole(hconcat=drawn, resolve={"scale": {"color": "independent"}}))
+    panels = [_panel(chart, width=360, height=300, subtitle=chart.note) for chart in charts]
+    whole = _whole(hconcat=panels, resolve={"scale": {"color": "independent"}})
+    return BoardChart("thresholds", f"Width thresholds with {level:.0%} intervals", whole)
 
 
-def loss_chart(cells: Sequence[CellView]) -> Chart:
+def loss_chart(charts: Sequence[Chart]) -> BoardChart:
     """Loss against width, a small panel a cell: trials as dots, their median as a line, the target, the interval."""
-    panels = [_loss_panel(cell) for cell in cells[:MAX_SMALL_PANELS]]
-    return Chart("loss-against-width", "Loss against width by cell", _whole(concat=panels, columns=3))
+    panels = [_panel(chart, width=230, height=150) for chart in charts[:MAX_SMALL_PANELS]]
+    return BoardChart("loss-against-width", "Loss against width by cell", _whole(concat=panels, columns=3))
 
 
-def status_chart() -> Chart:
+def status_chart() -> BoardChart:
     """How many trials of each cell ended in which way."""
     cell, status = f"${{field:{CELL}}}", f"${{field:{STATUS}}}"
     spec = _whole(
@@ -94,148 +95,92 @@ def status_chart() -> Chart:
             },
         },
     )
-    return Chart("statuses", "How trials ended, by cell", spec, config=(CELL,), summary=(STATUS,))
+    return BoardChart("statuses", "How trials ended, by cell", spec, config=(CELL,), summary=(STATUS,))
 
 
-def _loss_panel(cell: CellView) -> Spec:
-    colour, threshold = series_shade(cell.kind, 0).light, cell.threshold
-    tried = tuple(dict.fromkeys(cell.median_widths))
-    x = _log_axis(
-        "m",
-        f"{threshold.size.quantity} {threshold.size.letter}",
-        cell.width_range,
-        tried if len(tried) <= MAX_TICKS else cell.width_ticks,
-    )
-    y = _log_axis("loss", "relative loss", cell.loss_range, _few(round_numbers(*cell.loss_range)))
-    point = {"x": x, "y": y, "tooltip": [{"field": "m"}, {"field": "loss"}]}
-    dots, medians = _points(cell.dot_widths, cell.dot_losses), _points(cell.median_widths, cell.median_losses)
-    layers = [
-        _layer([{"loss": cell.target_loss}], {"type": "rule", "color": TARGET.light, "strokeDash": [4, 3]}, {"y": y}),
-        _layer(dots, {"type": "point", "filled": True, "size": 16, "opacity": 0.5, "color": colour}, point),
-        _layer(medians, {"type": "line", "color": colour, "strokeWidth": 1.6}, point),
-    ]
-    if threshold.status == "found" and threshold.low is not None and threshold.high is not None:
-        interval, band = [{"m": threshold.low, "to": threshold.high}], {"type": "rect", "color": colour, "opacity": 0.16}
-        layers.insert(0, _layer(interval, band, {"x": x, "x2": {"field": "to"}}))
-    title = {"text": f"{architecture_name(cell.kind, short=True)}, {cell.name}", "fontSize": 11, "anchor": "start"}
-    return {"title": title, "width": 230, "height": 150, "layer": layers}
+def _panel(chart: Chart, *, width: int, height: int, subtitle: str = "") -> Spec:
+    """One pair of axes."""
+    title: Spec = {"text": chart.title, "anchor": "start"}
+    if subtitle:
+        title |= {"subtitle": textwrap.wrap(subtitle.replace("`", ""), SUBTITLE_LETTERS), "subtitleColor": MUTED.light}
+    else:
+        title["fontSize"] = 11
+    colours = {line.name.text: line.shade.light for line in chart.lines if line.name.text}
+    scale = {"domain": [*colours], "range": [*colours.values()]}
+    legend = {"orient": "bottom-right", "symbolType": "stroke", "symbolStrokeWidth": 2.5}
+    x, y = _axis("x", chart.x), _axis("y", chart.y)
+    layers = [part for layer in chart.layers for part in _layers(layer, x, y)]
+    panel = {"title": title, "width": width, "height": height, "layer": layers}
+    if colours:
+        panel["encoding"] = {"color": {"type": "nominal", "title": None, "scale": scale, "legend": legend}}
+    return panel
 
 
-def _few(ticks: Sequence[float]) -> Sequence[float]:
-    return ticks[:: math.ceil(len(ticks) / MAX_TICKS)] if ticks else ticks
+def _axis(field: str, axis: Axis) -> Spec:
+    ticks: Spec = {}
+    if axis.ticks is not None:
+        ticks = {"values": list(axis.ticks[:: math.ceil(len(axis.ticks) / MAX_TICKS) or 1]), "format": "~g"}
+    if axis.words and axis.ticks is not None:
+        names = {f"{tick:g}": word.text for tick, word in zip(axis.ticks, axis.words, strict=True)}
+        ticks = {"values": list(axis.ticks), "labelExpr": f"({json.dumps(names)})[format(datum.value, '~g')]"}
+    scale = {"type": "log" if axis.log else "linear", "nice": False} | ({"domain": list(axis.ends)} if axis.ends else {})
+    return {"field": field, "type": "quantitative", "title": axis.label.text or None, "scale": scale, "axis": ticks}
+
+
+def _layers(layer: Layer, x: Spec, y: Spec) -> Iterable[Spec]:
+    colour = layer.shade.light
+    match layer:
+        case Line():
+            dash = {"strokeDash": DASHES[layer.dash]} if layer.dash != "solid" else {}
+            mark = {"type": "line", "clip": True, "strokeWidth": 1.6, **dash}
+            if layer.low is not None and layer.high is not None:
+                area = {"type": "area", "color": colour, "opacity": layer.band_opacity, "clip": True}
+                band = _rows(x=layer.x, low=layer.low, high=layer.high)
+                yield _layer(band, area, {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}})
+            rows = _rows(x=layer.x, y=layer.y)
+            if layer.name.text:
+                yield _layer(rows, mark, {"x": x, "y": y, "color": {"datum": layer.name.text}})
+            else:
+                yield _layer(rows, mark | {"color": colour}, {"x": x, "y": y, "tooltip": [{"field": "x"}, {"field": "y"}]})
+        case Marks():
+            columns: dict[str, Any] = {"x": layer.x, "y": layer.y}
+            if layer.low is not None and layer.high is not None:
+                columns |= {"low": layer.low, "high": layer.high}
+            rows = _rows(**columns)
+            tooltip: Any = [{"field": "x"}, {"field": "y"}]
+            if layer.texts:
+                rows = [row | {"text": text.replace("<br>", ", ")} for row, text in zip(rows, layer.texts, strict=True)]
+                tooltip = {"field": "text"}
+            if "low" in columns:
+                bar = {"type": "rule", "color": colour, "strokeWidth": 1.6}
+                yield _layer(rows, bar, {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}})
+            size = layer.size**2 if layer.size > 6 else 16
+            mark = {"type": "point", "filled": not layer.hollow, "size": size, "shape": layer.shape, "color": colour}
+            yield _layer(rows, mark | {"opacity": layer.opacity}, {"x": x, "y": y, "tooltip": tooltip})
+        case OpenEnd():
+            shape = f"triangle-{'up' if layer.is_high else 'down'}"
+            mark = {"type": "point", "filled": True, "size": 90, "shape": shape, "color": colour, "opacity": 1}
+            row = {"x": layer.x, "y": layer.y, "text": layer.text.replace("<br>", ", ")}
+            yield _layer([row], mark, {"x": x, "y": y, "tooltip": {"field": "text"}})
+        case Rule():
+            mark = {"type": "rule", "color": colour, "strokeDash": [4, 3]}
+            yield _layer([{layer.axis: layer.at}], mark, {layer.axis: x if layer.axis == "x" else y})
+        case Span():
+            mark = {"type": "rect", "color": colour, "opacity": layer.opacity}
+            yield _layer([{"x": layer.low, "to": layer.high}], mark, {"x": x, "x2": {"field": "to"}})
+        case _:
+            assert_never(layer)
 
 
 def _layer(rows: Sequence[Mapping[str, Any]], mark: Spec, encoding: Spec) -> Spec:
     return {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding}
 
 
-def _log_axis(field: str, title: str, ends: tuple[float, float], ticks: Sequence[float]) -> Spec:
-    scale = {"type": "log", "domain": list(ends), "nice": False}
-    axis = {"values": list(ticks), "format": "~g"}
-    return {"field": field, "type": "quantitative", "title": title, "scale": scale, "axis": axis}
-
-
-def _points(widths: Sequence[int], losses: Sequence[float]) -> list[dict[str, float]]:
-    return [{"m": m, "loss": loss} for m, loss in zip(widths, _rounded(losses), strict=True)]
-
-
-def _threshold_panel(panel: Panel, *, level: float) -> Spec:
-    layers = [layer for series in panel.series for layer in _series_layers(series, level=level)]
-    inks = {line.name.text: _ink(line, series.shade.light) for series in panel.series for line in series.lines}
-    return {
-        "title": {
-            "text": panel.title,
-            "subtitle": textwrap.wrap(panel.setting.replace("`", ""), SUBTITLE_LETTERS),
-            "anchor": "start",
-            "subtitleColor": MUTED.light,
-        },
-        "width": 360,
-        "height": 300,
-        "encoding": {
-            "x": _log_axis("x", panel.letter, panel.x_range, panel.x_ticks),
-            "y": _log_axis("y", f"{panel.size.threshold_words} {panel.size.letter}*", panel.y_range, panel.y_ticks),
-            "color": {
-                "type": "nominal",
-                "title": None,
-                "scale": {"domain": [*inks], "range": [*inks.values()]},
-                "legend": {"orient": "bottom-right", "symbolType": "stroke", "symbolStrokeWidth": 2.5} if inks else None,
-            },
-        },
-        "layer": layers,
-    }
-
-
-def _series_layers(series: Series, *, level: float) -> Iterable[Spec]:
-    colour, name = series.shade.light, f"{series.name}, {level:.0%} interval"
-    for line in series.lines:
-        yield from _line_layers(line, colour)
-    marks = [_mark_row(mark, name) for mark in series.marks]
-    bars = {
-        "data": {"values": marks},
-        "mark": {"type": "rule", "color": colour, "strokeWidth": 1.6},
-        "encoding": {"y": {"field": "low"}, "y2": {"field": "high"}},
-    }
-    points = {
-        "data": {"values": [mark for mark in marks if mark["m"] is not None]},
-        "mark": {
-            "type": "point",
-            "filled": True,
-            "size": 70,
-            "shape": mark_shape(series.kind)[0],
-            "color": colour,
-            "opacity": 1,
-        },
-        "encoding": {"y": {"field": "m"}, "tooltip": {"field": "text"}},
-    }
-    yield from (bars, points)
-    for end, shape in (("high", "triangle-up"), ("low", "triangle-down")):
-        if open_ends := [mark for mark in marks if mark[f"{end}_open"]]:
-            yield {
-                "data": {"values": open_ends},
-                "mark": {"type": "point", "filled": True, "size": 90, "shape": shape, "color": colour, "opacity": 1},
-                "encoding": {"y": {"field": end}, "tooltip": {"field": "text"}},
-            }
-
-
-def _ink(line: Line, colour: str) -> str:
-    return {"law": colour, "rival": MUTED.light, "floor": INK.light, "relu": MUTED.light}[line.role]
-
-
-def _line_layers(line: Line, colour: str) -> Iterable[Spec]:
-    dash = {"law": None, "rival": [8, 3, 2, 3], "floor": [6, 3], "relu": [2, 3]}[line.role]
-    low, high = (line.y, line.y) if line.low is None or line.high is None else (line.low, line.high)
-    rows = [
-        {"x": x, "y": y, "low": bottom, "high": top, "name": line.name.text}
-        for x, y, bottom, top in zip(*(_rounded(column) for column in (line.x, line.y, low, high)), strict=True)
-    ]
-    if line.low is not None:
-        yield {
-            "data": {"values": rows},
-            "mark": {"type": "area", "color": _ink(line, colour), "opacity": 0.16, "clip": True},
-            "encoding": {"y": {"field": "low"}, "y2": {"field": "high"}},
-        }
-    yield {
-        "data": {"values": rows},
-        "mark": {"type": "line", "clip": True, "strokeWidth": 1.6, **({"strokeDash": dash} if dash else {})},
-        "encoding": {"y": {"field": "y"}, "color": {"datum": line.name.text}, "tooltip": {"field": "name"}},
-    }
-
-
-def _mark_row(mark: Mark, name: str) -> dict[str, Any]:
-    return {
-        "series": name,
-        "x": mark.x,
-        "m": mark.m,
-        "low": mark.low,
-        "high": mark.high,
-        "low_open": mark.low_open,
-        "high_open": mark.high_open,
-        "text": mark.text.replace("<br>", ", "),
-    }
-
-
-def _rounded(column: Iterable[float]) -> list[float]:
-    return [float(f"{value:.6g}") for value in column]
+def _rows(**columns: Iterable[float]) -> list[dict[str, Any]]:
+    """Rows of numbers to six digits, but thresholds and their intervals whole."""
+    exact = "low" in columns and "y" in columns
+    rounded = {name: [float(v) if exact else float(f"{v:.6g}") for v in column] for name, column in columns.items()}
+    return [dict(zip(rounded, row, strict=True)) for row in zip(*rounded.values(), strict=True)]
 
 
 def _whole(**parts: Any) -> Spec:

@@ -17,8 +17,8 @@ import plotly.graph_objects as go
 from optuna.storages import InMemoryStorage
 
 from dashboards.boards.extras import load_extra
-from dashboards.page import curves_plots, losses_plots, threshold_plot
-from dashboards.plots import CellView, cell_views, read_shown_curves, threshold_panels
+from dashboards.page import plotly_spec
+from dashboards.plots import CellView, Chart, cell_views, curve_charts, loss_charts, read_shown_curves, threshold_charts
 from dashboards.words import interval_text, whole_letter
 from stsq_core.configs import UserError
 from sweeps.cells import Cell
@@ -169,13 +169,9 @@ def annotate(findings: Findings, thresholds: Iterable[WidthThreshold], studies: 
 
     measured = {threshold.cell_id: threshold for threshold in thresholds}
     views = {view.threshold.cell_id: view for view in cell_views(tuple(measured.values()), read_shown_curves(findings))}
-    level = findings.spec.criterion.level
-    overview = {
-        f"thresholds-{place}": _titled(
-            threshold_plot(panel, level=level), f"{panel.size.threshold_words.capitalize()}: {panel.title}"
-        )
-        for place, panel in enumerate(threshold_panels(findings.regimes))
-    }
+    words = findings.spec.criterion.size.threshold_words.capitalize()
+    charts = threshold_charts(findings.regimes)
+    overview = {f"thresholds-{place}": _titled(chart, f"{words}: {chart.title}") for place, chart in enumerate(charts)}
     by_id = {cell.cell_id: cell for cell in findings.cells}
     with quiet_optuna():
         for cell_id, study in studies:
@@ -230,25 +226,16 @@ def _cell(text: str) -> str:
 def _figures(view: CellView | None) -> dict[str, go.Figure]:
     if view is None:
         return {}
-    size = view.threshold.size
-    (losses,) = losses_plots([view])
-    figures = {
-        "loss-against-width": _titled(
-            losses, f"Loss against {size.quantity}", x=f"{size.quantity} {size.letter}", y="relative loss"
-        )
-    }
+    size, [losses] = view.threshold.size, loss_charts([view])
+    figures = {"loss-against-width": _titled(losses, f"Loss against {size.quantity}")}
     if view.curves:
-        (curves,) = curves_plots([view])
-        figures["loss-through-training"] = _titled(
-            curves, f"Loss through training, median of each {size.noun}", x="step", y="relative loss of the batch"
-        )
+        [curves] = curve_charts([view])
+        figures["loss-through-training"] = _titled(curves, f"Loss through training, median of each {size.noun}")
     return figures
 
 
-def _titled(spec: dict[str, Any], title: str, **axes: str) -> go.Figure:
-    """A figure of the page with its title and labels, which the page shows outside of the figure."""
-    figure = go.Figure(spec)
+def _titled(chart: Chart, title: str) -> go.Figure:
+    """A chart with the title that the page shows outside of the figure."""
+    figure = go.Figure(plotly_spec(chart))
     figure.update_layout(title=title, margin={"l": 64, "b": 52, "t": 48})
-    for axis, label in axes.items():
-        figure.update_layout({f"{axis}axis": {"title": {"text": label}}})
     return figure

@@ -3,7 +3,7 @@
 A table is a pandas DataFrame and a figure a plotly one, so that a notebook can use all of pandas and plotly on them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,10 +13,19 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dashboards.boards import load_extra
-from dashboards.page import Spec, curves_plots, losses_plots, status_words, threshold_plot
+from dashboards.page import Spec, plotly_spec, status_words
 from dashboards.paper import law_rows, threshold_rows
-from dashboards.plots import CellView, cell_views, read_shown_curves, threshold_panels
-from dashboards.words import CARD, INK, architecture_name, element
+from dashboards.plots import (
+    CellView,
+    Chart,
+    cell_views,
+    curve_charts,
+    loss_charts,
+    read_shown_curves,
+    share_loss_axis,
+    threshold_charts,
+)
+from dashboards.words import CARD, INK, element
 from sweeps.cells import Cell
 from sweeps.findings import Findings, read_findings
 from sweeps.schema import flattened, free_fields
@@ -88,18 +97,15 @@ class LoadedRun:
 
     def plot_thresholds(self) -> go.Figure:
         """Width thresholds against T with their intervals, the laws with their bands, and the exact floor."""
-        level = self.findings.spec.criterion.level
-        panels = threshold_panels(self.findings.regimes)
-        return _grid([(panel.title, threshold_plot(panel, level=level)) for panel in panels], columns=2, size=(440, 400))
+        return _grid(threshold_charts(self.findings.regimes), columns=2, size=(440, 400), small=False)
 
     def plot_losses(self) -> go.Figure:
         """Loss against width, a small figure a cell: a dot a trial, the median, the target, the threshold's interval."""
-        return _small(self._views, losses_plots, "width m", "relative loss")
+        return _small(loss_charts(self._views))
 
     def plot_curves(self) -> go.Figure:
         """Loss through training, a small figure a cell: the median over seeds of each width, narrow to wide."""
-        views = [view for view in self._views if view.curves]
-        return _small(views, curves_plots, "step", "relative loss of the batch")
+        return _small(curve_charts([view for view in self._views if view.curves]))
 
     @cached_property
     def _views(self) -> list[CellView]:
@@ -116,10 +122,8 @@ class LoadedRun:
         return head + str(self.thresholds[list(SHOWN)].to_html(index=False, float_format="%.2f", na_rep=""))
 
 
-def _small(views: Sequence[CellView], draw: Callable[[Sequence[CellView]], list[Spec]], x: str, y: str) -> go.Figure:
-    specs = draw(views) if views else []
-    titles = [f"{architecture_name(view.kind, short=True)}, {view.name}" for view in views]
-    return _grid(list(zip(titles, specs, strict=True)), columns=4, size=(280, 230), x=x, y=y)
+def _small(charts: Sequence[Chart]) -> go.Figure:
+    return _grid(share_loss_axis(charts) if charts else [], columns=4, size=(280, 230), small=True)
 
 
 def _frame(rows: Any, columns: Sequence[str] | None = None) -> "DataFrame":
@@ -130,22 +134,21 @@ def _frame(rows: Any, columns: Sequence[str] | None = None) -> "DataFrame":
     return frame.astype({name: kind for name, kind in MAY_BE_MISSING.items() if name in frame})
 
 
-def _grid(figures: Sequence[tuple[str, Spec]], *, columns: int, size: tuple[int, int], x: str = "", y: str = "") -> go.Figure:
-    """Figures of the page by title as one figure in rows and columns, each of a width and height in pixels.
-
-    `x` and `y` are the labels of the outer axes, where the figures have none.
-    """
-    if not figures:
+def _grid(charts: Sequence[Chart], *, columns: int, size: tuple[int, int], small: bool) -> go.Figure:
+    """Charts as one figure in rows and columns, each of a width and height in pixels; of `small` ones the outer have labels."""
+    if not charts:
         return go.Figure(layout={"annotations": [{"text": "nothing to draw yet", "showarrow": False}], "height": 120})
-    columns = min(columns, len(figures))
-    rows = -(-len(figures) // columns)
-    whole = make_subplots(rows, columns, subplot_titles=[title for title, _ in figures], vertical_spacing=0.3 / rows)
-    for place, (_, spec) in enumerate(figures):
+    columns = min(columns, len(charts))
+    rows = -(-len(charts) // columns)
+    whole = make_subplots(rows, columns, subplot_titles=[chart.title for chart in charts], vertical_spacing=0.3 / rows)
+    specs = [plotly_spec(chart, small=small) for chart in charts]
+    for place, (chart, spec) in enumerate(zip(charts, specs, strict=True)):
         _place(whole, spec, place)
-        last = place + columns >= len(figures)
-        labels = {"xaxis": x if last else "", "yaxis": y if place % columns == 0 else ""}
-        whole.update_layout({_name(axis, place): {"title": {"text": text}} for axis, text in labels.items() if text})
-    font = {"family": figures[0][1]["layout"].get("font", {}).get("family"), "color": INK.light, "size": 12}
+        if small and place + columns >= len(charts):
+            whole.update_layout({_name("xaxis", place): {"title": {"text": chart.x.label.html}}})
+        if small and place % columns == 0:
+            whole.update_layout({_name("yaxis", place): {"title": {"text": chart.y.label.html}}})
+    font = {"family": specs[0]["layout"]["font"]["family"], "color": INK.light, "size": 12}
     legend = {"orientation": "h", "yanchor": "top", "y": -0.16}
     width, height = size
     shown = {"width": width * columns, "height": height * rows + 90, "font": font, "legend": legend}

@@ -1,16 +1,14 @@
 from .comparison import Compared as Compared, comparison_of as comparison_of
-from .contents import Contents as Contents, contents_of as contents_of
 from .html_document import Document as Document, asset as asset, live_html as live_html
-from .interactive import (
-    Spec as Spec,
-    curves_plots as curves_plots,
-    losses_plots as losses_plots,
-    plotly_script as plotly_script,
-    threshold_plot as threshold_plot,
-)
-from .page import write_report as write_report
+from .interactive import Spec as Spec, plotly_script as plotly_script, plotly_spec as plotly_spec
 from .page_heading import footer as footer, heading as heading
 from .progress import progress_section as progress_section
-from .report_files import write_figures as write_figures, write_tables as write_tables
+from .report import (
+    Contents as Contents,
+    contents_of as contents_of,
+    write_figures as write_figures,
+    write_report as write_report,
+    write_tables as write_tables,
+)
 from .sections import section as section
 from .story import status_words as status_words

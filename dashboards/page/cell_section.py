@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dashboards.page.cell_figure import MAX_SEED_LINES, cell_plot
+from dashboards.page.interactive import plotly_strips
 from dashboards.page.sections import Section, key, lead, more, name_html, plot_place, section, tag
-from dashboards.plots import MAX_CELLS, CellView, cell_names
+from dashboards.plots import MAX_CELLS, MAX_SEED_LINES, CellView, cell_names, cell_strips
 from dashboards.words import Html, architecture_name, element, interval_text, prose, star_words, table, whole_letter
 from stsq_core.configs import SAMPLES, WIDTH
 from sweeps.findings import Findings
@@ -63,7 +63,11 @@ def _panel(threshold: WidthThreshold, name: str, view: CellView | None, run: str
         picture: object = element("p", "No trial of this cell gave a number.", class_="note")
     else:
         words = f"{kind}, {name}: relative loss, share of seeds solved and threshold against {threshold.size.quantity}"
-        picture = [element("p", *_keys(view), class_="key"), *plot_place(cell_plot(view), words), _saving(threshold, name)]
+        picture = [
+            element("p", *_keys(view), class_="key"),
+            *plot_place(plotly_strips(cell_strips(view)), words),
+            _saving(threshold, name),
+        ]
     return element(
         "article",
         title,

@@ -1,12 +1,6 @@
-"""The page's sections on what a sweep claims: its drawings, and the verdict on each claim with its numbers."""
+"""The page's section of claims: the verdict on each, with its rule and its numbers."""
 
-from collections.abc import Sequence
-
-import numpy as np
-
-from dashboards.page.plot_interactive import heat_spec, html_label, panel_spec
-from dashboards.page.sections import Section, downloads, lead, more, plot_place, section, tag
-from dashboards.plots import HeatPlot, Plot
+from dashboards.page.sections import Section, lead, more, section, tag
 from dashboards.words import Html, element, number_words, prose, setting_interval, setting_words, table
 from sweeps.findings import Findings, Verdict
 
@@ -29,18 +23,6 @@ def verdicts_section(findings: Findings) -> Section | None:
         ),
         *(_claim(verdict) for verdict in findings.verdicts),
         class_="first",
-    )
-
-
-def drawings_section(plots: Sequence[Plot | HeatPlot], names: Sequence[str], *, level: float) -> Section | None:
-    """The drawings, one below the other."""
-    if not plots:
-        return None
-    return section(
-        "drawings",
-        "Figures",
-        lead(f"Lines are means over seeds, shaded or barred their {level:.0%} intervals; dotted lines are theory."),
-        *(_drawing(plot, names) for plot in plots),
     )
 
 
@@ -67,32 +49,3 @@ def _claim(verdict: Verdict) -> Html:
         more(len(verdict.settings) - len(shown), "settings are in verdicts.json"),
         class_="claim",
     )
-
-
-def _drawing(plot: Plot | HeatPlot, names: Sequence[str]) -> Html:
-    head = element("h3", plot.title)
-    files = downloads(names, (f"{plot.name}.png", f"{plot.name}.pdf"))
-    if isinstance(plot, HeatPlot):
-        cards = []
-        for row in plot.rows:
-            limit = max(float(np.abs(heat.matrix).max()) for heat in row) or 1.0
-            cards += [
-                element(
-                    "div",
-                    element("h4", Html(html_label(heat.title))),
-                    plot_place(heat_spec(heat, limit), heat.title),
-                    class_="multiple",
-                )
-                for heat in row
-            ]
-        return element("figure", head, element("div", *cards, class_="multiples heat"), files)
-    panels = [
-        element(
-            "div",
-            element("h4", panel.title) if panel.title else None,
-            plot_place(panel_spec(plot, panel), f"{plot.title}: {plot.y_label} against {plot.x_label} {panel.title}"),
-            class_="panel drawn",
-        )
-        for panel in plot.panels
-    ]
-    return element("figure", head, element("div", *panels, class_="panels"), files)

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards.page.comparison_figure import comparison_plot, run_shade
 from dashboards.page.html_document import Document
+from dashboards.page.interactive import plotly_spec
 from dashboards.page.progress import total_bar
 from dashboards.page.sections import MAX_ROWS, Section, lead, more, plot_place, section, tag
 from dashboards.page.story import summary_words
-from dashboards.plots import cell_names
+from dashboards.plots import cell_names, comparison_chart, run_shade
 from dashboards.words import Html, architecture_name, element, interval_text, left_words, table
 from sweeps.findings import Findings, Progress
 from sweeps.schema import flattened
@@ -67,12 +67,9 @@ def _figure_section(runs: Sequence[Compared]) -> Section | None:
     panels = []
     for kind in kinds:
         of_runs = [(run.given, [one for one in run.findings.thresholds if one.kind == kind]) for run in runs]
-        spec = comparison_plot(kind, of_runs)
-        if spec is not None:
-            name = architecture_name(kind)
-            panels.append(
-                element("div", element("h3", name), plot_place(spec, f"{name}: thresholds of all runs"), class_="panel")
-            )
+        if (chart := comparison_chart(kind, of_runs)) is not None:
+            place = plot_place(plotly_spec(chart), f"{chart.title}: thresholds of all runs")
+            panels.append(element("div", element("h3", chart.title), place, class_="panel"))
     if not panels:
         return None
     level = runs[0].findings.spec.criterion.level

@@ -1,38 +1,63 @@
-"""The page's figures: width thresholds, loss against width, loss through training."""
+"""The page's figures: thresholds, losses, curves, how thresholds narrowed down, and the custom figures of a sweep file."""
 
 from collections.abc import Callable, Sequence
+from typing import assert_never
 
-from dashboards.page.interactive import Spec, curves_plots, losses_plots, threshold_plot
+import numpy as np
+
+from dashboards.page.interactive import heat_spec, plotly_spec
 from dashboards.page.sections import Section, downloads, key, lead, more, name_html, plot_place, section
-from dashboards.plots import MAX_CELLS, CellView, Panel, settings_differ
-from dashboards.words import WIDTHS, Html, architecture_name, element, mark_shape, prose, star_words
-from stsq_core.configs import SAMPLES, WIDTH, Size
-from sweeps.findings import Findings
+from dashboards.plots import (
+    MAX_CELLS,
+    CellView,
+    Chart,
+    ChartFigure,
+    CustomFigure,
+    HeatFigure,
+    Line,
+    Marks,
+    cell_names,
+    curve_charts,
+    history_chart,
+    loss_charts,
+    settings_differ,
+    share_loss_axis,
+)
+from dashboards.words import WIDTHS, Formula, Html, architecture_name, element, prose, star_words
+from stsq_core.configs import SAMPLES, WIDTH
+from sweeps.findings import Findings, KnownThresholds, interval_histories
+
+MAX_RETRACED = 2 * MAX_CELLS
+"""Cells whose intervals through training are computed."""
 
 
-def thresholds_section(findings: Findings, panels: Sequence[Panel], names: Sequence[str]) -> Section | None:
+def thresholds_section(findings: Findings, charts: Sequence[Chart], names: Sequence[str]) -> Section | None:
     """The threshold figure with what it shows and what it must not be read as."""
-    if not panels:
+    if not charts:
         return None
-    level = findings.spec.criterion.level
+    against = ["setting" if chart.x.words else chart.x.label.text for chart in charts]
+    size = findings.spec.criterion.size
+    name = f"{size.threshold_words[0].upper()}{size.threshold_words[1:]}"
     drawn = [
         element(
             "div",
-            element("h3", panel.title),
-            element("p", prose(panel.setting), class_="setting"),
-            plot_place(
-                threshold_plot(panel, level=level),
-                f"{_capital(panel.size.threshold_words)} against {panel.against}: {panel.title}",
-            ),
-            element("p", *_panel_key(panel, level), class_="key"),
+            element("h3", chart.title),
+            element("p", prose(chart.note), class_="setting"),
+            plot_place(plotly_spec(chart), f"{name} against {one}: {chart.title}"),
+            element("p", *_chart_key(chart), class_="key"),
             class_="panel",
         )
-        for panel in panels
+        for chart, one in zip(charts, against, strict=True)
     ]
+    caption = element(
+        "figcaption",
+        element("b", prose(f"{name} `{size.letter}`* against `{' or '.join(dict.fromkeys(against))}`.")),
+        *map(prose, _caption(findings, charts)),
+    )
     return section(
         "thresholds",
-        f"{_capital(panels[0].size.threshold_words)}s" if panels[0].size != SAMPLES else "Samples to the target",
-        element("figure", element("div", *drawn, class_="panels"), _threshold_caption(findings, panels), class_="hero"),
+        f"{name}s" if size != SAMPLES else "Samples to the target",
+        element("figure", element("div", *drawn, class_="panels"), caption, class_="hero"),
         _difference_note(findings),
         downloads(names, ("thresholds.png", "thresholds.pdf")),
         class_="first",
@@ -61,7 +86,7 @@ def losses_section(views: Sequence[CellView], names: Sequence[str]) -> Section |
         f"Loss against {size.quantity}",
         lead(f"Relative loss on fresh data {when}: 1 is a network that has learned nothing. Logarithmic axes."),
         element("p", *keys, class_="key"),
-        *_multiples(views, losses_plots, _loss_words),
+        *_multiples(views, loss_charts, _loss_words),
         downloads(names, ("losses.png", "losses.pdf")),
     )
 
@@ -74,83 +99,148 @@ def curves_section(views: Sequence[CellView]) -> Section | None:
     ramp = element(
         "span", *(element("i", style=f"background:light-dark({shade.light}, {shade.dark})") for shade in WIDTHS), class_="ramp"
     )
+    size = views[0].threshold.size
+    ends = ("narrow", ramp, "wide") if size == WIDTH else (f"few {size.quantity}", ramp, "many")
     return section(
         "curves",
         "Loss through training",
         lead(
             "Relative loss of the training batch against step, the median over seeds of each"
-            f" {views[0].threshold.size.noun} at its chosen learning rate."
+            f" {size.noun} at its chosen learning rate."
         ),
         element(
             "p",
-            element("span", *_ends_of_ramp(views[0].threshold.size, ramp)),
+            element("span", *ends),
             key("dashed", "target", colour="var(--target)"),
             class_="key",
         ),
-        *_multiples(views, curves_plots, _curve_words),
+        *_multiples(views, curve_charts, _curve_words),
     )
 
 
-def _panel_key(panel: Panel, level: float) -> list[Html]:
-    """What the lines and marks of a panel are."""
-    looks = {"law": "", "rival": "dashed", "floor": "dashed", "relu": "dotted"}
-    colours = {"rival": "var(--muted)", "floor": "var(--ink)", "relu": "var(--muted)"}
-    keys: list[Html] = []
-    for series in panel.series:
-        colour, mark = f"light-dark({series.shade.light}, {series.shade.dark})", f"mark {mark_shape(series.kind)[0]}"
-        if not panel.names:
-            keys.append(key(mark, f"{series.name}, {level:.0%} interval", colour=colour))
-        if any(one.held_out for one in series.marks):
-            keys.append(key(f"{mark} ring", "held out of the fits", colour=colour))
-        keys += [
-            key(looks[line.role], element("span", Html(line.name.html)), colour=colours.get(line.role, colour))
-            for line in series.lines
+def interval_history_section(findings: Findings, *, known: KnownThresholds) -> Section | None:
+    """Small figures of each threshold with its interval against the number of trials that had ended; None where none moved."""
+    names = dict(zip((one.cell_id for one in findings.thresholds), cell_names(findings.thresholds), strict=True))
+    shown = [threshold for threshold in findings.thresholds if threshold.status == "found"][:MAX_RETRACED]
+    histories = interval_histories(shown, findings.records, findings.spec.criterion, known=known)
+    cards: dict[str, list[Html]] = {}
+    for now in shown:
+        states = [state for state in histories.get(now.cell_id, ()) if state.threshold.status == "found"]
+        if len(states) > 1:
+            name, words = names[now.cell_id], f"{now.size.letter}* = {star_words(now.m_star)} after {now.num_trials:,} trials"
+            place = plot_place(
+                plotly_spec(history_chart(name, states), small=True), f"{architecture_name(now.kind)}, {name}: {words}"
+            )
+            link = element("a", name_html(name), href=f"#cell={now.cell_id}")
+            note = element("p", prose(f"`{now.size.letter}`{words.removeprefix(now.size.letter)}"))
+            cards.setdefault(now.kind, []).append(element("div", element("h4", link), note, place, class_="multiple"))
+    if not cards:
+        return None
+    parts: list[Html | None] = []
+    for kind, of_kind in cards.items():
+        parts += [
+            element("h3", element("span", architecture_name(kind), class_=kind)),
+            element("div", *of_kind[:MAX_CELLS], class_="multiples"),
+            more(len(of_kind) - MAX_CELLS, "cells are not drawn"),
         ]
+    return section(
+        "narrowing",
+        "How the thresholds narrowed down",
+        lead(
+            f"The threshold `{findings.spec.criterion.size.letter}`* of a cell after each pack of its trials, against the"
+            " number of trials that had ended. States with the threshold beyond the range tried are left out. Logarithmic axes."
+        ),
+        element("p", key("", "threshold"), key("band", f"{findings.spec.criterion.level:.0%} interval"), class_="key"),
+        *parts,
+    )
+
+
+def custom_figures_section(figures: Sequence[CustomFigure], names: Sequence[str], *, level: float) -> Section | None:
+    """The figures that the sweep file declares, one below the other."""
+    if not figures:
+        return None
+    return section(
+        "drawings",
+        "Figures",
+        lead(f"Lines are means over seeds; bands and bars are {level:.0%} intervals; dotted lines are theory."),
+        *(_custom_figure(figure, names) for figure in figures),
+    )
+
+
+def _chart_key(chart: Chart) -> list[Html]:
+    """The named lines and marks of a chart."""
+    keys: list[Html] = []
+    for layer in chart.layers:
+        if not isinstance(layer, Line | Marks) or not layer.name.html:
+            continue
+        dashes = {"solid": "", "dashed": "dashed", "dashdot": "dashed", "dotted": "dotted"}
+        look = dashes[layer.dash] if isinstance(layer, Line) else f"mark {layer.shape}{' ring' if layer.hollow else ''}"
+        colour = f"light-dark({layer.shade.light}, {layer.shade.dark})"
+        keys.append(key(look, element("span", Html(layer.name.html)), colour=colour))
     return list(dict.fromkeys(keys))
 
 
-def _threshold_caption(findings: Findings, panels: Sequence[Panel]) -> Html:
+def _caption(findings: Findings, charts: Sequence[Chart]) -> list[str]:
     criterion = findings.spec.criterion
-    axis, size = " or ".join(dict.fromkeys(panel.against for panel in panels)), panels[0].size
     named = all(regime.comparison is None or regime.comparison.is_expected for regime in findings.regimes)
-    told = [
-        f" Marks are the measured thresholds, bars their {criterion.level:.0%} intervals over seeds; an arrow is a threshold,"
-        f" or an end of an interval, beyond the {'budget' if size == SAMPLES else f'{size.nouns} that were tried'}."
+    tried = "budget" if criterion.size == SAMPLES else f"{criterion.size.nouns} tried"
+    sentences = [
+        f" Marks are the measured thresholds, bars their {criterion.level:.0%} intervals over seeds; arrows mark thresholds,"
+        f" or ends of intervals, beyond the {tried}."
     ]
-    roles = {line.role for panel in panels for series in panel.series for line in series.lines}
+    roles = {line.role for chart in charts for line in chart.lines}
     if "law" in roles:
-        told.append(
-            f" Solid: {'the law that theory expects of the architecture' if named else 'the best law'}, fitted; shaded: its"
-            " interval over seeds and cells."
-        )
+        law = "the law that theory expects of the architecture" if named else "the best law"
+        sentences.append(f" Solid: {law}, fitted; shaded: its interval over seeds and cells.")
     if "rival" in roles:
-        told.append(" Grey: the law that it expects of the other architecture, fitted to the same marks.")
-    if any(mark.held_out for panel in panels for series in panel.series for mark in series.marks):
-        told.append(" Hollow marks were held out of the fits.")
+        sentences.append(" Grey: the law that theory expects of the other architecture, fitted to the same marks.")
+    if any(marks.hollow for chart in charts for marks in chart.marks):
+        sentences.append(" Hollow marks were held out of the fits.")
     if "floor" in roles:
-        told.append(
+        sentences.append(
             " Dashed: the width below which no net that sees `X` through its first layer can reach the target, exact."
             " Dotted: 2`Td`, where a ReLU first layer can reach zero loss."
         )
-    if len(panels) > 1:
-        told.append(" All panels span equal factors on both axes, so slopes compare.")
-    return element(
-        "figcaption",
-        element("b", prose(f"{_capital(size.threshold_words)} `{size.letter}`* against `{axis}`.")),
-        *map(prose, told),
-    )
+    if len(charts) > 1:
+        sentences.append(" All panels span equal factors on both axes, so slopes compare.")
+    return sentences
+
+
+def _custom_figure(figure: CustomFigure, names: Sequence[str]) -> Html:
+    head = element("h3", figure.title)
+    files = downloads(names, (f"{figure.name}.png", f"{figure.name}.pdf"))
+    match figure:
+        case HeatFigure():
+            cards = []
+            for row in figure.rows:
+                limit = max(float(np.abs(heat.matrix).max()) for heat in row) or 1.0
+                for heat in row:
+                    title = element("h4", Html(Formula.of(heat.title).html))
+                    cards.append(element("div", title, plot_place(heat_spec(heat, limit), heat.title), class_="multiple"))
+            return element("figure", head, element("div", *cards, class_="multiples heat"), files)
+        case ChartFigure():
+            panels = []
+            for chart in figure.charts:
+                above = element("h4", Html(Formula.of(chart.title).html)) if chart.title else None
+                words = f"{figure.title}: {chart.y.label.text} against {chart.x.label.text} {chart.title.replace('$', '')}"
+                panels.append(
+                    element("div", above, plot_place(plotly_spec(chart, legend="below"), words), class_="panel drawn")
+                )
+            return element("figure", head, element("div", *panels, class_="panels"), files)
+        case _:
+            assert_never(figure)
 
 
 def _difference_note(findings: Findings) -> Html | None:
-    told = settings_differ(findings.regimes)
-    if not told:
+    differences = settings_differ(findings.regimes)
+    if not differences:
         return None
-    words = f" {told}. Compare how the thresholds grow, not their sizes."
+    words = f" {differences}. Compare how the thresholds grow, not their sizes."
     return element("p", element("b", "The architectures were measured on different settings:"), prose(words), class_="note")
 
 
 def _multiples(
-    views: Sequence[CellView], plot: Callable[[Sequence[CellView]], list[Spec]], words: Callable[[CellView], str]
+    views: Sequence[CellView], draw: Callable[[Sequence[CellView]], list[Chart]], words: Callable[[CellView], str]
 ) -> list[Html | None]:
     """Small figures in a grid, a grid an architecture; the figures of a grid share their loss axis."""
     parts: list[Html | None] = []
@@ -162,10 +252,10 @@ def _multiples(
                 "div",
                 element("h4", name_html(view.name)),
                 element("p", prose(words(view))),
-                plot_place(spec, f"{architecture_name(kind)}, {view.name}"),
+                plot_place(plotly_spec(chart, small=True), f"{architecture_name(kind)}, {view.name}"),
                 class_="multiple",
             )
-            for view, spec in zip(shown, plot(shown), strict=True)
+            for view, chart in zip(shown, share_loss_axis(draw(shown)), strict=True)
         ]
         parts += [
             element("h3", element("span", architecture_name(kind), class_=kind)),
@@ -187,12 +277,3 @@ def _curve_words(view: CellView) -> str:
     widths = [curve.width for curve in view.curves]
     letter = view.threshold.size.letter
     return f"`{letter}` = {widths[0]} to {widths[-1]}" if len(widths) > 1 else f"`{letter}` = {widths[0]}"
-
-
-def _ends_of_ramp(size: Size, ramp: Html) -> tuple[str | Html, ...]:
-    """What the ends of the ramp stand for."""
-    return ("narrow", ramp, "wide") if size == WIDTH else (f"few {size.quantity}", ramp, "many")
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]

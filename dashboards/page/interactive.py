@@ -1,32 +1,30 @@
-"""The page's figures, as plotly specifications in the light theme's colours; the page's script swaps them for a dark page."""
+"""Charts as plotly specifications in the light theme's colours; the page's script swaps them on a dark page.
+
+The specifications are plain dictionaries: plotly's own objects check every property, a tenth of a second a figure, and a page
+has hundreds of figures.
+"""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal, assert_never
 
 import numpy as np
-import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from dashboards.page.plain_figure import PlainFigure
-from dashboards.plots import CellView, Line, Mark, Panel, Series
-from dashboards.words import (
-    CARD,
-    FAINT,
-    INK,
-    MUTED,
-    TARGET,
-    loss_ticks,
-    mark_shape,
-    series_shade,
-    tick_words,
-    translucent,
-    width_shade,
-)
+from dashboards.plots import Axis, Chart, Heat, Layer, Line, Marks, OpenEnd, Rule, Span
+from dashboards.words import CARD, FAINT, INK, MUTED, Dash, tick_words, translucent
 
 Spec = dict[str, Any]
 
 FONT = '"Inter", system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif'
+DASHES: dict[Dash, str] = {"solid": "solid", "dashed": "dash", "dashdot": "dashdot", "dotted": "dot"}
+LEGENDS: dict[str, Spec] = {
+    "above": {"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom", "font": {"size": 12}},
+    "below": {"orientation": "h", "y": -0.2, "yanchor": "top", "font": {"size": 11.5, "color": INK.light}},
+}
+STRIPS = ((0.86, 1.0), (0.65, 0.81), (0.0, 0.6))
+"""Parts of the height of three charts above each other."""
 
 
 def plotly_script() -> str:
@@ -34,149 +32,162 @@ def plotly_script() -> str:
     return str(get_plotlyjs())
 
 
-def threshold_plot(panel: Panel, *, level: float) -> Spec:
-    """One panel of the threshold figure; what its lines and marks are stands below it, so that all panels are equally high."""
-    figure = PlainFigure()
-    for series in panel.series:
-        for line in series.lines:
-            _add_line(figure, line, series.shade.light)
-        _add_marks(figure, series, level=level)
-    figure.update_layout(
-        base_layout(left=50, bottom=42),
-        xaxis=_places_axis(panel) if panel.names else log_axis(panel.x_range, panel.x_ticks, f"<i>{panel.letter}</i>"),
-        yaxis=log_axis(panel.y_range, panel.y_ticks, f"{panel.size.threshold_words} <i>{panel.size.letter}</i>*"),
-        showlegend=False,
-    )
-    return spec_of(figure)
+def plotly_spec(
+    chart: Chart, *, legend: Literal["above", "below"] | None = None, small: bool = False, labels_inside: bool = False
+) -> Spec:
+    """A chart as a figure.
+
+    Args:
+        chart: what to draw.
+        legend: where named layers are listed; None where the page lists them below the figure.
+        small: leave out the labels of the axes, which the page's text gives.
+        labels_inside: put the names on the y axis above their marks, so that narrow screens have room.
+    """
+    y_axis = _axis(chart.y, small=small)
+    annotations = [note for layer in chart.layers for note in _rule_name(chart, layer)]
+    if labels_inside:
+        annotations += [_label_above(marks, words.html) for marks, words in zip(chart.marks, chart.y.words, strict=True)]
+        y_axis |= {"range": [-0.5, len(chart.y.words) - 0.25], "showticklabels": False, "showline": False}
+    left, bottom = (38, 24) if small else (12 if labels_inside else 54, 44)
+    layout = _layout(left=left, bottom=bottom) | {
+        "xaxis": _axis(chart.x, small=small) | ({"nticks": 4, "rangemode": "tozero"} if small and not chart.x.log else {}),
+        "yaxis": y_axis,
+        "shapes": [shape for layer in chart.layers for shape in _shapes(layer)],
+        "annotations": annotations,
+        "legend": LEGENDS[legend] if legend else {},
+        "showlegend": legend is not None,
+    }
+    return _figure({"data": [trace for layer in chart.layers for trace in _traces(layer)], "layout": layout})
 
 
-def _places_axis(panel: Panel) -> Spec:
-    """An axis of named places."""
-    return log_axis(panel.x_range, panel.x_ticks, "") | {"ticktext": list(panel.x_words), "automargin": True, "tickangle": -30}
+def plotly_strips(charts: Sequence[Chart]) -> Spec:
+    """Three charts above each other over one x axis; lines and spans across x of the uppermost pass through all."""
+    layout = _layout(left=54, bottom=44) | {"showlegend": False, "hovermode": "closest", "shapes": []}
+    layout["xaxis"] = _axis(charts[-1].x) | {"anchor": "y"}
+    data: list[Spec] = []
+    for place, (chart, domain) in enumerate(zip(charts, STRIPS, strict=True)):
+        y = ("y3", "y2", "y")[place]
+        axis = _axis(chart.y) | {"domain": domain}
+        if y != "y":
+            axis["title"] |= {"font": {"size": 12, "color": MUTED.light}}
+        layout[y.replace("y", "yaxis")] = axis
+        data += [trace | {"yaxis": y} for layer in chart.layers for trace in _traces(layer)]
+        layout["shapes"] += [shape for layer in chart.layers for shape in _shapes(layer, y=y, through=place == 0)]
+    return _figure({"data": data, "layout": layout})
 
 
-def losses_plots(cells: Sequence[CellView]) -> list[Spec]:
-    """Loss against width of cells that share their loss axis."""
-    reach = _union(cell.loss_range for cell in cells)
-    return [_losses_plot(cell, reach) for cell in cells]
+def heat_spec(heat: Heat, limit: float) -> Spec:
+    """One heat map, zero in the middle of its colours."""
+    rows, columns = heat.matrix.shape
+    trace = {
+        "type": "heatmap", "z": np.round(heat.matrix.astype(float), 5), "zmin": -limit, "zmax": limit, "colorscale": "RdBu",
+        "reversescale": True, "colorbar": {"thickness": 10, "len": 0.9},
+        "hovertemplate": "row %{y}, column %{x}<br>%{z:.4f}<extra></extra>",
+    }  # fmt: skip
+    line = _stroke(INK.light, 1)
+    down, across = {"y0": -0.5, "y1": rows - 0.5}, {"x0": -0.5, "x1": columns - 0.5}
+    shapes = [{"type": "line", "x0": edge - 0.5, "x1": edge - 0.5, **down, "line": line} for edge in heat.edges_x]
+    shapes += [{"type": "line", "y0": edge - 0.5, "y1": edge - 0.5, **across, "line": line} for edge in heat.edges_y]
+    axes = {"yaxis": _base_axis() | {"autorange": "reversed"}, "xaxis": _base_axis()}
+    return _figure({"data": [trace], "layout": _layout(left=34, bottom=26) | axes | {"shapes": shapes}})
 
 
-def curves_plots(cells: Sequence[CellView]) -> list[Spec]:
-    """Loss through training of cells that share their loss axis."""
-    reach = _union(cell.curve_range for cell in cells)
-    return [_curves_plot(cell, reach) for cell in cells]
+def _traces(layer: Layer) -> Iterable[Spec]:
+    match layer:
+        case Line():
+            if layer.low is not None and layer.high is not None:
+                x, low, high = (np.asarray(column) for column in (layer.x, layer.low, layer.high))
+                yield {
+                    "type": "scatter", "x": np.concatenate([x, x[::-1]]), "y": np.concatenate([low, high[::-1]]),
+                    "fill": "toself", "fillcolor": translucent(layer.shade.light, layer.band_opacity), "line": {"width": 0},
+                    "mode": "lines", "hoverinfo": "skip", "showlegend": False,
+                }  # fmt: skip
+            if layer.width:
+                yield {
+                    "type": "scatter", "x": layer.x, "y": layer.y, "mode": "lines", "name": layer.name.html,
+                    "line": _stroke(layer.shade.light, layer.width, layer.dash), "showlegend": bool(layer.name.html),
+                    **_hover(layer.hover),
+                }  # fmt: skip
+        case Marks():
+            colour = translucent(layer.shade.light, layer.opacity) if layer.opacity < 1 else layer.shade.light
+            edge = {"width": 2, "color": colour} if layer.hollow else {"width": 1, "color": CARD.light}
+            marker: Spec = {"symbol": layer.shape, "size": layer.size, "color": CARD.light if layer.hollow else colour}
+            trace: Spec = {
+                "type": "scatter", "x": layer.x, "y": layer.y, "mode": "lines+markers" if layer.dash else "markers",
+                "name": layer.name.html, "showlegend": bool(layer.name.html),
+                "marker": marker | ({"line": edge} if layer.size > 6 else {}), **_hover(layer.hover),
+            }  # fmt: skip
+            if layer.dash:
+                shade = translucent(layer.shade.light, layer.joined_opacity) if layer.joined_opacity < 1 else layer.shade.light
+                trace["line"] = _stroke(shade, layer.width, layer.dash)
+            if layer.texts:
+                trace["text"] = layer.texts
+            if layer.low is not None and layer.high is not None:
+                middle = np.asarray(layer.x if layer.interval_of == "x" else layer.y, dtype=float)
+                trace[f"error_{layer.interval_of}"] = {
+                    "type": "data", "symmetric": False, "color": layer.shade.light, "thickness": 1.8, "width": 4,
+                    "array": np.asarray(layer.high) - middle, "arrayminus": middle - np.asarray(layer.low),
+                }  # fmt: skip
+            yield trace
+        case OpenEnd():
+            yield {
+                "type": "scatter", "x": [layer.x], "y": [layer.y], "mode": "markers", "text": [layer.text],
+                "marker": {"symbol": f"triangle-{'up' if layer.is_high else 'down'}", "size": 11, "color": layer.shade.light},
+                "showlegend": False, **_hover("{text}"),
+            }  # fmt: skip
+        case Rule() | Span():
+            return
+        case _:
+            assert_never(layer)
 
 
-def _losses_plot(cell: CellView, reach: tuple[float, float]) -> Spec:
-    """One cell's loss against width: a dot a seed, the median as a line, the target, the exact floor, the interval."""
-    colour = series_shade(cell.kind, 0).light
-    figure = PlainFigure()
-    if cell.floor is not None:
-        figure.add_scatter(x=cell.floor[0], y=cell.floor[1], mode="lines", line=stroke(INK.light, 1.2, "dot"), hoverinfo="skip")
-    figure.add_scatter(
-        x=cell.dot_widths, y=cell.dot_losses, mode="markers", marker={"size": 5, "color": translucent(colour, 0.5)}, name="",
-        hovertemplate=f"{cell.threshold.size.letter} = %{{x}}<br>relative loss %{{y:.4g}}",
-    )  # fmt: skip
-    figure.add_scatter(
-        x=cell.median_widths, y=cell.median_losses, mode="lines", line=stroke(colour, 2), name="",
-        hovertemplate=f"{cell.threshold.size.letter} = %{{x}}<br>median %{{y:.4g}}",
-    )  # fmt: skip
-    figure.add_hline(y=cell.target_loss, line=stroke(TARGET.light, 1.2, "dash"))
-    threshold = cell.threshold
-    if threshold.status == "found" and threshold.low is not None and threshold.high is not None:
-        figure.add_vrect(x0=threshold.low, x1=threshold.high, fillcolor=translucent(colour, 0.16), line_width=0, layer="below")
-    _set_small_axes(figure, log_axis(cell.width_range, cell.width_ticks, ""), reach)
-    return spec_of(figure)
+def _shapes(layer: Layer, *, y: str = "y", through: bool = False) -> Iterable[Spec]:
+    """Lines and regions across a chart; `through` all strips of a figure where they are at values of x."""
+    down = {"xref": "x", "yref": "paper" if through else f"{y} domain", "y0": 0, "y1": 1}
+    match layer:
+        case Rule(axis="x"):
+            line = _stroke(layer.shade.light, layer.width, layer.dash)
+            yield {"type": "line", **down, "x0": layer.at, "x1": layer.at, "line": line}
+        case Rule():
+            line = _stroke(layer.shade.light, layer.width, layer.dash)
+            yield {
+                "type": "line",
+                "xref": "x domain",
+                "x0": 0,
+                "x1": 1,
+                "yref": y,
+                "y0": layer.at,
+                "y1": layer.at,
+                "line": line,
+            }
+        case Span():
+            fill = {"fillcolor": translucent(layer.shade.light, layer.opacity), "line": {"width": 0}, "layer": "below"}
+            yield {"type": "rect", **down, "x0": layer.low, "x1": layer.high, **fill}
 
 
-def _curves_plot(cell: CellView, reach: tuple[float, float]) -> Spec:
-    """One cell's loss through training: the median over seeds of every width, narrow to wide in the ramp's colours."""
-    figure = PlainFigure()
-    for place, curve in enumerate(cell.curves):
-        figure.add_scatter(
-            x=curve.steps, y=curve.losses, mode="lines", line=stroke(width_shade(place, len(cell.curves)).light, 1.6),
-            name="", hovertemplate=f"{cell.threshold.size.letter} = {curve.width}, step %{{x}}<br>%{{y:.4g}}",
-        )  # fmt: skip
-    figure.add_hline(y=cell.target_loss, line=stroke(TARGET.light, 1.2, "dash"))
-    _set_small_axes(figure, base_axis() | {"nticks": 4, "rangemode": "tozero"}, reach)
-    return spec_of(figure)
+def _rule_name(chart: Chart, layer: Layer) -> Iterable[Spec]:
+    if isinstance(layer, Rule) and layer.axis == "x" and layer.name.html:
+        # Annotations on a logarithmic axis are placed by the logarithm, unlike shapes.
+        x = math.log10(layer.at) if chart.x.log else layer.at
+        place = {"x": x, "xref": "x", "xanchor": "left", "y": 1, "yref": "y domain", "yanchor": "top"}
+        yield place | {"text": layer.name.html, "showarrow": False, "font": {"size": 11}}
 
 
-def _add_line(figure: go.Figure | PlainFigure, line: Line, colour: str) -> None:
-    match line.role:
-        case "law":
-            if line.low is not None and line.high is not None:
-                _add_band(figure, line.x, line.low, line.high, translucent(colour, 0.16))
-            look = stroke(colour, 2)
-        case "rival":
-            if line.low is not None and line.high is not None:
-                _add_band(figure, line.x, line.low, line.high, translucent(MUTED.light, 0.1))
-            look = stroke(MUTED.light, 1.5, "dashdot")
-        case "floor":
-            look = stroke(INK.light, 1.5, "dash")
-        case "relu":
-            look = stroke(MUTED.light, 1.5, "dot")
-    figure.add_scatter(
-        x=line.x,
-        y=line.y,
-        mode="lines",
-        line=look,
-        name=line.name.html,
-        hovertemplate=f"{line.name.html}<br>%{{y:.2f}}<extra></extra>",
-    )
+def _label_above(marks: Marks, label: str) -> Spec:
+    ends = marks.x if marks.low is None or marks.high is None else (marks.low[0], marks.high[0])
+    return {
+        "x": (float(ends[0]) + float(ends[-1])) / 2, "y": float(marks.y[0]) + 0.22, "text": label, "showarrow": False,
+        "yanchor": "bottom", "font": {"size": 12, "color": INK.light}, "bgcolor": translucent(CARD.light, 0.85),
+    }  # fmt: skip
 
 
-def _add_band(figure: go.Figure | PlainFigure, x: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str) -> None:
-    figure.add_scatter(
-        x=np.concatenate([x, x[::-1]]), y=np.concatenate([low, high[::-1]]), fill="toself", fillcolor=colour,
-        line={"width": 0}, mode="lines", hoverinfo="skip", showlegend=False,
-    )  # fmt: skip
+def _hover(template: str) -> Spec:
+    if not template:
+        return {"hoverinfo": "skip"}
+    return {"hovertemplate": re.sub(r"\{(x|y|text)(:[^}]*)?\}", r"%{\1\2}", template) + "<extra></extra>"}
 
 
-def _add_marks(figure: go.Figure | PlainFigure, series: Series, *, level: float) -> None:
-    colour = series.shade.light
-    for held_out in (False, True):
-        found = [mark for mark in series.marks if mark.m is not None and mark.held_out is held_out]
-        if held_out and not found:
-            continue
-        filled, edge = (CARD.light, {"width": 2, "color": colour}) if held_out else (colour, {"width": 1, "color": CARD.light})
-        figure.add_scatter(
-            x=[mark.x for mark in found], y=[mark.m for mark in found], mode="markers",
-            name="held out of the fits" if held_out else f"{series.name}, {level:.0%} interval",
-            text=[mark.text for mark in found], hovertemplate="%{text}<extra></extra>",
-            marker={"symbol": mark_shape(series.kind)[0], "size": 8.5, "color": filled, "line": edge},
-            error_y={
-                "type": "data", "symmetric": False, "color": colour, "thickness": 1.8, "width": 5,
-                "array": [mark.high - mark.m for mark in found if mark.m is not None],
-                "arrayminus": [mark.m - mark.low for mark in found if mark.m is not None],
-            },
-        )  # fmt: skip
-    for mark in series.marks:
-        _add_open_ends(figure, mark, series)
-
-
-def _add_open_ends(figure: go.Figure | PlainFigure, mark: Mark, series: Series) -> None:
-    """Arrows where a threshold or an end of its interval lies beyond the widths that were tried."""
-    for is_open, edge, symbol in ((mark.high_open, mark.high, "triangle-up"), (mark.low_open, mark.low, "triangle-down")):
-        if is_open:
-            figure.add_scatter(
-                x=[mark.x], y=[edge], mode="markers", marker={"symbol": symbol, "size": 11, "color": series.shade.light},
-                text=[mark.text], hovertemplate="%{text}<extra></extra>", showlegend=False,
-            )  # fmt: skip
-
-
-def _set_small_axes(figure: go.Figure | PlainFigure, x_axis: Spec, y_range: tuple[float, float]) -> None:
-    figure.update_layout(
-        base_layout(left=38, bottom=24), xaxis=x_axis, yaxis=log_axis(y_range, loss_ticks(*y_range), ""), showlegend=False
-    )
-
-
-def _union(ranges: Iterable[tuple[float, float]]) -> tuple[float, float]:
-    lows, highs = zip(*ranges, strict=True)
-    return min(lows), max(highs)
-
-
-def base_layout(*, left: int, bottom: int) -> Spec:
+def _layout(*, left: int, bottom: int) -> Spec:
     """What all figures of the page share."""
     return {
         "margin": {"l": left, "r": 8, "t": 8, "b": bottom},
@@ -189,8 +200,7 @@ def base_layout(*, left: int, bottom: int) -> Spec:
     }
 
 
-def base_axis() -> Spec:
-    """What all axes share."""
+def _base_axis() -> Spec:
     return {
         "gridcolor": translucent(FAINT.light, 0.5),
         "linecolor": FAINT.light,
@@ -201,33 +211,35 @@ def base_axis() -> Spec:
     }
 
 
-def log_axis(ends: tuple[float, float], ticks: Sequence[float], title: str) -> Spec:
-    """A logarithmic axis with these ends and ticks."""
-    return base_axis() | {
-        "type": "log",
-        "range": _log_range(ends),
-        "tickvals": list(ticks),
-        "ticktext": [tick_words(tick) for tick in ticks],
-        "title": {"text": title, "standoff": 8, "font": {"size": 13}},
-    }
+def _axis(axis: Axis, *, small: bool = False) -> Spec:
+    title = "" if small else axis.label.html
+    spec = _base_axis() | {"showgrid": axis.grid, "title": {"text": title, "standoff": 8, "font": {"size": 13}}}
+    if axis.log:
+        spec["type"] = "log"
+    if axis.ends is not None:
+        spec["range"] = [math.log10(end) for end in axis.ends] if axis.log else list(axis.ends)
+    if axis.words and axis.ticks is not None:
+        spec |= {"tickvals": axis.ticks, "ticktext": [word.html for word in axis.words], "automargin": True, "tickangle": -30}
+    elif axis.ticks is not None:
+        spec |= {"tickvals": axis.ticks, "ticktext": [tick_words(tick) for tick in axis.ticks]}
+    if axis.ticks == ():
+        spec |= {"showticklabels": False, "rangemode": "tozero"}
+    if axis.percent and axis.ends is not None:
+        spec |= {"tickformat": "+.0%" if axis.ends[1] > 0.05 else "+.1%", "nticks": 7}
+    return spec
 
 
-def _log_range(ends: tuple[float, float]) -> list[float]:
-    return [math.log10(ends[0]), math.log10(ends[1])]
+def _stroke(colour: str, width: float, dash: Dash = "solid") -> Spec:
+    return {"color": colour, "width": width, "dash": DASHES[dash]}
 
 
-def stroke(colour: str, width: float, dash: str = "solid") -> Spec:
-    """A line's look."""
-    return {"color": colour, "width": width, "dash": dash}
-
-
-def spec_of(figure: go.Figure | PlainFigure) -> Spec:
-    """The figure as plain JSON values: arrays as lists, so that a person can read them and a missing number is null."""
-    spec = figure.to_plotly_json()
-    return {"data": [_plain(trace) for trace in spec["data"]], "layout": _plain(spec["layout"])}
+def _figure(spec: Spec) -> Spec:
+    plain: Spec = _plain(spec)
+    return plain
 
 
 def _plain(value: Any) -> Any:
+    """Plain JSON values: arrays as lists, numbers to six digits, what is not finite as null."""
     match value:
         case dict():
             return {key: _plain(part) for key, part in value.items()}

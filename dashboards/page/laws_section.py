@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from dashboards.page.law_interactive import exponents_plot, residuals_plot
+from dashboards.page.interactive import plotly_spec
 from dashboards.page.sections import Section, downloads, lead, plot_place, section, tag
-from dashboards.plots import Exponent, ResidualPanel
+from dashboards.plots import Chart
 from dashboards.words import (
     Html,
     agreement_words,
@@ -33,7 +33,7 @@ TABLES, FIGURES = ("laws.csv", "laws.tex"), ("laws.png", "laws.pdf")
 
 
 def laws_section(
-    findings: Findings, panels: Sequence[ResidualPanel], exponents: tuple[Exponent, ...], names: Sequence[str]
+    findings: Findings, residuals: Sequence[Chart], exponents: Chart | None, names: Sequence[str]
 ) -> Section | None:
     """All laws of every regime with their verdicts, the held-out cells, residuals and exponents."""
     compared = [(regime, regime.comparison) for regime in findings.regimes if regime.comparison is not None]
@@ -50,7 +50,7 @@ def laws_section(
             " that of predicting each cell from the others."
         ),
         *(_regime(findings, regime, comparison) for regime, comparison in compared),
-        *_figures(panels, exponents),
+        *_figures(residuals, exponents),
         downloads([*TABLES, *(name for name in names if name in FIGURES)]),
     )
 
@@ -124,15 +124,17 @@ def _held_out(comparison: LawComparison) -> Html | None:
     return element("div", element("p", words, class_="fine"), table(columns, rows))
 
 
-def _figures(panels: Sequence[ResidualPanel], exponents: tuple[Exponent, ...]) -> list[Html]:
+def _figures(residuals: Sequence[Chart], exponents: Chart | None) -> list[Html]:
     drawn = [
         element(
             "div",
-            element("h3", panel.title),
-            plot_place(residuals_plot(panel), f"Residuals of the laws against {panel.axis}: {panel.title}"),
+            element("h3", chart.title),
+            plot_place(
+                plotly_spec(chart, legend="above"), f"Residuals of the laws against {chart.x.label.text}: {chart.title}"
+            ),
             class_="panel drawn",
         )
-        for panel in panels
+        for chart in residuals
     ]
     parts = []
     if drawn:
@@ -147,8 +149,9 @@ def _figures(panels: Sequence[ResidualPanel], exponents: tuple[Exponent, ...]) -
         )
         parts.append(element("figure", element("div", *drawn, class_="panels"), caption, class_="hero residuals"))
     if exponents:
-        height = f"height:{70 + 46 * len(exponents)}px"
-        place = plot_place(exponents_plot(exponents), "Fitted exponents with their intervals", style=height)
+        height = f"height:{70 + 46 * len(exponents.marks)}px"
+        spec = plotly_spec(exponents, labels_inside=True)
+        place = plot_place(spec, "Fitted exponents with their intervals", style=height)
         caption = element(
             "figcaption",
             element("b", "Fitted powers."),

@@ -1,5 +1,10 @@
-from .figures import losses_figure as losses_figure, save_figure as save_figure, threshold_figure as threshold_figure
-from .law_figures import laws_figure as laws_figure
+from .figures import (
+    custom_figure as custom_figure,
+    laws_figure as laws_figure,
+    losses_figure as losses_figure,
+    save_figure as save_figure,
+    threshold_figure as threshold_figure,
+)
 from .law_tables import (
     Row as Row,
     expected_laws as expected_laws,
@@ -7,7 +12,6 @@ from .law_tables import (
     laws_csv as laws_csv,
     laws_latex as laws_latex,
 )
-from .plot_figures import heat_figure as heat_figure, plot_figure as plot_figure
 from .tables import (
     failures_table as failures_table,
     threshold_rows as threshold_rows,

@@ -1,4 +1,4 @@
-"""Figures for a paper, drawn with matplotlib as PNG and PDF: the threshold figure and loss against width.
+"""Figures for a paper, drawn with matplotlib as PNG and PDF.
 
 Sizes fit a two-column page (7 in across both columns) and the type is that of the text around it; axis letters are the paper's.
 """
@@ -8,29 +8,31 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
+from matplotlib.axis import Axis as MatplotlibAxis
+from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator, PercentFormatter
 
-from dashboards.plots import CellView, Line, Mark, Panel, Series
-from dashboards.words import (
-    CARD,
-    FAINT,
-    INK,
-    MUTED,
-    TARGET,
-    architecture_name,
-    loss_ticks,
-    mark_shape,
-    series_shade,
-    tick_words,
+from dashboards.plots import (
+    Axis,
+    Chart,
+    ChartFigure,
+    CustomFigure,
+    Heat,
+    HeatFigure,
+    Layer,
+    Line,
+    Marks,
+    OpenEnd,
+    Rule,
+    Span,
 )
-from stsq_core.configs import Size
+from dashboards.words import CARD, FAINT, INK, MUTED, Dash, paper_mark, tick_words
 
 TWO_COLUMNS_IN = 7.0
 MAX_SMALL_MULTIPLES = 20
@@ -41,7 +43,12 @@ NAME_LETTERS = 28
 """What fits on a line at a named place of an axis."""
 
 TITLE_LETTERS = 26
-"""What fits on a line over one of four small panels."""
+"""What fits on a line over one of four small charts."""
+
+LINE_POINTS, MARK_POINTS = 0.63, 0.5
+"""Points on paper for a pixel of the page: of a line's width, and of a mark's size."""
+
+STROKES: dict[Dash, Any] = {"solid": "-", "dashed": (0, (5, 2)), "dashdot": (0, (6, 2, 1, 2)), "dotted": (0, (1, 1.5))}
 
 PAPER: Any = {
     "font.family": "STIXGeneral",
@@ -67,9 +74,15 @@ PAPER: Any = {
 }
 
 
+@contextmanager
+def _paper() -> Iterator[None]:
+    with mpl.rc_context(PAPER):
+        yield
+
+
 def load_backends() -> None:
     """Load what drawing loads when it is first used, most of a second: the backends and the fonts of text and mathematics."""
-    with paper():
+    with _paper():
         figure = Figure(figsize=(1, 1))
         figure.text(0.5, 0.5, "$m^2$ and $m$")
         for kind in ("png", "pdf"):
@@ -78,156 +91,219 @@ def load_backends() -> None:
 
 def save_figure(figure: Figure, folder: Path, name: str) -> tuple[Path, ...]:
     """Write `name.png` and `name.pdf`; the PDF carries no date, so that equal results give equal files."""
-    with paper():
+    with _paper():
         figure.savefig(folder / f"{name}.png")
         figure.set_layout_engine("none")  # the places found for the PNG serve the PDF
         figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
     return folder / f"{name}.png", folder / f"{name}.pdf"
 
 
-def threshold_figure(panels: Sequence[Panel], *, level: float) -> Figure:
-    """Width threshold against T: marks with intervals, censored cells as arrows, laws with bands, the exact floor, 2Td."""
-    with paper():
-        figure = Figure(figsize=(TWO_COLUMNS_IN if len(panels) > 1 else TWO_COLUMNS_IN * 0.6, 3.7), layout="constrained")
-        for place, panel in enumerate(panels):
-            axes = figure.add_subplot(1, len(panels), place + 1)
-            _set_axes(axes, panel)
-            for series in panel.series:
-                _draw_series(axes, series, level=level)
-            if axes.get_legend_handles_labels()[0] and not panel.names:
-                longest = max(map(len, axes.get_legend_handles_labels()[1]))
+def threshold_figure(charts: Sequence[Chart]) -> Figure:
+    """The charts of thresholds side by side, each with its legend below."""
+    with _paper():
+        figure = Figure(figsize=(TWO_COLUMNS_IN if len(charts) > 1 else TWO_COLUMNS_IN * 0.6, 3.7), layout="constrained")
+        for place, chart in enumerate(charts):
+            axes = figure.add_subplot(1, len(charts), place + 1)
+            _draw(axes, chart)
+            axes.set_title(chart.title, loc="left", fontweight="bold")
+            labels = axes.get_legend_handles_labels()[1]
+            if labels:
                 axes.legend(
-                    loc="upper center", bbox_to_anchor=(0.47, -0.17), ncols=1 if longest > LEGEND_LETTERS else 2,
+                    loc="upper center", bbox_to_anchor=(0.47, -0.17), ncols=1 if max(map(len, labels)) > LEGEND_LETTERS else 2,
                     frameon=False, handlelength=1.9, borderaxespad=0.2, labelspacing=0.35, columnspacing=1.2,
                 )  # fmt: skip
     return figure
 
 
-def losses_figure(cells: Sequence[CellView]) -> Figure:
-    """Loss against width, one small panel a cell: seeds as dots, their median as a line, the target, the interval."""
-    shown = cells[:MAX_SMALL_MULTIPLES]
+def laws_figure(residuals: Sequence[Chart], exponents: Chart | None) -> Figure:
+    """The charts of residuals above the intervals of the exponents where there are any."""
+    columns = min(2, max(1, len(residuals)))
+    rows = -(-len(residuals) // columns)
+    heights = [2.1] * rows + ([0.55 + 0.24 * len(exponents.marks)] if exponents else [])
+    with _paper():
+        figure = Figure(figsize=(TWO_COLUMNS_IN, sum(heights)), layout="constrained")
+        grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
+        for place, chart in enumerate(residuals):
+            axes = figure.add_subplot(grid[place // columns, place % columns])
+            _draw(axes, chart)
+            axes.set_title(chart.title, loc="left", fontweight="bold")
+            axes.legend(loc="best", frameon=False, handlelength=1.9, borderaxespad=0.2, labelspacing=0.35)
+        if exponents:
+            axes = figure.add_subplot(grid[rows, :])
+            _draw(axes, exponents)
+            axes.tick_params(axis="y", length=0)
+    return figure
+
+
+def losses_figure(charts: Sequence[Chart]) -> Figure:
+    """Loss against width, one small chart a cell: seeds as dots, their median as a line, the target, the interval."""
+    shown = charts[:MAX_SMALL_MULTIPLES]
     columns = min(4, max(1, len(shown)))
     rows = -(-len(shown) // columns)
-    with paper():
-        lines = max((_panel_title(cell).count("\n") + 1 for cell in shown), default=1)
+    with _paper():
+        titles = [textwrap.fill(chart.title, TITLE_LETTERS) for chart in shown]
+        lines = max((title.count("\n") + 1 for title in titles), default=1)
         head, panel, foot = 0.1 + 0.165 * lines, 1.15, 0.5  # inches
         gap = 0.28 + head
         height = head + rows * panel + (rows - 1) * gap + foot
         figure = Figure(figsize=(TWO_COLUMNS_IN, height))
-        # Fixed places: a constrained layout measures every text of up to twenty panels, which takes longer than drawing them.
+        # Fixed places: a constrained layout measures every text of up to twenty charts, which takes longer than drawing them.
         figure.subplots_adjust(
             left=0.095, right=0.985, top=1 - head / height, bottom=foot / height, wspace=0.32, hspace=gap / panel
         )
-        for place, cell in enumerate(shown):
+        for place, (chart, title) in enumerate(zip(shown, titles, strict=True)):
             axes = figure.add_subplot(rows, columns, place + 1)
-            _draw_losses(axes, cell)
+            _draw(axes, chart, grid=False)
+            axes.set_title(title, loc="left", fontsize=8.5)
             axes.set_ylabel("relative loss" if place % columns == 0 else "")
-            axes.set_xlabel(axis_tex(cell.threshold.size) if place + columns >= len(shown) else "")
+            axes.set_xlabel(chart.x.label.tex if place + columns >= len(shown) else "")
     return figure
 
 
-def axis_tex(size: Size) -> str:
-    """The label of an axis of sizes: `width $m$`."""
-    return f"{size.axis} ${size.letter}$" if len(size.letter) == 1 else size.quantity
+def custom_figure(figure: CustomFigure) -> Figure:
+    """A figure that a sweep file declares."""
+    match figure:
+        case ChartFigure():
+            return _charts_figure(figure)
+        case HeatFigure():
+            return _heat_figure(figure)
+        case _:
+            assert_never(figure)
 
 
-@contextmanager
-def paper() -> Iterator[None]:
-    with mpl.rc_context(PAPER):
-        yield
+def _charts_figure(custom: ChartFigure) -> Figure:
+    """Charts, at most three in a row, with one legend below."""
+    columns = min(3, len(custom.charts))
+    rows = -(-len(custom.charts) // columns)
+    with _paper():
+        figure = Figure(figsize=(TWO_COLUMNS_IN * (0.6 if columns == 1 else 1), 2.5 * rows + 0.5), layout="constrained")
+        grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
+        labels: dict[str, Any] = {}
+        for place, chart in enumerate(custom.charts):
+            axes = grid[place // columns, place % columns]
+            _draw(axes, chart)
+            axes.set_title(chart.title, loc="left")
+            handles, names = axes.get_legend_handles_labels()
+            labels |= dict(zip(names, handles, strict=True))
+            axes.set_xlabel(chart.x.label.tex if place + columns >= len(custom.charts) else "")
+            axes.set_ylabel(chart.y.label.tex if place % columns == 0 else "")
+        for place in range(len(custom.charts), rows * columns):
+            grid[place // columns, place % columns].set_visible(False)
+        if labels:
+            in_a_row = max(1, min(len(labels), 96 // (max(map(len, labels)) + 8)))
+            figure.legend(list(labels.values()), list(labels), loc="outside lower center", frameon=False, ncols=in_a_row)
+    return figure
 
 
-def _set_axes(axes: Axes, panel: Panel) -> None:
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlim(panel.x_range)
-    axes.set_ylim(panel.y_range)
-    set_ticks(axes.xaxis, panel.x_ticks)
-    set_ticks(axes.yaxis, panel.y_ticks)
-    if panel.names:
-        axes.set_xticks(panel.x_ticks, [textwrap.fill(name, NAME_LETTERS) for name in panel.names], rotation=30, ha="right")
-    axes.grid(visible=True, color=FAINT.light, linewidth=0.4, alpha=0.6)
-    axes.set_axisbelow(True)
-    axes.set_xlabel("" if panel.names else f"${panel.letter}$")
-    axes.set_ylabel(f"{panel.size.threshold_words} ${panel.size.letter}^*$")
-    axes.set_title(panel.title, loc="left", fontweight="bold")
+def _heat_figure(custom: HeatFigure) -> Figure:
+    """Heat maps, a row a matrix, before and after side by side; colours of a row share their scale."""
+    with _paper():
+        heights = [max(0.35, heat.matrix.shape[0] / heat.matrix.shape[1]) for heat, *_ in custom.rows]
+        columns = max(len(row) for row in custom.rows)
+        figure = Figure(figsize=(TWO_COLUMNS_IN, 0.4 + sum(heights) * TWO_COLUMNS_IN / columns * 0.82), layout="constrained")
+        grid = figure.subplots(len(custom.rows), columns, squeeze=False, height_ratios=heights)
+        for axes_of_row, row in zip(grid, custom.rows, strict=True):
+            limit = max(float(np.abs(heat.matrix).max()) for heat in row) or 1.0
+            for axes, heat in zip(axes_of_row, row, strict=True):
+                image = _draw_heat(axes, heat, limit)
+            figure.colorbar(image, ax=list(axes_of_row), shrink=0.85, pad=0.01)
+    return figure
 
 
-def set_ticks(axis: Axis, ticks: Sequence[float]) -> None:
-    """These ticks and no others, spelled as numbers."""
-    axis.set_major_locator(FixedLocator(list(ticks)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _place: tick_words(value)))
+def _draw_heat(axes: Axes, heat: Heat, limit: float) -> Any:
+    image = axes.imshow(heat.matrix, cmap="RdBu_r", norm=TwoSlopeNorm(0, -limit, limit), interpolation="nearest", aspect="auto")
+    for edge in heat.edges_x:
+        axes.axvline(edge - 0.5, color="black", linewidth=0.6)
+    for edge in heat.edges_y:
+        axes.axhline(edge - 0.5, color="black", linewidth=0.6)
+    axes.set_title(heat.title, loc="left")
+    rows, columns = heat.matrix.shape
+    axes.set_xticks(range(0, columns, max(1, columns // 4)))
+    axes.set_yticks(range(0, rows, max(1, rows // 4)))
+    return image
+
+
+def _draw(axes: Axes, chart: Chart, *, grid: bool = True) -> None:
+    """A chart with its axes; titles and legends are up to the figure."""
+    for axis, name in ((chart.x, "x"), (chart.y, "y")):
+        axes.set(**{f"{name}scale": "log" if axis.log else "linear", f"{name}label": axis.label.tex})
+    for layer in chart.layers:
+        _draw_layer(axes, layer)
+    _set_axis(axes.xaxis, chart.x)
+    _set_axis(axes.yaxis, chart.y)
+    if chart.x.ends is not None:
+        axes.set_xlim(chart.x.ends)
+    if chart.y.ends is not None:
+        axes.set_ylim(chart.y.ends)
+    if chart.x.words and chart.x.ticks is not None:
+        names = [textwrap.fill(name.tex, NAME_LETTERS) for name in chart.x.words]
+        axes.set_xticks(chart.x.ticks, names, rotation=30, ha="right")
+    if grid:
+        axes.grid(visible=True, axis="both" if chart.y.grid else "x", color=FAINT.light, linewidth=0.4, alpha=0.6)
+        axes.set_axisbelow(True)
+
+
+def _set_axis(axis: MatplotlibAxis, shown: Axis) -> None:
+    """The ticks of an axis and no others, spelled as numbers or by their names."""
+    if shown.percent:
+        axis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+    if shown.ticks is None:
+        return
+    axis.set_major_locator(FixedLocator(list(shown.ticks)))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
+    if shown.words:
+        axis.set_ticks(list(shown.ticks), [word.tex for word in shown.words])
+    else:
+        axis.set_major_formatter(FuncFormatter(lambda value, _place: tick_words(value)))
 
 
-def _draw_series(axes: Axes, series: Series, *, level: float) -> None:
-    colour = series.shade.light
-    for line in series.lines:
-        _draw_line(axes, line, colour)
-    for held_out in (False, True):
-        found = [mark for mark in series.marks if mark.m is not None and mark.held_out is held_out]
-        if not found:
-            continue
-        name = "held out of the fits" if held_out else f"{series.name}, {level:.0%} interval"
-        centres = np.array([mark.m for mark in found], dtype=float)
-        reach = np.array([[mark.m - mark.low, mark.high - mark.m] for mark in found if mark.m is not None]).T
-        axes.errorbar(
-            [mark.x for mark in found], centres, yerr=np.maximum(reach, 0), fmt=mark_shape(series.kind)[1], color=colour,
-            markersize=4.6 if held_out else 4.2, markerfacecolor=CARD.light if held_out else colour,
-            markeredgecolor=colour if held_out else CARD.light, markeredgewidth=1.1 if held_out else 0.6, elinewidth=1.1,
-            capsize=2.5, capthick=1.1, zorder=3, label=name,
-        )  # fmt: skip
-    for mark in series.marks:
-        _draw_open_ends(axes, mark, colour)
+def _draw_layer(axes: Axes, layer: Layer) -> None:
+    colour = layer.shade.light
+    match layer:
+        case Line():
+            if layer.low is not None and layer.high is not None:
+                axes.fill_between(layer.x, layer.low, layer.high, color=colour, alpha=layer.band_opacity, linewidth=0)
+            axes.plot(
+                layer.x, layer.y, color=colour, linewidth=LINE_POINTS * layer.width, linestyle=STROKES[layer.dash],
+                label=layer.name.tex or None, zorder=3 if layer.role == "theory" else 2,
+            )  # fmt: skip
+        case Marks():
+            _draw_marks(axes, layer)
+        case OpenEnd():
+            arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.1, "mutation_scale": 8}
+            end = layer.y * 1.13 if layer.is_high else layer.y / 1.13
+            axes.annotate("", xy=(layer.x, end), xytext=(layer.x, layer.y), arrowprops=arrow)
+            if layer.is_threshold:
+                axes.plot([layer.x], [layer.y], marker="_", color=colour, markersize=9, markeredgewidth=1.6, zorder=3)
+        case Rule():
+            draw = axes.axvline if layer.axis == "x" else axes.axhline
+            draw(layer.at, color=colour, linewidth=LINE_POINTS * layer.width, linestyle=STROKES[layer.dash])
+            if layer.name.tex:
+                place: Any = {"xycoords": ("data", "axes fraction"), "xytext": (2, -9), "textcoords": "offset points"}
+                axes.annotate(layer.name.tex, (layer.at, 1), fontsize=8, **place)
+        case Span():
+            axes.axvspan(layer.low, layer.high, color=colour, alpha=layer.opacity, linewidth=0)
+        case _:
+            assert_never(layer)
 
 
-def _draw_line(axes: Axes, line: Line, colour: str) -> None:
-    match line.role:
-        case "law":
-            if line.low is not None and line.high is not None:
-                axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.16, linewidth=0)
-            axes.plot(line.x, line.y, color=colour, linewidth=1.2, label=line.name.tex)
-        case "rival":
-            if line.low is not None and line.high is not None:
-                axes.fill_between(line.x, line.low, line.high, color=MUTED.light, alpha=0.1, linewidth=0)
-            axes.plot(line.x, line.y, color=MUTED.light, linewidth=1.0, linestyle=(0, (6, 2, 1, 2)), label=line.name.tex)
-        case "floor":
-            axes.plot(line.x, line.y, color=INK.light, linewidth=1.0, linestyle=(0, (5, 2)), label=line.name.tex)
-        case "relu":
-            axes.plot(line.x, line.y, color=MUTED.light, linewidth=1.0, linestyle=(0, (1, 1.6)), label=line.name.tex)
-
-
-def _draw_open_ends(axes: Axes, mark: Mark, colour: str) -> None:
-    """Arrows where a threshold or an end of its interval lies beyond the widths that were tried."""
-    arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.1, "mutation_scale": 8}
-    if mark.high_open:
-        axes.annotate("", xy=(mark.x, mark.high * 1.13), xytext=(mark.x, mark.high), arrowprops=arrow)
-    if mark.low_open:
-        axes.annotate("", xy=(mark.x, mark.low / 1.13), xytext=(mark.x, mark.low), arrowprops=arrow)
-    if mark.m is None:
-        edge = mark.high if mark.high_open else mark.low
-        axes.plot([mark.x], [edge], marker="_", color=colour, markersize=9, markeredgewidth=1.6, zorder=3)
-
-
-def _panel_title(cell: CellView) -> str:
-    return textwrap.fill(f"{architecture_name(cell.kind, short=True)}, {cell.name}", TITLE_LETTERS)
-
-
-def _draw_losses(axes: Axes, cell: CellView) -> None:
-    colour = series_shade(cell.kind, 0).light
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    threshold = cell.threshold
-    if threshold.low is not None and threshold.high is not None and threshold.status == "found":
-        axes.axvspan(threshold.low, threshold.high, color=colour, alpha=0.14, linewidth=0)
-    axes.axhline(cell.target_loss, color=TARGET.light, linewidth=0.8, linestyle=(0, (4, 2)))
-    if cell.floor is not None:
-        axes.plot(*cell.floor, color=INK.light, linewidth=0.8, linestyle=(0, (1, 1.5)))
-    axes.plot(cell.dot_widths, cell.dot_losses, "o", color=colour, markersize=2.2, alpha=0.5, markeredgewidth=0)
-    axes.plot(cell.median_widths, cell.median_losses, color=colour, linewidth=1.2)
-    axes.set_title(_panel_title(cell), loc="left", fontsize=8.5)
-    set_ticks(axes.xaxis, cell.width_ticks)
-    set_ticks(axes.yaxis, loss_ticks(*cell.loss_range))
-    axes.set_xlim(cell.width_range)
-    axes.set_ylim(cell.loss_range)
+def _draw_marks(axes: Axes, marks: Marks) -> None:
+    if not len(marks.x):
+        return
+    colour = marks.shade.light
+    x, y = np.asarray(marks.x, dtype=float), np.asarray(marks.y, dtype=float)
+    reach: dict[str, Any] = {}
+    if marks.low is not None and marks.high is not None:
+        middle = x if marks.interval_of == "x" else y
+        reach[f"{marks.interval_of}err"] = np.maximum([middle - np.asarray(marks.low), np.asarray(marks.high) - middle], 0)
+    look: dict[str, Any] = {"markeredgewidth": 0} if marks.size <= 6 else {
+        "markerfacecolor": CARD.light if marks.hollow else colour, "markeredgecolor": colour if marks.hollow else CARD.light,
+        "markeredgewidth": 1.1 if marks.hollow else 0.6,
+    }  # fmt: skip
+    axes.errorbar(
+        x, y, **reach, color=colour, marker=paper_mark(marks.shape), alpha=marks.opacity,
+        markersize=MARK_POINTS * marks.size, linewidth=LINE_POINTS * marks.width,
+        linestyle=STROKES[marks.dash] if marks.dash else "none", elinewidth=1.1, capsize=2.5, capthick=1.1, zorder=3,
+        label=marks.name.tex or None, **look,
+    )  # fmt: skip

@@ -1,5 +1,4 @@
 from .cells import (
-    LEAST_SHOWN as LEAST_SHOWN,
     MAX_CELLS as MAX_CELLS,
     CellView as CellView,
     cell_names as cell_names,
@@ -7,23 +6,35 @@ from .cells import (
     median_curve as median_curve,
     read_shown_curves as read_shown_curves,
 )
-from .drawn_plots import Heat as Heat, HeatPlot as HeatPlot, drawn as drawn
-from .law_panels import (
-    Exponent as Exponent,
-    ResidualPanel as ResidualPanel,
-    ResidualSeries as ResidualSeries,
-    exponent_range as exponent_range,
-    exponents as exponents,
-    residual_panels as residual_panels,
-)
-from .panels import (
+from .chart import (
     Axis as Axis,
+    Chart as Chart,
+    Layer as Layer,
     Line as Line,
-    Mark as Mark,
-    Panel as Panel,
-    Series as Series,
-    mark_of as mark_of,
-    settings_differ as settings_differ,
-    threshold_panels as threshold_panels,
+    Marks as Marks,
+    OpenEnd as OpenEnd,
+    Rule as Rule,
+    Span as Span,
 )
-from .plots import Plot as Plot, PlotPanel as PlotPanel, Trace as Trace
+from .charts_of_cells import (
+    MAX_SEED_LINES as MAX_SEED_LINES,
+    cell_strips as cell_strips,
+    curve_charts as curve_charts,
+    loss_charts as loss_charts,
+    share_loss_axis as share_loss_axis,
+)
+from .charts_of_laws import exponents_chart as exponents_chart, residual_charts as residual_charts
+from .charts_of_thresholds import (
+    comparison_chart as comparison_chart,
+    history_chart as history_chart,
+    run_shade as run_shade,
+    settings_differ as settings_differ,
+    threshold_charts as threshold_charts,
+)
+from .drawings import (
+    ChartFigure as ChartFigure,
+    CustomFigure as CustomFigure,
+    Heat as Heat,
+    HeatFigure as HeatFigure,
+    custom_figures as custom_figures,
+)

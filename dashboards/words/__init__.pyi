@@ -8,7 +8,6 @@ from .columns import (
     value_words as value_words,
 )
 from .law_words import (
-    GAMMA as GAMMA,
     Formula as Formula,
     agreement_words as agreement_words,
     estimate_words as estimate_words,
@@ -49,6 +48,7 @@ from .style import (
     Shade as Shade,
     architecture_name as architecture_name,
     mark_shape as mark_shape,
+    paper_mark as paper_mark,
     series_shade as series_shade,
     theme_pairs as theme_pairs,
     translucent as translucent,

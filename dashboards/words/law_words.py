@@ -1,5 +1,6 @@
 """Fitted laws as a reader sees them: formulas as text, for TeX and for HTML, numbers with intervals, standings and verdicts."""
 
+import html
 import math
 import re
 from collections.abc import Mapping
@@ -14,11 +15,19 @@ LETTERS = {"gamma": GAMMA}
 
 
 class Formula(NamedTuple):
-    """A formula as plain text, for TeX and for HTML."""
+    """A formula, or a label with formulas, as plain text, for TeX and for HTML."""
 
     text: str
     tex: str
     html: str
+
+    @classmethod
+    def of(cls, label: str) -> "Formula":
+        """A label with formulas between dollars: `$T_{test}$ = 40`, `width threshold $m^*$`."""
+        pieces = label.split("$")
+        text = "".join(re.sub(r"[{}^]", "", piece) if place % 2 else piece for place, piece in enumerate(pieces))
+        spelled = [_html_formula(piece) if place % 2 else html.escape(piece, quote=False) for place, piece in enumerate(pieces)]
+        return cls(text.replace(r"\gamma", GAMMA), label, "".join(spelled))
 
 
 _SHAPES: Mapping[str, Formula] = {
@@ -82,8 +91,8 @@ def fitted_formula(law: ScalingLaw) -> Formula:
     shape = _shape(law)
     told = {letter: _number(value) for letter, value in law.numbers.items()}
     # A constant that is taken away is told as such.
-    text, tex, html = (form.format(**told).replace("+ -", "- ") for form in shape)
-    return Formula(text, f"${tex}$", html)
+    text, tex, markup = (form.format(**told).replace("+ -", "- ") for form in shape)
+    return Formula(text, f"${tex}$", markup)
 
 
 def estimate_words(law: ScalingLaw, name: str) -> str:
@@ -144,6 +153,13 @@ def verdict_html(comparison: LawComparison) -> Html:
     pattern = "|".join(map(re.escape, sorted(formulas, key=len, reverse=True)))
     pieces = re.split(f"({pattern})", comparison.conclusion)
     return joined(*(element("span", formulas[piece], class_="formula") if piece in formulas else piece for piece in pieces))
+
+
+def _html_formula(tex: str) -> str:
+    """Letters in italics, indices lowered."""
+    spelled = re.sub(r"_\{([^}]*)\}", r"<sub>\1</sub>", tex.replace(r"\gamma", GAMMA).replace("^*", "*"))
+    spelled = re.sub(r"(?<![<\w/])([A-Za-z])(?![\w>])", r"<i>\1</i>", spelled)
+    return spelled.replace("-", "\N{MINUS SIGN}")
 
 
 def _tex_letter(letter: str) -> str:

@@ -58,16 +58,16 @@ LINES = (
 )
 """Lines of one drawing, in this order; beyond these they differ by their dashes."""
 
-CIRCLE, SQUARE, TRIANGLE, DIAMOND = ("circle", "o"), ("square", "s"), ("triangle-up", "^"), ("diamond", "D")
+_PAPER_MARKS = {"circle": "o", "square": "s", "triangle-up": "^", "diamond": "D"}
 LOOKS = {
-    "transformer": (TRANSFORMER, CIRCLE),
-    "transformer_mlp": (TRANSFORMER, CIRCLE),
-    "bit_attention": (TRANSFORMER, CIRCLE),
-    "attention": (TRANSFORMER, CIRCLE),
-    "fcn": (FCN, SQUARE),
-    "ffn": (FCN, SQUARE),
-    "rnn": (RECURRENT, TRIANGLE),
-    "gru": (RECURRENT, TRIANGLE),
+    "transformer": (TRANSFORMER, "circle"),
+    "transformer_mlp": (TRANSFORMER, "circle"),
+    "bit_attention": (TRANSFORMER, "circle"),
+    "attention": (TRANSFORMER, "circle"),
+    "fcn": (FCN, "square"),
+    "ffn": (FCN, "square"),
+    "rnn": (RECURRENT, "triangle-up"),
+    "gru": (RECURRENT, "triangle-up"),
 }
 """By architecture: the colours of its series, and its mark; a kind that is not here has `FURTHER` and a diamond."""
 
@@ -85,14 +85,19 @@ def architecture_name(kind: str, *, short: bool = False) -> str:
 
 def series_shade(kind: str, index: int) -> Shade:
     """The colour of the index-th series of an architecture."""
-    shades, _ = LOOKS.get(kind, (FURTHER, DIAMOND))
+    shades, _ = LOOKS.get(kind, (FURTHER, "diamond"))
     return shades[index % len(shades)]
 
 
-def mark_shape(kind: str) -> tuple[str, str]:
-    """The mark of an architecture: plotly's name, matplotlib's name."""
-    _, (plotly, matplotlib) = LOOKS.get(kind, (FURTHER, DIAMOND))
-    return plotly, matplotlib
+def mark_shape(kind: str) -> str:
+    """The mark of an architecture, by the name that plotly and Vega have for it."""
+    _, shape = LOOKS.get(kind, (FURTHER, "diamond"))
+    return shape
+
+
+def paper_mark(shape: str) -> str:
+    """matplotlib's name of a mark."""
+    return _PAPER_MARKS[shape]
 
 
 def width_shade(index: int, count: int) -> Shade:

@@ -314,14 +314,14 @@ cli.main(sys.argv[1:])
 
 SLOW_PAGE = """
 import sys, time
-import dashboards.page.page as page
+import dashboards.page.report as report
 from cluster.commands import cli
 
 def drawing(*_):
     print("drawing", flush=True)
     time.sleep(300)
 
-page.write_figures = drawing
+report.write_figures = drawing
 cli.main(sys.argv[1:])
 """
 

@@ -1,0 +1,151 @@
+"""One pair of axes as plain values, drawn alike by matplotlib (paper), plotly (page, notebooks) and Vega-Lite (W&B boards)."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from dashboards.words import Dash, Formula, Shade
+from stsq_core.configs import Size
+from sweeps.thresholds import WidthThreshold
+
+Letter = Literal["T", "q", "d"]
+Values = Sequence[float] | np.ndarray
+PLAIN = Formula("", "", "")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis. Without `ends` or `ticks` the library chooses them; `words` are names for the ticks in place of numbers."""
+
+    label: Formula = PLAIN
+    log: bool = True
+    ends: tuple[float, float] | None = None
+    ticks: tuple[float, ...] | None = None
+    words: tuple[Formula, ...] = ()
+    percent: bool = False
+    grid: bool = True
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line, with a band from `low` to `high` where both are given. Named lines appear in legends.
+
+    `hover` is the text at a point of the page's figures, with the fields {x} and {y}; widths are in pixels of the page.
+    """
+
+    x: Values
+    y: Values
+    shade: Shade
+    dash: Dash = "solid"
+    width: float = 1.5
+    name: Formula = PLAIN
+    low: Values | None = None
+    high: Values | None = None
+    opacity: float = 1.0
+    band_opacity: float = 0.16
+    hover: str = ""
+    role: Literal["law", "rival", "floor", "relu", "theory", "data"] = "data"
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Marks with intervals from `low` to `high` along an axis; `dash` joins them by a line.
+
+    `hover` as of a line, with the field {text} for a mark's own text. Hollow marks are held-out cells or censored thresholds.
+    """
+
+    x: Values
+    y: Values
+    shade: Shade
+    shape: str = "circle"
+    size: float = 8.5
+    name: Formula = PLAIN
+    low: Values | None = None
+    high: Values | None = None
+    interval_of: Literal["x", "y"] = "y"
+    hollow: bool = False
+    opacity: float = 1.0
+    dash: Dash | None = None
+    width: float = 1.2
+    joined_opacity: float = 1.0
+    texts: tuple[str, ...] = ()
+    hover: str = "{text}"
+
+
+@dataclass(frozen=True)
+class OpenEnd:
+    """An arrow where a threshold, or an end of its interval, lies beyond the sizes that were tried."""
+
+    x: float
+    y: float
+    is_high: bool
+    is_threshold: bool
+    shade: Shade
+    text: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A straight line across the chart at a value of one axis, with a name beside it."""
+
+    axis: Literal["x", "y"]
+    at: float
+    shade: Shade
+    dash: Dash = "dashed"
+    width: float = 1.2
+    name: Formula = PLAIN
+
+
+@dataclass(frozen=True)
+class Span:
+    """A shaded region between two values of x."""
+
+    low: float
+    high: float
+    shade: Shade
+    opacity: float = 0.16
+
+
+Layer = Line | Marks | OpenEnd | Rule | Span
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One pair of axes with its layers, the lowest first; `note` is a line below the title."""
+
+    title: str
+    x: Axis
+    y: Axis
+    layers: tuple[Layer, ...]
+    note: str = ""
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines of the chart."""
+        return tuple(layer for layer in self.layers if isinstance(layer, Line))
+
+    @property
+    def marks(self) -> tuple[Marks, ...]:
+        """The marks of the chart."""
+        return tuple(layer for layer in self.layers if isinstance(layer, Marks))
+
+
+def log_ends(values: Iterable[float], room: float) -> tuple[float, float]:
+    """The ends of a logarithmic axis: the values with room around them, as a factor."""
+    known = [value for value in values if math.isfinite(value)]
+    return min(known) / room, max(known) * room
+
+
+def letter_of(thresholds: Iterable[WidthThreshold]) -> Letter:
+    """The letter of the task that thresholds are drawn against: T if it varies, else q, else d; T where none varies."""
+    tasks = [threshold.config_sample.task for threshold in thresholds]
+    letters: tuple[Letter, ...] = ("T", "q", "d")
+    return next((letter for letter in letters if len({getattr(task, letter) for task in tasks}) > 1), "T")
+
+
+def size_label(size: Size) -> Formula:
+    """The label of an axis of sizes: `width $m$`."""
+    return Formula.of(f"{size.axis} ${size.letter}$" if size.axis and len(size.letter) == 1 else size.quantity)

@@ -1,0 +1,375 @@
+"""The charts of thresholds: against a letter of the task with the laws fitted to them, by run, and through training.
+
+The charts of one figure have logarithmic axes that span the same factor, so the slope on paper is the exponent, and the
+slopes of two charts compare even where their settings do not.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from dashboards.plots.chart import Axis, Chart, Layer, Letter, Line, Marks, OpenEnd, letter_of, log_ends
+from dashboards.words import (
+    INK,
+    LINES,
+    MUTED,
+    Axes,
+    Formula,
+    Shade,
+    architecture_name,
+    axes_of,
+    end_words,
+    fitted_formula,
+    found_words,
+    interval_text,
+    mark_shape,
+    regime_words,
+    round_numbers,
+    series_shade,
+    ticks_at,
+)
+from stsq_core.configs import Size
+from stsq_core.oracles import theory
+from sweeps.findings import Regime, State
+from sweeps.laws import ScalingLaw, has_fcn_bound, spread_words
+from sweeps.thresholds import WidthThreshold
+
+NUM_LINE_POINTS = 65
+FLOOR = Formula(*["exact floor of any such net"] * 3)
+RELU = Formula("2Td, enough for zero loss", r"$2Td$, enough for zero loss", "2<i>Td</i>, enough for zero loss")
+STEP = 2.0
+"""From one named place of a logarithmic axis to the next, as a factor."""
+
+MARGIN = 1.18
+"""Room around the marks of a chart, as a factor."""
+
+APART = 1.035
+"""Marks of different runs stand this factor apart along the axis, so that equal thresholds do not hide each other."""
+
+HISTORY_MARGIN = 1.1
+LEAST_HALF = 1.15
+"""Half of the least range of sizes in a history, as a factor, so that a tight interval looks tight."""
+
+
+@dataclass(frozen=True)
+class _Series:
+    """The thresholds of a regime that differ in the letter of the x axis only; `letters` are their other letters."""
+
+    regime: Regime
+    letters: Mapping[str, int]
+    thresholds: tuple[WidthThreshold, ...]
+    name: str
+    shade: Shade
+
+
+def threshold_charts(regimes: Sequence[Regime]) -> tuple[Chart, ...]:
+    """A chart for each architecture, or a single one where all cells share q, d and objective."""
+    drawn = [regime for regime in regimes if any(t.status != "failed" for t in regime.thresholds)]
+    configs = [threshold.config_sample for regime in drawn for threshold in regime.thresholds]
+    if len({(config.task.q, config.task.d, config.training.objective) for config in configs}) == 1:
+        groups = [drawn]
+    else:
+        groups = [[r for r in drawn if r.kind == kind] for kind in dict.fromkeys(r.kind for r in drawn)]
+    charts = [_chart(group) for group in groups if group]
+    return tuple(
+        replace(
+            chart,
+            x=_widened(chart.x, [other.x for other in charts]),
+            y=_widened(chart.y, [other.y for other in charts], rounded=True),
+        )
+        for chart in charts
+    )
+
+
+def settings_differ(regimes: Sequence[Regime]) -> str:
+    """In words, in what the architectures' cells differ besides; empty when they can be compared cell by cell."""
+    by_kind = {kind: [r for r in regimes if r.kind == kind] for kind in dict.fromkeys(r.kind for r in regimes)}
+    if len(by_kind) < 2:
+        return ""
+    differing = []
+    for name in ("q", "d", "T", "objective"):
+        sets = {kind: sorted({_setting(t, name) for r in group for t in r.thresholds}) for kind, group in by_kind.items()}
+        if len({tuple(found) for found in sets.values()}) > 1:
+            listed = ", ".join(
+                f"{', '.join(map(str, found))} for the {architecture_name(kind).lower()}" for kind, found in sets.items()
+            )
+            differing.append(f"`{name}` is {listed}" if len(name) == 1 else f"the {name} is {listed}")
+    return "; ".join(differing)
+
+
+def run_shade(place: int) -> Shade:
+    """The colour of the place-th run of a comparison."""
+    return LINES[place % len(LINES)]
+
+
+def comparison_chart(kind: str, by_run: Sequence[tuple[str, Sequence[WidthThreshold]]]) -> Chart | None:
+    """The thresholds of one architecture, a colour a run; None where none can be drawn. Censored ones are hollow."""
+    drawn = [threshold for _, own in by_run for threshold in own if threshold.status != "failed"]
+    if not drawn:
+        return None
+    letter, layers = letter_of(threshold for _, own in by_run for threshold in own), list[Layer]()
+    for place, (name, thresholds) in enumerate(by_run):
+        shift = APART ** (place - (len(by_run) - 1) / 2)
+        for is_found in (True, False):
+            own = [one for one in thresholds if one.status != "failed" and (one.m_star is not None) is is_found]
+            ends = [interval_drawn(one) for one in own]
+            if own:
+                layers.append(
+                    Marks(
+                        [getattr(one.config_sample.task, letter) * shift for one in own],
+                        [
+                            one.m_star or (high if one.status == "above_range" else low)
+                            for one, (low, high) in zip(own, ends, strict=True)
+                        ],
+                        run_shade(place),
+                        mark_shape(kind),
+                        9,
+                        Formula.of(name),
+                        low=[low for low, _ in ends],
+                        high=[high for _, high in ends],
+                        hollow=not is_found,
+                        texts=tuple(f"{_mark_text(one)}<br>{name}" for one in own),
+                    )
+                )
+    xs = [float(getattr(threshold.config_sample.task, letter)) for threshold in drawn]
+    x_ends, y_ends = log_ends(xs, 1.2), log_ends((end for one in drawn for end in interval_drawn(one)), 1.2)
+    x = Axis(Formula.of(f"${letter}$"), ends=x_ends, ticks=ticks_at(xs, x_ends))
+    return Chart(architecture_name(kind), x, _size_axis(drawn[0].size, y_ends), tuple(layers))
+
+
+def history_chart(name: str, states: Sequence[State]) -> Chart:
+    """The threshold of one cell with its interval against the number of trials that had ended."""
+    thresholds, counts = [state.threshold for state in states], [state.num_ended for state in states]
+    shade, letter = series_shade(thresholds[0].kind, 0), thresholds[0].size.letter
+    lows, highs = zip(*(interval_drawn(threshold) for threshold in thresholds), strict=True)
+    m_stars = [threshold.m_star or math.nan for threshold in thresholds]
+    middle = math.sqrt(min(lows) * max(highs))
+    half = max(math.sqrt(max(highs) / min(lows)) * HISTORY_MARGIN, LEAST_HALF)
+    ends = middle / half, middle * half
+    digits = max(0, 1 - math.floor(math.log10(ends[1] - ends[0])))
+    ticks = tuple(round(size, digits) for size in (ends[0] * (ends[1] / ends[0]) ** share for share in (0.12, 0.5, 0.88)))
+    return Chart(
+        name,
+        Axis(ends=(counts[0] / HISTORY_MARGIN, counts[-1] * HISTORY_MARGIN), ticks=(counts[0], counts[-1])),
+        Axis(ends=ends, ticks=ticks),
+        (
+            Line(counts, m_stars, shade, width=0, low=lows, high=highs),
+            Marks(
+                counts,
+                m_stars,
+                shade,
+                size=5,
+                dash="solid",
+                width=2,
+                texts=tuple(f"{low:.1f} to {high:.1f}" for low, high in zip(lows, highs, strict=True)),
+                hover=f"{{x}} trials: {letter}* = {{y:.2f}}<br>interval {{text}}",
+            ),
+        ),
+    )
+
+
+def interval_drawn(threshold: WidthThreshold) -> tuple[float, float]:
+    """The interval of a threshold, to the edge of the sizes tried where it goes on beyond them."""
+    narrowest, widest = float(min(threshold.widths)), float(max(threshold.widths))
+    match threshold.status:
+        case "above_range":
+            return threshold.low or widest, widest
+        case "below_range":
+            return narrowest, threshold.high or narrowest
+        case _:
+            m_star = threshold.m_star or math.nan
+            low = narrowest if threshold.low_censored else (threshold.low or m_star)
+            return low, widest if threshold.high_censored else (threshold.high or m_star)
+
+
+def _setting(threshold: WidthThreshold, name: str) -> int | str:
+    config = threshold.config_sample
+    return config.training.objective if name == "objective" else int(getattr(config.task, name))
+
+
+def _chart(regimes: Sequence[Regime]) -> Chart:
+    thresholds = [threshold for regime in regimes for threshold in regime.thresholds]
+    letter = letter_of(thresholds)
+    places = {threshold.cell_id: float(getattr(threshold.config_sample.task, letter)) for threshold in thresholds}
+    x_ends = log_ends(places.values(), MARGIN)
+    series = _series(regimes, letter)
+    names = _names(series)
+    if names:
+        series = [replace(one, shade=series_shade(one.regime.kind, 0)) for one in series]
+        places = {own.cell_id: STEP**place for place, one in enumerate(series) for own in one.thresholds}
+        x_ends = (STEP**-0.6, STEP ** (len(names) - 0.4))
+    layers: list[Layer] = []
+    for one in series:
+        layers += [] if names else _lines(one, letter, x_ends)
+        layers += _marks(one, places, named=not names)
+    heights = [y for one in series for threshold in one.thresholds for y in interval_drawn(threshold)]
+    heights += [y for one in series for threshold in one.thresholds if (y := threshold.m_star)]
+    heights += [
+        float(y) for line in layers if isinstance(line, Line) and line.role != "rival" for y in (np.min(line.y), np.max(line.y))
+    ]
+    if names:
+        x = Axis(ends=x_ends, ticks=tuple(places.values()), words=tuple(map(Formula.of, names)))
+    else:
+        shown = [places[threshold.cell_id] for one in series for threshold in one.thresholds]
+        x = Axis(Formula.of(f"${regimes[0].letter(letter)}$"), ends=x_ends, ticks=tuple(shown))
+    words = dict.fromkeys(regime_words(regime, without=letter) for regime in regimes)
+    return Chart(
+        _title([architecture_name(regime.kind) for regime in regimes]),
+        x,
+        _size_axis(regimes[0].size, log_ends(heights, MARGIN)),
+        tuple(layers),
+        "; ".join(words) if len(words) <= 2 else f"{len(words)} settings",
+    )
+
+
+def _size_axis(size: Size, ends: tuple[float, float]) -> Axis:
+    return Axis(Formula.of(f"{size.threshold_words} ${size.letter}^*$"), ends=ends, ticks=round_numbers(*ends))
+
+
+def _widened(axis: Axis, others: Sequence[Axis], *, rounded: bool = False) -> Axis:
+    """The axis widened about its middle until it spans the factor of the widest, with ticks for its new ends."""
+    ends = [other.ends for other in others if other.ends is not None]
+    if axis.ends is None:
+        return axis
+    half = math.sqrt(max(high / low for low, high in ends))
+    middle = math.sqrt(axis.ends[0] * axis.ends[1])
+    wide = middle / half, middle * half
+    ticks = round_numbers(*wide) if rounded else axis.ticks if axis.words else ticks_at(axis.ticks or (), wide)
+    return replace(axis, ends=wide, ticks=ticks)
+
+
+def _series(regimes: Sequence[Regime], letter: Letter) -> list[_Series]:
+    """A series for each combination of the other letters in each regime, named by what sets it apart."""
+    axes = axes_of([threshold for regime in regimes for threshold in regime.thresholds])
+    series: list[_Series] = []
+    for kind in dict.fromkeys(regime.kind for regime in regimes):
+        of_kind: list[tuple[Regime, dict[str, int]]] = []
+        for regime in (regime for regime in regimes if regime.kind == kind):
+            tasks = [threshold.config_sample.task for threshold in regime.thresholds]
+            found = {tuple((name, getattr(task, name)) for name in ("T", "q", "d") if name != letter) for task in tasks}
+            of_kind += [(regime, dict(pairs)) for pairs in sorted(found)]
+        for index, (regime, letters) in enumerate(of_kind):
+            members = [
+                threshold
+                for threshold in regime.thresholds
+                if threshold.status != "failed"
+                and all(getattr(threshold.config_sample.task, name) == value for name, value in letters.items())
+            ]
+            members.sort(key=lambda threshold: getattr(threshold.config_sample.task, letter))
+            name = _name(of_kind, regime, letters, axes)
+            series.append(_Series(regime, letters, tuple(members), name, series_shade(kind, index)))
+    return series
+
+
+def _name(of_kind: Sequence[tuple[Regime, dict[str, int]]], regime: Regime, letters: dict[str, int], axes: Axes) -> str:
+    """The architecture with what sets a series apart from the others of it: letters of the task, and settings."""
+    apart: list[str] = []
+    if len({tuple(own.items()) for _, own in of_kind}) > 1:
+        apart += [f"{regime.letter(name)} = {value}" for name, value in letters.items()]
+    if len({id(one) for one, _ in of_kind}) > 1:
+        apart += [setting.replace("=", " = ") for setting in axes.family_settings(*regime.samples)]
+    return ", ".join([architecture_name(regime.kind), *apart])
+
+
+def _names(series: Sequence[_Series]) -> tuple[str, ...]:
+    """The settings of three or more series that have one mark each; nothing where marks lie along a letter."""
+    if len(series) < 3 or any(len(one.thresholds) > 1 for one in series):
+        return ()
+    parts = [one.name.split(", ") for one in series]
+    start = 1 if len({own[0] for own in parts}) == 1 and all(len(own) > 1 for own in parts) else 0
+    names = []
+    for own in parts:
+        # The least of the first parts of a name with which no other begins.
+        tail, others = own[start:], [other[start:] for other in parts if other is not own]
+        lengths = range(1, len(tail) + 1)
+        length = next((n for n in lengths if all(other[:n] != tail[:n] for other in others)), len(tail))
+        names.append(", ".join(tail[:length]))
+    return tuple(names)
+
+
+def _title(names: Sequence[str]) -> str:
+    """The architectures of a chart: `Transformer, fully connected net and recurrent net`."""
+    first, *others = dict.fromkeys(names)
+    return spread_words([first, *(name if name.isupper() else f"{name[0].lower()}{name[1:]}" for name in others)])
+
+
+def _marks(series: _Series, places: Mapping[str, float], *, named: bool) -> Iterable[Layer]:
+    """Found thresholds with their intervals, those held out of the fits hollow, and an arrow at every open end."""
+    level = series.thresholds[0].level if series.thresholds else 0.0
+    shape, held_out = mark_shape(series.regime.kind), series.regime.held_out
+    for is_held_out, name in ((False, f"{series.name}, {level:.0%} interval"), (True, "held out of the fits")):
+        own = [one for one in series.thresholds if one.m_star is not None and (one.cell_id in held_out) is is_held_out]
+        if own or not is_held_out:
+            yield Marks(
+                [places[one.cell_id] for one in own],
+                [one.m_star or math.nan for one in own],
+                series.shade,
+                shape,
+                name=Formula.of(name if named or is_held_out else ""),
+                low=[interval_drawn(one)[0] for one in own],
+                high=[interval_drawn(one)[1] for one in own],
+                hollow=is_held_out,
+                texts=tuple(_mark_text(one) + ("<br>held out of the fits" if is_held_out else "") for one in own),
+            )
+    for one in series.thresholds:
+        (low, high), x, is_threshold = interval_drawn(one), places[one.cell_id], one.m_star is None
+        if one.status == "above_range" or (not is_threshold and one.high_censored):
+            yield OpenEnd(x, high, True, is_threshold, series.shade, _mark_text(one))
+        if one.status == "below_range" or (not is_threshold and one.low_censored):
+            yield OpenEnd(x, low, False, is_threshold, series.shade, _mark_text(one))
+
+
+def _mark_text(threshold: WidthThreshold) -> str:
+    narrowest, widest = min(threshold.widths), max(threshold.widths)
+    match threshold.status:
+        case "above_range":
+            return f"{threshold.label}: above {widest:g}, {end_words(threshold, largest=True)}"
+        case "below_range":
+            return f"{threshold.label}: at or below {narrowest:g}, {end_words(threshold, largest=False)}"
+        case _:
+            interval = f"{threshold.level:.0%} interval {interval_text(threshold)}, {threshold.num_seeds} seeds"
+            return f"{threshold.label}<br>{found_words(threshold)}<br>{interval}"
+
+
+def _lines(series: _Series, letter: Letter, x_ends: tuple[float, float]) -> Iterable[Line]:
+    regime, x = series.regime, np.geomspace(*x_ends, NUM_LINE_POINTS)
+    task: dict[str, np.ndarray] = {name: np.full_like(x, value) for name, value in series.letters.items()} | {letter: x}
+    if regime.rival is not None:
+        yield _law_line(regime.rival, "rival", MUTED, x, task)
+    if regime.law is not None:
+        yield _law_line(regime.law, "law", series.shade, x, task)
+    if has_fcn_bound(regime.thresholds[0]):
+        # The floor is defined for whole numbers, with at least q tokens.
+        values = np.unique(np.clip(np.round(x), math.ceil(x[0]), math.floor(x[-1])))
+        tasks = [{name: int(v) for name, v in (dict(series.letters) | {letter: value}).items()} for value in values.tolist()]
+        tasks = [one for one in tasks if one["T"] >= one["q"]]
+        floor = [theory.fcn_width_bound(regime.target_loss, T=one["T"], d=one["d"], q=one["q"]) for one in tasks]
+        places = np.array([one[letter] for one in tasks], dtype=float)
+        relu = np.array([2.0 * one["T"] * one["d"] for one in tasks])
+        hover = "<br>{y:.2f}"
+        yield Line(places, np.array(floor), INK, "dashed", name=FLOOR, hover=FLOOR.html + hover, role="floor")
+        yield Line(places, relu, MUTED, "dotted", name=RELU, hover=RELU.html + hover, role="relu")
+
+
+def _law_line(
+    law: ScalingLaw, role: Literal["law", "rival"], shade: Shade, x: np.ndarray, task: Mapping[str, np.ndarray]
+) -> Line:
+    tasks, name = law.tasks(**task), fitted_formula(law)
+    low, high = law.band(tasks) or (None, None)
+    is_law = role == "law"
+    return Line(
+        x,
+        law.line(tasks),
+        shade,
+        "solid" if is_law else "dashdot",
+        2 if is_law else 1.5,
+        name,
+        low,
+        high,
+        band_opacity=0.16 if is_law else 0.1,
+        hover=f"{name.html}<br>{{y:.2f}}",
+        role=role,
+    )
