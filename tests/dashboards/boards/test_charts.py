@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import vl_convert
 
-from dashboards.boards.charts import Chart, loss_chart, status_chart, threshold_chart
+from dashboards.boards.charts import BoardChart, loss_chart, status_chart, threshold_chart
 from dashboards.plots.cells import cell_views
-from dashboards.plots.panels import threshold_panels
+from dashboards.plots.charts_of_cells import loss_charts
+from dashboards.plots.charts_of_thresholds import threshold_charts
 from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.run_directory import RunDirectory
 
@@ -31,7 +32,7 @@ def rows() -> list[dict[str, Any]]:
     ]
 
 
-def drawn(chart: Chart, rows: list[dict[str, Any]]) -> str:
+def drawn(chart: BoardChart, rows: list[dict[str, Any]]) -> str:
     """The chart as Vega draws it."""
     svg: str = vl_convert.vegalite_to_svg(chart.filled(rows))
     return svg
@@ -49,11 +50,11 @@ def values(spec: object) -> Iterator[dict[str, Any]]:
 
 
 def test_the_threshold_chart_has_every_threshold_with_its_interval_and_both_laws(findings: Findings) -> None:
-    panels = threshold_panels(findings.regimes)
+    panels = threshold_charts(findings.regimes)
     chart = threshold_chart(panels, level=0.9)
-    marks = [row for row in values(chart.spec) if "m" in row]
+    marks = [row for row in values(chart.spec) if "low" in row and "y" in row]
     for threshold in findings.thresholds:
-        assert any((row["m"], row["low"], row["high"]) == (threshold.m_star, threshold.low, threshold.high) for row in marks)
+        assert any((row["y"], row["low"], row["high"]) == (threshold.m_star, threshold.low, threshold.high) for row in marks)
     text = drawn(chart, [])
     for words in ("Transformer", "Fully connected net", "q ln T", "(T d)^", "exact floor", "width threshold m*"):
         assert words in text
@@ -61,18 +62,18 @@ def test_the_threshold_chart_has_every_threshold_with_its_interval_and_both_laws
 
 def test_a_censored_threshold_is_an_arrow_and_no_point(make_run: MakeRun, attention: dict[str, Any]) -> None:
     low = {"trials": [attention | {"zip": {"task.T": [16, 32], "model.positions.d_e": [[4, 6], [4, 6]]}}]}
-    panels = threshold_panels(read_findings(make_run(**low).path).regimes)
+    panels = threshold_charts(read_findings(make_run(**low).path).regimes)
     chart = threshold_chart(panels, level=0.9)
     text = json.dumps(chart.spec)
     assert "triangle-up" in text
-    assert not [row for row in values(chart.spec) if row.get("m") is not None]
+    assert not [row for row in values(chart.spec) if row.get("low") is not None]
     assert "<svg" in drawn(chart, [])
 
 
 def test_the_loss_chart_draws_a_panel_a_cell_with_every_trial_and_the_target(findings: Findings) -> None:
     views = cell_views(findings.thresholds, {})
-    chart = loss_chart(views)
-    dots = [row for panel in chart.spec["concat"] for row in values(panel) if "m" in row and "to" not in row]
+    chart = loss_chart(loss_charts(views))
+    dots = [row for panel in chart.spec["concat"] for row in values(panel) if "x" in row and "y" in row]
     medians = sum(len(view.median_widths) for view in views)
     assert len(dots) == len(findings.records) + medians
     text = drawn(chart, [])
@@ -94,7 +95,7 @@ def test_every_placeholder_is_a_column_that_is_asked_for(rows: list[dict[str, An
 
 
 def test_a_chart_of_other_numbers_has_another_name(findings: Findings) -> None:
-    panels = threshold_panels(findings.regimes)
+    panels = threshold_charts(findings.regimes)
     assert threshold_chart(panels, level=0.9).name == threshold_chart(panels, level=0.9).name
     assert threshold_chart(panels, level=0.9).name != threshold_chart(panels[:1], level=0.9).name
     assert status_chart().name == status_chart().name

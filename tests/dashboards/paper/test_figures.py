@@ -7,13 +7,14 @@ import pytest
 
 from dashboards.paper.figures import TITLE_LETTERS, losses_figure, save_figure, threshold_figure
 from dashboards.plots.cells import cell_views, read_shown_curves
-from dashboards.plots.panels import threshold_panels
+from dashboards.plots.charts_of_cells import loss_charts
+from dashboards.plots.charts_of_thresholds import threshold_charts
 from dashboards.words.style import theme_pairs
 from sweeps.findings.run_findings import Findings
 
 
 def test_the_threshold_figure_is_a_readable_png_and_a_pdf(findings: Findings, tmp_path: Path) -> None:
-    figure = threshold_figure(threshold_panels(findings.regimes), level=0.9)
+    figure = threshold_figure(threshold_charts(findings.regimes))
     png, pdf = save_figure(figure, tmp_path, "thresholds")
     assert png.read_bytes().startswith(b"\x89PNG")
     assert pdf.read_bytes().startswith(b"%PDF")
@@ -24,10 +25,7 @@ def test_the_threshold_figure_is_a_readable_png_and_a_pdf(findings: Findings, tm
 
 
 def test_equal_results_give_equal_files(findings: Findings, tmp_path: Path) -> None:
-    drawn = [
-        save_figure(threshold_figure(threshold_panels(findings.regimes), level=0.9), tmp_path, name)
-        for name in ("first", "second")
-    ]
+    drawn = [save_figure(threshold_figure(threshold_charts(findings.regimes)), tmp_path, name) for name in ("first", "second")]
     assert all(drawn)
     for first, second in zip(*drawn, strict=True):
         assert first.read_bytes() == second.read_bytes()
@@ -35,7 +33,7 @@ def test_equal_results_give_equal_files(findings: Findings, tmp_path: Path) -> N
 
 def test_losses_have_a_panel_a_cell(findings: Findings) -> None:
     views = cell_views(findings.thresholds, read_shown_curves(findings))
-    figure = losses_figure(views)
+    figure = losses_figure(loss_charts(views))
     assert [axes.get_title(loc="left") for axes in figure.axes][:1] == ["Transformer, T = 16"]
     assert len(figure.axes) == len(views)
 
@@ -45,7 +43,7 @@ def test_a_long_name_is_broken_into_lines_and_leaves_room_for_its_panel(findings
         dataclasses.replace(view, name=view.threshold.label)
         for view in cell_views(findings.thresholds, read_shown_curves(findings))
     ]
-    figure = losses_figure(views)
+    figure = losses_figure(loss_charts(views))
     assert max(len(line) for axes in figure.axes for line in axes.get_title(loc="left").split("\n")) <= TITLE_LETTERS
     save_figure(figure, tmp_path, "losses")
     assert min(axes.get_position().width for axes in figure.axes) > 0.1

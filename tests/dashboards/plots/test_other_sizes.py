@@ -8,7 +8,7 @@ import math
 import pytest
 
 from dashboards.paper.tables import thresholds_csv, thresholds_json, thresholds_latex, trials_csv
-from dashboards.plots.panels import threshold_panels
+from dashboards.plots.charts_of_thresholds import threshold_charts
 from dashboards.words.law_words import fitted_formula, plain_formula
 from dashboards.words.style import mark_shape, series_shade
 from dashboards.words.threshold_words import star_words
@@ -69,13 +69,13 @@ def _json(thresholds: tuple[WidthThreshold, ...]) -> str:
 
 
 def test_one_panel_holds_all_architectures_with_a_line_each(thresholds: tuple[WidthThreshold, ...]) -> None:
-    (panel,) = threshold_panels(regimes_of(thresholds))
-    assert (panel.letter, panel.size.letter, panel.size.threshold_words) == ("T", "n", "samples to the target")
-    assert panel.title == "Transformer and fully connected net"
-    names = [series.name for series in panel.series]
+    (chart,) = threshold_charts(regimes_of(thresholds))
+    assert (chart.x.label.text, chart.y.label.text) == ("T", "samples to the target n*")
+    assert chart.title == "Transformer and fully connected net"
+    names = [marks.name.text.removesuffix(", 90% interval") for marks in chart.marks]
     assert len(set(names)) == 3
     assert {"Fully connected net, depth = 2", "Fully connected net, depth = 3"} < set(names)
-    assert all([line.role for line in series.lines] == ["law"] for series in panel.series)
+    assert [line.role for line in chart.lines] == ["law"] * 3
 
 
 def test_the_laws_are_those_of_a_letter(thresholds: tuple[WidthThreshold, ...]) -> None:
@@ -89,7 +89,7 @@ def test_the_laws_are_those_of_a_letter(thresholds: tuple[WidthThreshold, ...]) 
 
 
 def test_architectures_without_a_look_of_their_own_have_one() -> None:
-    assert mark_shape("somebodys_model") == ("diamond", "D")
+    assert mark_shape("somebodys_model") == "diamond"
     assert series_shade("somebodys_model", 5) != series_shade("transformer", 5)
 
 

@@ -1,4 +1,4 @@
-"""Panels hold what figures show: marks at the thresholds, laws with their bands, the exact lines, comparable axes."""
+"""Charts of thresholds: marks at the thresholds, laws with their bands, the exact lines, comparable axes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from dashboards.plots.panels import Line, Panel, settings_differ, threshold_panels
+from dashboards.plots.chart import Chart, Line
+from dashboards.plots.charts_of_thresholds import settings_differ, threshold_charts
 from dashboards.words.threshold_words import regime_words
 from dashboards.words.ticks import decades, round_numbers
 from stsq_core import TrialConfig
@@ -19,15 +20,20 @@ from sweeps.store.run_directory import RunDirectory
 MakeRun = Callable[..., RunDirectory]
 
 
-def line(panel: Panel, role: str) -> Line:
-    return next(line for series in panel.series for line in series.lines if line.role == role)
+def line(chart: Chart, role: str) -> Line:
+    return next(line for line in chart.lines if line.role == role)
+
+
+def ends(chart: Chart) -> tuple[tuple[float, float], tuple[float, float]]:
+    assert chart.x.ends is not None
+    assert chart.y.ends is not None
+    return chart.x.ends, chart.y.ends
 
 
 def test_architectures_with_other_settings_get_panels_of_equal_span(findings: Findings) -> None:
-    panels = threshold_panels(findings.regimes)
-    assert [panel.title for panel in panels] == ["Transformer", "Fully connected net"]
-    for ends in ("x_range", "y_range"):
-        first, second = (getattr(panel, ends) for panel in panels)
+    charts = threshold_charts(findings.regimes)
+    assert [chart.title for chart in charts] == ["Transformer", "Fully connected net"]
+    for first, second in zip(*map(ends, charts), strict=True):
         assert first[1] / first[0] == pytest.approx(second[1] / second[0])
 
 
@@ -48,30 +54,33 @@ def test_a_setting_is_told_with_its_codes_and_what_goes_beyond_the_theorem(findi
 
 
 def test_every_mark_lies_within_its_panel_and_its_interval(findings: Findings) -> None:
-    for panel in threshold_panels(findings.regimes):
-        for mark in (mark for series in panel.series for mark in series.marks):
-            assert mark.m is not None
-            assert panel.y_range[0] < mark.low <= mark.m <= mark.high < panel.y_range[1]
-            assert panel.x_range[0] < mark.x < panel.x_range[1]
+    for chart in threshold_charts(findings.regimes):
+        x_ends, y_ends = ends(chart)
+        [marks] = chart.marks
+        assert marks.low is not None
+        assert marks.high is not None
+        for x, low, m, high in zip(marks.x, marks.low, marks.y, marks.high, strict=True):
+            assert y_ends[0] < low <= m <= high < y_ends[1]
+            assert x_ends[0] < x < x_ends[1]
 
 
 def test_the_floor_and_the_relu_line_are_the_exact_ones(findings: Findings) -> None:
-    _, panel = threshold_panels(findings.regimes)
-    floor, relu = line(panel, "floor"), line(panel, "relu")
-    assert floor.y.tolist() == [theory.fcn_width_bound(0.1, T=int(T), d=2, q=2) for T in floor.x]
-    assert relu.y.tolist() == [4 * T for T in relu.x]
+    _, chart = threshold_charts(findings.regimes)
+    floor, relu = line(chart, "floor"), line(chart, "relu")
+    assert list(floor.y) == [theory.fcn_width_bound(0.1, T=int(T), d=2, q=2) for T in floor.x]
+    assert list(relu.y) == [4 * T for T in relu.x]
 
 
 def test_a_laws_line_passes_where_the_law_says_within_its_band(findings: Findings) -> None:
-    for panel, regime in zip(threshold_panels(findings.regimes), findings.regimes, strict=True):
-        law = line(panel, "law")
+    for chart, regime in zip(threshold_charts(findings.regimes), findings.regimes, strict=True):
+        law = line(chart, "law")
         task = regime.sample.task
         assert regime.law is not None
         assert law.y[0] == pytest.approx(regime.law.predict(T=float(law.x[0]), d=task.d, q=task.q))
         assert law.low is not None
         assert law.high is not None
-        assert np.all(law.low <= law.y)
-        assert np.all(law.y <= law.high)
+        assert np.all(np.asarray(law.low) <= np.asarray(law.y))
+        assert np.all(np.asarray(law.y) <= np.asarray(law.high))
 
 
 def test_a_power_laws_band_is_widest_away_from_the_cells(findings: Findings) -> None:
@@ -96,8 +105,8 @@ def test_architectures_that_share_their_settings_share_a_panel(
     both[0]["zip"] = {"task.T": [8, 16], "model.positions.d_e": [{"geom": [4, 40], "num": 5}] * 2}  # type: ignore[assignment, dict-item]
     both[1]["zip"] = {"task.T": [8, 16], "model.width": [{"geom": [8, 64], "num": 5}] * 2}  # type: ignore[assignment, dict-item]
     findings = read_findings(make_run(trials=both).path)
-    (panel,) = threshold_panels(findings.regimes)
-    assert panel.title == "Transformer and fully connected net"
+    (chart,) = threshold_charts(findings.regimes)
+    assert chart.title == "Transformer and fully connected net"
     assert settings_differ(findings.regimes) == ""
 
 
@@ -111,10 +120,11 @@ def test_settings_of_one_cell_each_stand_side_by_side_with_no_law(
     }
     regimes = read_findings(make_run(trials=[settings]).path).regimes
     assert [regime.comparison for regime in regimes] == [None] * len(activations)
-    (panel,) = threshold_panels(regimes)
-    assert panel.names == panel.x_words == tuple(f"activation = {name}" for name in activations)
-    assert [mark.x for series in panel.series for mark in series.marks] == list(panel.x_ticks)
-    assert not any(series.lines for series in panel.series)
+    (chart,) = threshold_charts(regimes)
+    assert [word.text for word in chart.x.words] == [f"activation = {name}" for name in activations]
+    assert chart.x.ticks is not None
+    assert [x for marks in chart.marks for x in marks.x] == list(chart.x.ticks)
+    assert not chart.lines
 
 
 def test_a_sweep_over_d_is_drawn_against_d(make_run: MakeRun, fully_connected: dict[str, object]) -> None:
@@ -122,9 +132,9 @@ def test_a_sweep_over_d_is_drawn_against_d(make_run: MakeRun, fully_connected: d
         **fully_connected,
         "zip": {"task.d": [1, 2, 4], "model.width": [{"geom": [2 * d, 16 * d], "num": 6} for d in (1, 2, 4)]},
     }
-    (panel,) = threshold_panels(read_findings(make_run(trials=[over_d]).path).regimes)
-    assert panel.axis == "d"
-    assert [mark.x for mark in panel.series[0].marks] == [1, 2, 4]
+    (chart,) = threshold_charts(read_findings(make_run(trials=[over_d]).path).regimes)
+    assert chart.x.label.text == "d"
+    assert chart.marks[0].x == [1, 2, 4]
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1.3, 1e6))

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from synthetic_runs import diverged, make_run, measured, sweep, transformers
 
-from dashboards.page.cell_figure import cell_plot, density, shares_solved
+from dashboards.page.interactive import plotly_strips
 from dashboards.plots.cells import cell_views
+from dashboards.plots.charts_of_cells import cell_strips, density, shares_solved
 from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.run_directory import RunDirectory
 
@@ -57,7 +58,7 @@ def test_every_loss_of_every_seed_is_drawn(findings: Findings, whole_run: RunDir
     views = cell_views(findings.thresholds, {})
     assert len(views) == len(findings.thresholds) > 0
     for view in views:
-        spec = cell_plot(view)
+        spec = plotly_strips(cell_strips(view))
         marks = [trace for trace in spec["data"] if "seed" in str(trace.get("text"))]
         assert len(marks) == view.threshold.num_seeds
         drawn = sorted(loss for trace in marks for loss in trace["y"])
