@@ -9,7 +9,7 @@ import json
 import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from dashboards.plots import Axis, Chart, Layer, Line, Marks, OpenEnd, Rule, Span
@@ -71,7 +71,10 @@ def threshold_chart(charts: Sequence[Chart], *, level: float) -> BoardChart:
 
 def loss_chart(charts: Sequence[Chart]) -> BoardChart:
     """Loss against width, a small panel a cell: trials as dots, their median as a line, the target, the interval."""
-    panels = [_panel(chart, width=230, height=150) for chart in charts[:MAX_SMALL_PANELS]]
+    panels = []
+    for chart in charts[:MAX_SMALL_PANELS]:
+        layers = tuple(layer for layer in chart.layers if not (isinstance(layer, Line) and layer.role == "floor"))
+        panels.append(_panel(replace(chart, layers=layers), width=230, height=150))
     return BoardChart("loss-against-width", "Loss against width by cell", _whole(concat=panels, columns=3))
 
 

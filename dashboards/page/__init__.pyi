@@ -1,8 +1,6 @@
 from .comparison import Compared as Compared, comparison_of as comparison_of
 from .html_document import Document as Document, asset as asset, live_html as live_html
 from .interactive import Spec as Spec, plotly_script as plotly_script, plotly_spec as plotly_spec
-from .page_heading import footer as footer, heading as heading
-from .progress import progress_section as progress_section
 from .report import (
     Contents as Contents,
     contents_of as contents_of,
@@ -10,5 +8,6 @@ from .report import (
     write_report as write_report,
     write_tables as write_tables,
 )
+from .run_sections import progress_section as progress_section
 from .sections import section as section
-from .story import status_words as status_words
+from .summary import footer as footer, heading as heading, status_words as status_words

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from dashboards.page.html_document import Document
 from dashboards.page.interactive import plotly_spec
-from dashboards.page.progress import total_bar
+from dashboards.page.run_sections import total_bar
 from dashboards.page.sections import MAX_ROWS, Section, lead, more, plot_place, section, tag
-from dashboards.page.story import summary_words
+from dashboards.page.summary import summary_words
 from dashboards.plots import cell_names, comparison_chart, run_shade
 from dashboards.words import Html, architecture_name, element, interval_text, left_words, table
 from sweeps.findings import Findings, Progress

@@ -15,7 +15,6 @@ from dashboards.plots import (
     CustomFigure,
     HeatFigure,
     Line,
-    Marks,
     cell_names,
     curve_charts,
     history_chart,
@@ -170,8 +169,8 @@ def custom_figures_section(figures: Sequence[CustomFigure], names: Sequence[str]
 def _chart_key(chart: Chart) -> list[Html]:
     """The named lines and marks of a chart."""
     keys: list[Html] = []
-    for layer in chart.layers:
-        if not isinstance(layer, Line | Marks) or not layer.name.html:
+    for layer in (*chart.marks, *chart.lines):
+        if not layer.name.html:
             continue
         dashes = {"solid": "", "dashed": "dashed", "dashdot": "dashed", "dotted": "dotted"}
         look = dashes[layer.dash] if isinstance(layer, Line) else f"mark {layer.shape}{' ring' if layer.hollow else ''}"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, assert_never
 
 import numpy as np
+from plotly.colors import get_colorscale
 from plotly.offline import get_plotlyjs
 
 from dashboards.plots import Axis, Chart, Heat, Layer, Line, Marks, OpenEnd, Rule, Span
@@ -80,8 +81,9 @@ def heat_spec(heat: Heat, limit: float) -> Spec:
     """One heat map, zero in the middle of its colours."""
     rows, columns = heat.matrix.shape
     trace = {
-        "type": "heatmap", "z": np.round(heat.matrix.astype(float), 5), "zmin": -limit, "zmax": limit, "colorscale": "RdBu",
-        "reversescale": True, "colorbar": {"thickness": 10, "len": 0.9},
+        "type": "heatmap", "z": np.round(heat.matrix.astype(float), 5), "zmin": -limit, "zmax": limit,
+        "colorscale": get_colorscale("RdBu"),
+        "reversescale": True, "colorbar": {"thickness": 10, "len": 0.9, "outlinewidth": 0, "ticks": ""},
         "hovertemplate": "row %{y}, column %{x}<br>%{z:.4f}<extra></extra>",
     }  # fmt: skip
     line = _stroke(INK.light, 1)
@@ -205,6 +207,7 @@ def _base_axis() -> Spec:
         "gridcolor": translucent(FAINT.light, 0.5),
         "linecolor": FAINT.light,
         "tickfont": {"color": MUTED.light, "size": 11.5},
+        "ticks": "",
         "zeroline": False,
         "showline": True,
         "fixedrange": True,

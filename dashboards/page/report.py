@@ -8,7 +8,6 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from dashboards.page.cell_section import cell_section
-from dashboards.page.claims_section import verdicts_section
 from dashboards.page.figure_sections import (
     curves_section,
     custom_figures_section,
@@ -18,11 +17,10 @@ from dashboards.page.figure_sections import (
 )
 from dashboards.page.html_document import Document, static_html
 from dashboards.page.laws_section import laws_section
-from dashboards.page.page_heading import footer, heading
-from dashboards.page.progress import progress_section
-from dashboards.page.record_sections import failures_section, provenance_section, rerun_section
+from dashboards.page.result_sections import table_section, verdicts_section
+from dashboards.page.run_sections import failures_section, progress_section, provenance_section, rerun_section
 from dashboards.page.sections import Section
-from dashboards.page.table_section import table_section
+from dashboards.page.summary import footer, heading
 from dashboards.paper import (
     custom_figure,
     laws_csv,

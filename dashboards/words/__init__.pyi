@@ -1,12 +1,3 @@
-from .claim_words import number_words as number_words, setting_interval as setting_interval, setting_words as setting_words
-from .columns import (
-    Axes as Axes,
-    OfCell as OfCell,
-    axes_of as axes_of,
-    family_names as family_names,
-    field_name as field_name,
-    value_words as value_words,
-)
 from .law_words import (
     Formula as Formula,
     agreement_words as agreement_words,
@@ -35,6 +26,17 @@ from .progress_words import (
     left_words as left_words,
     searches_words as searches_words,
 )
+from .settings import (
+    Axes as Axes,
+    OfCell as OfCell,
+    axes_of as axes_of,
+    family_names as family_names,
+    field_name as field_name,
+    number_words as number_words,
+    setting_interval as setting_interval,
+    setting_words as setting_words,
+    value_words as value_words,
+)
 from .style import (
     CARD as CARD,
     DASHES as DASHES,
@@ -47,10 +49,14 @@ from .style import (
     Dash as Dash,
     Shade as Shade,
     architecture_name as architecture_name,
+    loss_ticks as loss_ticks,
     mark_shape as mark_shape,
     paper_mark as paper_mark,
+    round_numbers as round_numbers,
     series_shade as series_shade,
     theme_pairs as theme_pairs,
+    tick_words as tick_words,
+    ticks_at as ticks_at,
     translucent as translucent,
     width_shade as width_shade,
 )
@@ -62,4 +68,3 @@ from .threshold_words import (
     star_words as star_words,
     whole_letter as whole_letter,
 )
-from .ticks import loss_ticks as loss_ticks, round_numbers as round_numbers, tick_words as tick_words, ticks_at as ticks_at

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from dashboards.plots.chart import Chart, Line
+from dashboards.plots.chart import Chart, Line, OpenEnd
 from dashboards.plots.charts_of_thresholds import settings_differ, threshold_charts
+from dashboards.words.style import decades, round_numbers
 from dashboards.words.threshold_words import regime_words
-from dashboards.words.ticks import decades, round_numbers
 from stsq_core import TrialConfig
 from stsq_core.oracles import theory
 from sweeps.findings.run_findings import Findings, read_findings
@@ -123,7 +123,7 @@ def test_settings_of_one_cell_each_stand_side_by_side_with_no_law(
     (chart,) = threshold_charts(regimes)
     assert [word.text for word in chart.x.words] == [f"activation = {name}" for name in activations]
     assert chart.x.ticks is not None
-    assert [x for marks in chart.marks for x in marks.x] == list(chart.x.ticks)
+    assert [layer.x for layer in chart.layers if isinstance(layer, OpenEnd)] == list(chart.x.ticks)
     assert not chart.lines
 
 

@@ -13,8 +13,8 @@ from dashboards.page.interactive import heat_spec, plotly_spec
 from dashboards.paper.figures import custom_figure, save_figure
 from dashboards.plots.chart import Chart, Line, Marks, Rule
 from dashboards.plots.drawings import ChartFigure, Heat, HeatFigure, curves_figure, profile_figure
-from dashboards.words.claim_words import setting_words
 from dashboards.words.law_words import Formula
+from dashboards.words.settings import setting_words
 from stsq_core import TrialConfig
 from stsq_core.oracles import theory
 from sweeps.findings.observations import Observation

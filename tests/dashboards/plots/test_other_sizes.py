@@ -10,9 +10,8 @@ import pytest
 from dashboards.paper.tables import thresholds_csv, thresholds_json, thresholds_latex, trials_csv
 from dashboards.plots.charts_of_thresholds import threshold_charts
 from dashboards.words.law_words import fitted_formula, plain_formula
-from dashboards.words.style import mark_shape, series_shade
+from dashboards.words.style import mark_shape, series_shade, tick_words
 from dashboards.words.threshold_words import star_words
-from dashboards.words.ticks import tick_words
 from stsq_core import TrialConfig, TrialResult
 from sweeps.findings.regimes import regimes_of
 from sweeps.schema.spec import Criterion

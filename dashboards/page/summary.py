@@ -1,14 +1,50 @@
-"""The page's sentences, made from the numbers: the headline, what was measured, and what must not be compared."""
+"""The head of the page, and the sentences made from the numbers: the headline and the state of the run."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from dashboards.words import architecture_name
+from dashboards.words import Html, architecture_name, element, estimate_words, plain_formula, prose
 from stsq_core.configs import WIDTH
 from sweeps.findings import Findings, Regime, Verdict
 from sweeps.laws import ScalingLaw
 from sweeps.store import Status
 from sweeps.thresholds import WidthThreshold
+
+
+def heading(findings: Findings) -> Html:
+    """Name, state and time; title; hypothesis; the result in one sentence; the laws behind it."""
+    told, complete = status_words(findings)
+    phrases = claims_headline(findings.verdicts) if findings.verdicts else headline(findings)
+    meta = [
+        element("span", element("b", findings.spec.name)),
+        element("span", told, class_=None if complete else "partial"),
+        element("span", f"{datetime.now(UTC):%-d %B %Y, %H:%M} UTC"),
+    ]
+    sentence = [element("span", prose(phrase.text), class_=phrase.kind or None) for phrase in phrases]
+    return element(
+        "header",
+        element("p", *meta, class_="meta"),
+        element("h1", findings.spec.heading),
+        element("p", element("span", "Hypothesis"), findings.spec.hypothesis, class_="hypothesis"),
+        element("p", *sentence, class_="headline" if len(phrases) > 1 else "headline none"),
+        *(_law_line(law) for law in laws_behind(findings) if not findings.spec.drawings),
+        id="heading",
+    )
+
+
+def footer(given: str) -> Html:
+    """From what the page was made, and how to make it again."""
+    return element("p", "Made by stsq from the ledger and journals of ", element("code", given), ". Make it again: ",
+                   element("code", f"stsq report {shlex.quote(given)}"), ".")  # fmt: skip
+
+
+def _law_line(law: ScalingLaw) -> Html:
+    name = element("span", architecture_name(law.kind), class_=law.kind)
+    letter = list(law.parameters)[-1]
+    told = prose(f" with {estimate_words(law, letter)}")
+    return element("p", name, prose(f": `{law.size.letter}`* = "), Html(plain_formula(law).html), told, class_="laws")
 
 
 @dataclass(frozen=True)

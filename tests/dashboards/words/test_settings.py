@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dashboards.words.columns import Axes, axes_of, family_names, field_name, value_words
+from dashboards.words.settings import Axes, axes_of, family_names, field_name, value_words
 from stsq_core import TrialConfig
 from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.run_directory import RunDirectory

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from synthetic_runs import finish, in_training, make_run, packs_of, sweep
 
-from dashboards.page.progress import progress_section
+from dashboards.page.run_sections import progress_section
 from sweeps.findings.progress import read_progress
 from sweeps.findings.run_findings import read_findings
 from sweeps.store.run_directory import RunDirectory, create_or_open

@@ -1,4 +1,4 @@
-"""What tells a sweep's cells apart beside T, q and d: a column for every axis in which cells of one architecture differ.
+"""Settings in words, and the axes that set a sweep's cells apart beside T, q and d: a column for each.
 
 Axes are named as a sweep file names them, by the shortest end of the dotted field that no other field shares: `query` for
 `model.positions.query`, `optimizer.kind` for itself.
@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from stsq_core.configs import WIDTH, Size, TrialConfig
+from sweeps.findings import Setting
 from sweeps.laws import ScalingLaw
 from sweeps.schema import flattened, free_fields, known_leaves
 from sweeps.thresholds import WidthThreshold
@@ -133,3 +134,49 @@ def _differing(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Fields with several values; one that only some cells have and all of those alike is told by whatever brings it along."""
     fields = dict.fromkeys(field for cell in cells for field in cell)
     return tuple(field for field in fields if len({repr(cell[field]) for cell in cells if field in cell}) > 1)
+
+
+SPOKEN = {
+    ("model.positions.redraw", "never"): "fixed codes",
+    ("model.positions.redraw", "per_step"): "stochastic codes",
+    ("model.positions.redraw", "per_sample"): "codes redrawn for every sample",
+    ("model.positions.kind", "one_hot"): "one-hot codes",
+    ("model.positions.kind", "random_sign"): "random signs",
+    ("model.positions.kind", "gaussian"): "Gaussian codes",
+    ("model.positions.kind", "sinusoidal"): "sinusoidal codes",
+    ("model.positions.kind", "learned"): "learned codes",
+    ("model.positions.query", "sum"): "sum query",
+    ("model.positions.query", "dual"): "dual query",
+    ("optimizer.kind", "gd"): "gradient descent",
+    ("optimizer.kind", "adam"): "Adam",
+}
+"""Values of fields as the papers speak of them."""
+
+TOLD_BY_KIND = ("model.positions.redraw", "model.positions.d_e", "model.positions.query")
+"""What one-hot codes leave no choice of."""
+
+
+def setting_words(fields: Iterable[tuple[str, Any]]) -> str:
+    """Fields with their values as a legend tells them: `d_e = 48, stochastic codes`."""
+    told = dict(fields)
+    if told.get("model.positions.kind") == "one_hot":
+        told = {name: value for name, value in told.items() if name not in TOLD_BY_KIND}
+    return ", ".join(SPOKEN.get((name, value), f"{field_name(name)} = {value_words(value)}") for name, value in told.items())
+
+
+def number_words(value: float | None) -> str:
+    """A number of a claim; nothing where there is none."""
+    return "" if value is None else f"{value:.4g}"
+
+
+def setting_interval(setting: Setting) -> str:
+    """The interval of a setting, its open end spelled out."""
+    match setting.low, setting.high:
+        case None, None:
+            return ""
+        case low, None:
+            return f"above {low:.4g}"
+        case None, high:
+            return f"below {high:.4g}"
+        case low, high:
+            return f"{low:.4g} to {high:.4g}"
