@@ -116,22 +116,22 @@ def _facts(threshold: WidthThreshold, run: str) -> Html:
         *m_star,
         (f"{threshold.level:.0%} interval", interval_text(threshold)),
         ("Criterion", f"{threshold.success_rate:.0%} of seeds at a loss of {threshold.target_loss:g} or less"),
-        _range_told(threshold),
+        _range(threshold),
         ("Ended", ", ".join(ended)),
         ("Cell", element("code", threshold.cell_id)),
         ("Setting", threshold.label),
         *([("Note", threshold.note)] if threshold.note else []),
         ("Again", element("code", f"stsq show {run}")),
     ]
-    return element("dl", *(part for name, told in pairs for part in (element("dt", prose(name)), element("dd", told))))
+    return element("dl", *(part for name, value in pairs for part in (element("dt", prose(name)), element("dd", value))))
 
 
-def _range_told(threshold: WidthThreshold) -> tuple[str, str]:
+def _range(threshold: WidthThreshold) -> tuple[str, str]:
     """The sizes tried, or the budget of samples."""
     if threshold.size == SAMPLES:
         return "Budget", f"{max(threshold.widths):,} samples"
-    told = f"{len(threshold.widths)}: {min(threshold.widths):g} to {max(threshold.widths):g}"
-    return threshold.size.nouns.capitalize(), told
+    sizes = f"{len(threshold.widths)}: {min(threshold.widths):g} to {max(threshold.widths):g}"
+    return threshold.size.nouns.capitalize(), sizes
 
 
 def _trials(threshold: WidthThreshold, name: str, run: str) -> Html:

@@ -31,12 +31,12 @@ def comparison_of(runs: Sequence[Compared], *, pages: Sequence[str]) -> Document
     """The comparison of runs; `pages` are the addresses of their own pages."""
     names = [run.given for run in runs]
     sections = [_runs_section(runs, pages), _figure_section(runs), _cells_section(runs), _settings_section(runs)]
-    told = [element("span", _swatch(place), element("code", name)) for place, name in enumerate(names)]
+    legend = [element("span", _swatch(place), element("code", name)) for place, name in enumerate(names)]
     head = element(
         "header",
         element("p", element("span", element("b", f"{len(runs)} runs")), class_="meta"),
         element("h1", "Side by side"),
-        element("p", *told, class_="key"),
+        element("p", *legend, class_="key"),
         id="heading",
     )
     foot = element("p", "Made by stsq: ", element("code", f"stsq open page {' '.join(names)}"), ".")
@@ -97,7 +97,7 @@ def _cells_section(runs: Sequence[Compared]) -> Section | None:
         {
             "kind": element("span", architecture_name(sample.kind), class_=sample.kind),
             "cell": name,
-            **{str(place): _told(one) for place, one in enumerate(own)},
+            **{str(place): _threshold(one) for place, one in enumerate(own)},
             "ratio": _ratio(own),
             "apart": _apart(own),
         }
@@ -125,9 +125,9 @@ def _settings_section(runs: Sequence[Compared]) -> Section | None:
         name for name in dict.fromkeys(name for spec in specs for name in spec) if len({repr(s.get(name)) for s in specs}) > 1
     ]
     rows = [{"field": element("code", name), **{str(i): _value(s.get(name)) for i, s in enumerate(specs)}} for name in names]
-    told = [(name, [_session(run, field) for run in runs]) for name, field in SESSION.items()]
+    made_with = [(name, [_session(run, field) for run in runs]) for name, field in SESSION.items()]
     rows = rows[:MAX_FIELDS] + [
-        {"field": name, **{str(i): v for i, v in enumerate(values)}} for name, values in told if len(set(values)) > 1
+        {"field": name, **{str(i): v for i, v in enumerate(values)}} for name, values in made_with if len(set(values)) > 1
     ]
     if not rows:
         return None
@@ -135,7 +135,7 @@ def _settings_section(runs: Sequence[Compared]) -> Section | None:
     return section("settings", "In what they differ", table(columns, rows), more(len(names) - MAX_FIELDS, "fields differ"))
 
 
-def _told(threshold: WidthThreshold | None) -> object:
+def _threshold(threshold: WidthThreshold | None) -> object:
     if threshold is None:
         return "not in this run"
     if threshold.m_star is None:
@@ -160,8 +160,8 @@ def _apart(own: Sequence[WidthThreshold | None]) -> str:
 
 
 def _session(run: Compared, name: str) -> str:
-    told = getattr(run.findings.sessions[-1], name) if run.findings.sessions else ""
-    return ", ".join(f"{name} {version}" for name, version in told.items()) if isinstance(told, dict) else str(told or "")
+    value = getattr(run.findings.sessions[-1], name) if run.findings.sessions else ""
+    return ", ".join(f"{name} {version}" for name, version in value.items()) if isinstance(value, dict) else str(value or "")
 
 
 def _value(value: object) -> str:

@@ -15,6 +15,7 @@ from dashboards.plots import (
     CustomFigure,
     HeatFigure,
     Line,
+    Marks,
     cell_names,
     curve_charts,
     history_chart,
@@ -169,7 +170,8 @@ def custom_figures_section(figures: Sequence[CustomFigure], names: Sequence[str]
 def _chart_key(chart: Chart) -> list[Html]:
     """The named lines and marks of a chart."""
     keys: list[Html] = []
-    for layer in (*chart.marks, *chart.lines):
+    named: list[Marks | Line] = [*chart.marks, *chart.lines]
+    for layer in named:
         if not layer.name.html:
             continue
         dashes = {"solid": "", "dashed": "dashed", "dashdot": "dashed", "dotted": "dotted"}

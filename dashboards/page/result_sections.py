@@ -104,11 +104,11 @@ def table_section(findings: Findings) -> Section | None:
     columns |= {"status": "Status"}
     columns |= {"note": "#Note"} if notes else {}
     criterion = findings.spec.criterion
-    told = f"Of {len(findings.thresholds)} cells: {summary_words(findings.thresholds)}."
+    counts = f"Of {len(findings.thresholds)} cells: {summary_words(findings.thresholds)}."
     return section(
         "table",
         "The thresholds in numbers",
-        lead(f"{_definition(criterion)} {told}"),
+        lead(f"{_definition(criterion)} {counts}"),
         table(columns, shown),
         more(len(rows) - len(shown), "cells are in the files"),
         element("p", element("b", "All cells: "), "; ".join(common), ".", class_="note") if common else None,
@@ -155,7 +155,7 @@ def _table_row(threshold: WidthThreshold, row: Row) -> dict[str, object]:
 
 
 def _common_notes(thresholds: Sequence[WidthThreshold]) -> list[str]:
-    """Notes that every cell carries: told once under the table."""
+    """Notes that every cell carries, which stand once under the table."""
     notes = [threshold.note.split("; ") for threshold in thresholds]
     return [note for note in notes[0] if note and len(notes) > 1 and all(note in others for others in notes)]
 

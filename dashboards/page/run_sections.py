@@ -45,7 +45,7 @@ def progress_section(progress: Progress, *, thresholds: Sequence[WidthThreshold]
     return section(
         "progress",
         "Progress",
-        element("p", *_told(progress), class_="lead"),
+        element("p", *_progress_sentence(progress), class_="lead"),
         _bar(totals, large=True),
         _key(totals),
         *_workers(progress, names),
@@ -62,12 +62,12 @@ def _totals(progress: Progress) -> dict[str, int]:
     return {share: sum(_count(cell, share) for cell in progress.cells) for share in SHARES}
 
 
-def _told(progress: Progress) -> list[object]:
+def _progress_sentence(progress: Progress) -> list[object]:
     ended = element("b", ended_words(progress))
     if progress.complete:
         return [element("b", f"All {progress.num_trials:,}"), " trials have ended."]
     if progress.holder is None:
-        searches = f", {told}" if (told := searches_words(progress)) else ""
+        searches = f", {words}" if (words := searches_words(progress)) else ""
         return [ended, f" trials have ended{searches}. Nobody runs the sweep now: the same command goes on from here."]
     left = left_words(progress.seconds_left)
     return [
@@ -187,15 +187,15 @@ def failures_section(findings: Findings, given: str) -> Section | None:
         "reason": "Reason",
     }
     failed, diverged = findings.num_ended("failed"), findings.num_ended("diverged")
-    told = f"{failed:,} of {len(findings.records):,} trials failed and {diverged:,} diverged."
-    told += " A diverged trial is a result: it counts as unsolved." if diverged else ""
+    lead_words = f"{failed:,} of {len(findings.records):,} trials failed and {diverged:,} diverged."
+    lead_words += " A diverged trial is a result: it counts as unsolved." if diverged else ""
     if failed:
         spec, run = shlex.quote(str(findings.run.spec)), shlex.quote(given)
-        told += f" Try the failed ones again with stsq run {spec} --out {run} --retry-failed."
+        lead_words += f" Try the failed ones again with stsq run {spec} --out {run} --retry-failed."
     return section(
         "failures",
         "Failures",
-        element("p", told, class_="lead") if rows else None,
+        element("p", lead_words, class_="lead") if rows else None,
         table(columns | {"again": "Look at one"}, shown) if rows else None,
         more(len(rows) - len(shown), "groups are in trials.csv"),
         *(element("p", note, class_="note") for note in findings.notes),

@@ -15,11 +15,11 @@ from sweeps.thresholds import WidthThreshold
 
 def heading(findings: Findings) -> Html:
     """Name, state and time; title; hypothesis; the result in one sentence; the laws behind it."""
-    told, complete = status_words(findings)
+    status, complete = status_words(findings)
     phrases = claims_headline(findings.verdicts) if findings.verdicts else headline(findings)
     meta = [
         element("span", element("b", findings.spec.name)),
-        element("span", told, class_=None if complete else "partial"),
+        element("span", status, class_=None if complete else "partial"),
         element("span", f"{datetime.now(UTC):%-d %B %Y, %H:%M} UTC"),
     ]
     sentence = [element("span", prose(phrase.text), class_=phrase.kind or None) for phrase in phrases]
@@ -43,8 +43,8 @@ def footer(given: str) -> Html:
 def _law_line(law: ScalingLaw) -> Html:
     name = element("span", architecture_name(law.kind), class_=law.kind)
     letter = list(law.parameters)[-1]
-    told = prose(f" with {estimate_words(law, letter)}")
-    return element("p", name, prose(f": `{law.size.letter}`* = "), Html(plain_formula(law).html), told, class_="laws")
+    numbers = prose(f" with {estimate_words(law, letter)}")
+    return element("p", name, prose(f": `{law.size.letter}`* = "), Html(plain_formula(law).html), numbers, class_="laws")
 
 
 @dataclass(frozen=True)
@@ -104,13 +104,13 @@ def status_words(findings: Findings) -> tuple[str, bool]:
 
 def summary_words(thresholds: Sequence[WidthThreshold]) -> str:
     """How many thresholds ended in which way."""
-    told = {
+    by_status = {
         "found": "found",
         "above_range": "above the range tried",
         "below_range": "below the range tried",
         "failed": "not found",
     }
-    counts = [(sum(t.status == status for t in thresholds), words) for status, words in told.items()]
+    counts = [(sum(t.status == status for t in thresholds), words) for status, words in by_status.items()]
     return ", ".join(f"{count} {words}" for count, words in counts if count) or "none yet"
 
 

@@ -119,20 +119,20 @@ def laws_latex(comparisons: Sequence[LawComparison], thresholds: Sequence[WidthT
 
 def latex_numbers(law: ScalingLaw) -> str:
     """A law's numbers with their intervals, for LaTeX."""
-    told = []
+    numbers = []
     for letter, estimate in law.parameters.items():
         spelled = r"\gamma" if letter == "gamma" else letter
         ends = rf"\;[{estimate.low:.2f}, {estimate.high:.2f}]" if estimate.has_interval else ""
-        told.append(rf"${spelled} = {estimate.value:.2f}{ends}$")
-    return ", ".join(told)
+        numbers.append(rf"${spelled} = {estimate.value:.2f}{ends}$")
+    return ", ".join(numbers)
 
 
 def _latex_row(comparison: LawComparison, law: ScalingLaw) -> str:
     delta = comparison.delta(law)
-    told = "--" if math.isnan(delta) else f"{delta:.1f}"
+    difference = "--" if math.isnan(delta) else f"{delta:.1f}"
     error = "--" if math.isnan(law.loo_error) else rf"{law.loo_error * 100:.1f}\%"
     formula = plain_formula(law).tex
-    return rf"{formula} & {latex_numbers(law)} & {told} & {error} & {standing_words(comparison, law)} \\"
+    return rf"{formula} & {latex_numbers(law)} & {difference} & {error} & {standing_words(comparison, law)} \\"
 
 
 def _family_heads(comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThreshold]) -> list[str]:

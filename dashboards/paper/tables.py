@@ -64,13 +64,13 @@ def _law_of(members: Sequence[WidthThreshold], laws: Sequence[ScalingLaw]) -> Sc
 def thresholds_json(thresholds: Sequence[WidthThreshold], comparisons: Sequence[LawComparison] = ()) -> str:
     """Thresholds and laws as one JSON document; what is missing or not finite is null."""
     laws = expected_laws(comparisons)
-    told = {
+    document = {
         "thresholds": threshold_rows(thresholds, laws),
         "laws": law_rows(comparisons, thresholds),
         "verdicts": verdict_rows(comparisons, thresholds),
         "held_out": held_out_rows(comparisons, thresholds),
     }
-    return json.dumps(told, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def thresholds_csv(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingLaw] = ()) -> str:
@@ -100,8 +100,8 @@ def trials_csv(records: Iterable[LedgerRecord]) -> str:
     if size != WIDTH:
         names.insert(names.index("width") + 1, size.name if size != SAMPLES else SAMPLES_TO_TARGET)
     writer.writerow(names)
-    told = [columns[name] if name in columns else getattr(outcomes, name).tolist() for name in names]
-    writer.writerows(zip(*told, strict=True))
+    listed = [columns[name] if name in columns else getattr(outcomes, name).tolist() for name in names]
+    writer.writerows(zip(*listed, strict=True))
     return text.getvalue()
 
 
@@ -133,8 +133,8 @@ def thresholds_latex(thresholds: Sequence[WidthThreshold], comparisons: Sequence
     ]
     if laws:
         width = 8 + len(axes.fields)
-        told = [_latex_law(law, family) for law, family in zip(laws, family_names(laws, thresholds), strict=True)]
-        lines += [r"\midrule", *(rf"\multicolumn{{{width}}}{{l}}{{{law}}} \\" for law in told)]
+        spelled = [_latex_law(law, family) for law, family in zip(laws, family_names(laws, thresholds), strict=True)]
+        lines += [r"\midrule", *(rf"\multicolumn{{{width}}}{{l}}{{{law}}} \\" for law in spelled)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
@@ -259,7 +259,7 @@ def _span(values: np.ndarray) -> str:
 
 def verdicts_json(verdicts: Sequence[Verdict]) -> str:
     """Claims with their answers and the numbers of every setting."""
-    told = [
+    rows = [
         {
             "name": verdict.name,
             "says": verdict.says,
@@ -280,4 +280,4 @@ def verdicts_json(verdicts: Sequence[Verdict]) -> str:
         }
         for verdict in verdicts
     ]
-    return json.dumps(told, indent=2) + "\n"
+    return json.dumps(rows, indent=2) + "\n"

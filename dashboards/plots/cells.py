@@ -215,9 +215,9 @@ def _curves(chosen: Points, curves: Mapping[str, Curve]) -> Iterable[MedianCurve
         return
     for width in _drawn_widths(np.unique(chosen.widths).tolist()):
         trial_ids = chosen.take(chosen.widths == width).outcomes.trial_ids
-        told = [curves[trial_id] for trial_id in trial_ids if trial_id in curves and len(curves[trial_id][0])]
-        if told:
-            yield median_curve(width, told)
+        own_curves = [curves[trial_id] for trial_id in trial_ids if trial_id in curves and len(curves[trial_id][0])]
+        if own_curves:
+            yield median_curve(width, own_curves)
 
 
 def _drawn_widths(widths: Sequence[int]) -> Sequence[int]:
@@ -227,17 +227,17 @@ def _drawn_widths(widths: Sequence[int]) -> Sequence[int]:
     return [widths[round(i * (len(widths) - 1) / (MAX_CURVES - 1))] for i in range(MAX_CURVES)]
 
 
-def median_curve(width: int, told: Sequence[Curve]) -> MedianCurve:
+def median_curve(width: int, curves: Sequence[Curve]) -> MedianCurve:
     """The median at each step at which any seed reports; a seed that has diverged counts as infinite from then on."""
-    steps = np.unique(np.concatenate([steps for steps, _ in told]))
+    steps = np.unique(np.concatenate([steps for steps, _ in curves]))
     if len(steps) > MAX_CURVE_POINTS:
         steps = steps[np.unique(np.round(np.linspace(0, len(steps) - 1, MAX_CURVE_POINTS)).astype(int))]
-    losses = np.full((len(told), len(steps)), np.inf)
-    for row, (own_steps, own_losses) in zip(losses, told, strict=True):
+    losses = np.full((len(curves), len(steps)), np.inf)
+    for row, (own_steps, own_losses) in zip(losses, curves, strict=True):
         places = np.searchsorted(own_steps, steps)
         present = (places < len(own_steps)) & (own_steps[np.minimum(places, len(own_steps) - 1)] == steps)
         row[present] = np.where(np.isfinite(own_losses[places[present]]), own_losses[places[present]], np.inf)
-    medians = np.sort(losses, axis=0)[(len(told) - 1) // 2]
+    medians = np.sort(losses, axis=0)[(len(curves) - 1) // 2]
     finite = np.isfinite(medians)
     return MedianCurve(width, steps[finite], np.maximum(medians[finite], LEAST_SHOWN))
 

@@ -27,7 +27,7 @@ from sweeps.store import FAILED
 from sweeps.thresholds import Points, samples_to_target
 
 MAX_SEED_LINES = 24
-"""Seeds joined by lines; more of them cannot be told apart."""
+"""Seeds joined by lines; the lines of more cannot be distinguished."""
 
 DENSITY_POINTS = 160
 

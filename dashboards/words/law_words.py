@@ -66,8 +66,8 @@ def _shape(law: ScalingLaw) -> Formula:
     kind, _, letter = law.name.rpartition("_")
     if law.size == WIDTH or kind not in _GROWTH:
         return _SHAPES[law.name]
-    told = law.task.letters.get(letter, letter)
-    return Formula(*(re.sub(r"\bL\b", told, form) for form in _GROWTH[kind]))
+    spelled = law.task.letters.get(letter, letter)
+    return Formula(*(re.sub(r"\bL\b", spelled, form) for form in _GROWTH[kind]))
 
 
 def left_html(law: ScalingLaw) -> Html:
@@ -89,23 +89,23 @@ def plain_formula(law: ScalingLaw) -> Formula:
 def fitted_formula(law: ScalingLaw) -> Formula:
     """The law with its numbers: `d + 2.48 q ln T`."""
     shape = _shape(law)
-    told = {letter: _number(value) for letter, value in law.numbers.items()}
-    # A constant that is taken away is told as such.
-    text, tex, markup = (form.format(**told).replace("+ -", "- ") for form in shape)
+    numbers = {letter: _number(value) for letter, value in law.numbers.items()}
+    # A negative constant is subtracted.
+    text, tex, markup = (form.format(**numbers).replace("+ -", "- ") for form in shape)
     return Formula(text, f"${tex}$", markup)
 
 
 def estimate_words(law: ScalingLaw, name: str) -> str:
     """One fitted number with its interval, its letter in backquotes; says so where there are too few cells for one."""
     estimate = law.parameters[name]
-    told = f"`{LETTERS.get(name, name)}` = {_number(estimate.value)}"
+    value = f"`{LETTERS.get(name, name)}` = {_number(estimate.value)}"
     if not estimate.has_interval:
-        return f"{told}, no interval"
-    return f"{told}, {law.level:.0%} interval {_number(estimate.low)} to {_number(estimate.high)}"
+        return f"{value}, no interval"
+    return f"{value}, {law.level:.0%} interval {_number(estimate.low)} to {_number(estimate.high)}"
 
 
 def numbers_words(law: ScalingLaw) -> tuple[str, ...]:
-    """Each number that a law reports, the level told by whoever shows them: `b = 2.48 (2.31 to 2.66)`."""
+    """Each number that a law reports, without the level of the intervals: `b = 2.48 (2.31 to 2.66)`."""
     return tuple(f"`{LETTERS.get(name, name)}` = {interval_words(own)}" for name, own in law.parameters.items())
 
 
@@ -124,7 +124,7 @@ def width_words(estimate: Estimate) -> str:
 
 
 def measured_words(prediction: Prediction) -> str:
-    """What was measured of a held-out cell; an end beyond the widths tried is told as such."""
+    """The measured threshold of a held-out cell; an end of its interval beyond the widths tried is named as such."""
     if prediction.m_star is None:
         return f"above {prediction.low:g}" if math.isinf(prediction.high) else f"at or below {prediction.high:g}"
     if math.isnan(prediction.low):

@@ -15,14 +15,14 @@ class Html(str):
 
 def element(name: str, *children: object, **attributes: object) -> Html:
     """An element with escaped children; None leaves an attribute out, and `class_` is so spelled as `class` is Python's."""
-    told = "".join(
+    spelled = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
     if name in VOID:
-        return Html(f"<{name}{told}>")
-    return Html(f"<{name}{told}>{joined(*children)}</{name}>")
+        return Html(f"<{name}{spelled}>")
+    return Html(f"<{name}{spelled}>{joined(*children)}</{name}>")
 
 
 def joined(*children: object) -> Html:

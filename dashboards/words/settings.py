@@ -50,18 +50,19 @@ class Axes:
         return {field: own.get(field) for field in self.fields}
 
     def family_settings(self, *configs: TrialConfig) -> tuple[str, ...]:
-        """What cells of one architecture have in common and others of it do not: `query=sum`; what is unusual in it, where
-        settings are not crossed. A setting that follows T, as the length of a code may, is none.
+        """The settings that these cells share and others of their architecture do not: `query=sum`.
+
+        Where settings are not crossed, those that are unusual. A setting that follows T (the length of a code) is left out.
         """
         (own, *others), kind = [_flat(config) for config in configs], configs[0].model.kind
         fields = [
             name for name in self.by_kind.get(kind, ()) if name in own and all(other.get(name) == own[name] for other in others)
         ]
         usual = self.usual.get(kind)
-        told = [name for name in fields if own[name] is not None]
+        apart = [name for name in fields if own[name] is not None]
         if usual is not None:
-            told = [name for name in fields if own[name] != usual[name]] or told[:1]
-        return tuple(f"{field_name(name)}={value_words(own[name]) or 'null'}" for name in told)
+            apart = [name for name in fields if own[name] != usual[name]] or apart[:1]
+        return tuple(f"{field_name(name)}={value_words(own[name]) or 'null'}" for name in apart)
 
 
 def axes_of(thresholds: Iterable[OfCell]) -> Axes:
@@ -81,12 +82,12 @@ def _usual(cells: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> dict[st
         return None
     commonest = [Counter(column).most_common(1)[0][0] for column in zip(*sorted(rows), strict=True)]
     of_repr = {repr(cell.get(name)): cell.get(name) for cell in cells for name in fields}
-    return {name: of_repr[told] for name, told in zip(fields, commonest, strict=True)}
+    return {name: of_repr[value] for name, value in zip(fields, commonest, strict=True)}
 
 
-def _size_of(told: OfCell) -> Size:
-    """What the threshold is about that is told of a cell; of anything else that is told, the width."""
-    return told.size if isinstance(told, WidthThreshold) else WIDTH
+def _size_of(cell: OfCell) -> Size:
+    """The size that a threshold is about; the width of anything else that belongs to a cell."""
+    return cell.size if isinstance(cell, WidthThreshold) else WIDTH
 
 
 def family_names(laws: Sequence[ScalingLaw], thresholds: Sequence[WidthThreshold]) -> tuple[str, ...]:
@@ -131,7 +132,7 @@ def _flat(config: TrialConfig, size: Size = WIDTH) -> dict[str, Any]:
 
 
 def _differing(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Fields with several values; one that only some cells have and all of those alike is told by whatever brings it along."""
+    """Fields with several values. A field with one value that only some cells have follows from another field."""
     fields = dict.fromkeys(field for cell in cells for field in cell)
     return tuple(field for field in fields if len({repr(cell[field]) for cell in cells if field in cell}) > 1)
 
@@ -150,18 +151,18 @@ SPOKEN = {
     ("optimizer.kind", "gd"): "gradient descent",
     ("optimizer.kind", "adam"): "Adam",
 }
-"""Values of fields as the papers speak of them."""
+"""Values of fields in the words of the papers."""
 
-TOLD_BY_KIND = ("model.positions.redraw", "model.positions.d_e", "model.positions.query")
-"""What one-hot codes leave no choice of."""
+FIXED_BY_ONE_HOT = ("model.positions.redraw", "model.positions.d_e", "model.positions.query")
+"""Fields without a choice where codes are one-hot."""
 
 
 def setting_words(fields: Iterable[tuple[str, Any]]) -> str:
-    """Fields with their values as a legend tells them: `d_e = 48, stochastic codes`."""
-    told = dict(fields)
-    if told.get("model.positions.kind") == "one_hot":
-        told = {name: value for name, value in told.items() if name not in TOLD_BY_KIND}
-    return ", ".join(SPOKEN.get((name, value), f"{field_name(name)} = {value_words(value)}") for name, value in told.items())
+    """Fields with their values, for a legend: `d_e = 48, stochastic codes`."""
+    shown = dict(fields)
+    if shown.get("model.positions.kind") == "one_hot":
+        shown = {name: value for name, value in shown.items() if name not in FIXED_BY_ONE_HOT}
+    return ", ".join(SPOKEN.get((name, value), f"{field_name(name)} = {value_words(value)}") for name, value in shown.items())
 
 
 def number_words(value: float | None) -> str:

@@ -9,14 +9,14 @@ _REDRAWS = {"never": "fixed", "per_step": "redrawn every step", "per_sample": "r
 
 
 def star_words(value: float | None) -> str:
-    """A threshold as it is told: two decimals, none from a thousand on."""
+    """A threshold with two decimals; with none from a thousand on."""
     if value is None:
         return ""
     return f"{value:.2f}" if value < 1000 else f"{value:.0f}"
 
 
 def interval_text(threshold: WidthThreshold) -> str:
-    """An interval as it is told: an end beyond the widths tried is told as an inequality, never as a number."""
+    """An interval; an end beyond the widths tried is an inequality, never a number."""
     if threshold.status == "failed" or (threshold.low is None and threshold.high is None and not _censored(threshold)):
         return "none"
     low = f"below {min(threshold.widths):g}" if threshold.low is None else star_words(threshold.low)
