@@ -86,7 +86,7 @@ def test_the_figures_are_those_of_the_page(whole_run: RunDirectory) -> None:
         detail = answer_of(board, "/api/studies/0")
     losses = next(one for one in detail["plotly_graph_objects"] if one["id"] == "loss-against-width")
     figure = json.loads(losses["graph_object"])
-    assert figure["layout"]["xaxis"]["title"]["text"] == "width m"
+    assert figure["layout"]["xaxis"]["title"]["text"] == "width <i>m</i>"
     points = next(trace for trace in figure["data"] if trace.get("mode") == "markers")
     assert len(points["x"]) == len(detail["trials"])
 
