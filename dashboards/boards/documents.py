@@ -127,7 +127,7 @@ def _grid(board: Board, name: str, panels: list[Any | None], *, filters: Sequenc
     return wr.PanelGrid(runsets=[runset], panels=_with_ids(panels, of=name), hide_run_sets=hide)
 
 
-def chart_panel(board: Board, chart: Chart | None, *, w: int = 24, h: int = 14) -> Any | None:
+def chart_panel(board: Board, chart: BoardChart | None, *, w: int = 24, h: int = 14) -> Any | None:
     """A panel of one of the board's charts, if the board has it."""
     if chart is None:
         return None
