@@ -15,7 +15,7 @@ from wandb_workspaces import expr
 
 from dashboards.boards.board import Board
 from dashboards.paper import failures_table
-from dashboards.plots import Chart, cell_names
+from dashboards.plots import cell_names
 from dashboards.publishing import keys, set_id, set_workspace_name
 from dashboards.words import architecture_name, estimate_words, fitted_formula, interval_text
 from stsq_core.configs import SAMPLES, WIDTH
