@@ -14,6 +14,7 @@ import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
 from dashboards.boards.board import Board
+from dashboards.boards.charts import BoardChart
 from dashboards.paper import failures_table
 from dashboards.plots import cell_names
 from dashboards.publishing import keys, set_id, set_workspace_name
