@@ -230,7 +230,7 @@ def show(
     """Show what a run found: width thresholds with intervals and laws, verdicts on its claims, failures."""
     from cluster.commands.law_results import read_task, show_predictions
     from cluster.commands.results import show_findings
-    from cluster.run import log, out, say
+    from cluster.run import log, out, print_line
     from dashboards.paper import thresholds_json, thresholds_latex, verdicts_json
     from sweeps.findings import read_findings
 
@@ -243,7 +243,7 @@ def show(
     if as_latex and findings.spec.drawings:
         raise UserError(f"{findings.spec.name} is shown by drawings and has no table of thresholds: --json gives its verdicts")
     for note in findings.notes:
-        say(log(), note)
+        print_line(log(), note)
     if as_json and findings.spec.drawings:
         sys.stdout.write(verdicts_json(findings.verdicts))
     elif as_json:
@@ -320,10 +320,10 @@ def trial(
 def doctor() -> None:
     """Check that this machine can run sweeps: what it has, what is missing, and how to get it."""
     from cluster.commands.doctor import examine
-    from cluster.run import out, say_table, table
+    from cluster.run import out, print_table, table
 
     checks = examine()
-    say_table(out(), table(("", "what", "found", "remark"), [(c.status, c.subject, c.found, c.remark) for c in checks]))
+    print_table(out(), table(("", "what", "found", "remark"), [(c.status, c.subject, c.found, c.remark) for c in checks]))
     raise typer.Exit(BAD_INPUT if any(check.status == "missing" for check in checks) else 0)
 
 

@@ -53,7 +53,7 @@ def submit(
         plugins=tuple(words.get("plugin") or ()),
         netrc=netrc,
     )
-    job = submission.submit(address, request, say=_tell)
+    job = submission.submit(address, request, notify=_tell)
     if job.existed:
         _tell(f"nothing is sent: this job is there already ({job.status}); --submission-id ID sends it as another")
     print(job.job_id, flush=True)
@@ -97,10 +97,10 @@ def status(job_id: JobId, address: Address = None) -> None:
 def list_(address: Address = None) -> None:
     """List the jobs that a cluster remembers, newest first."""
     from cluster.jobs import control
-    from cluster.run import out, say_table, table
+    from cluster.run import out, print_table, table
 
     rows = [(job.job_id, job.status, _minute(job.started_at), job.command) for job in control.list_jobs(address)]
-    say_table(out(), table(("job", "status", "started", "command"), rows))
+    print_table(out(), table(("job", "status", "started", "command"), rows))
 
 
 def _minute(seconds: float) -> str:

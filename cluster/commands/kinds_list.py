@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pydantic import BaseModel
 from rich.console import Console
 
-from cluster.run import say_table, table
+from cluster.run import print_table, table
 from stsq_core.configs import MODELS, TASKS, TrialConfig, kind_of, plugin_of, records_of
 
 
@@ -24,7 +24,7 @@ def show_kinds(console: Console) -> None:
     rows = [
         (field, kind_of(record), _first_sentence(record), _source(record)) for field, own in kinds.items() for record in own
     ]
-    say_table(console, table(("field", "kind", "what it is", "from"), rows))
+    print_table(console, table(("field", "kind", "what it is", "from"), rows))
 
 
 def _first_sentence(record: type[BaseModel]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from cluster.run import say, say_table, table
+from cluster.run import print_line, print_table, table
 from dashboards.words import (
     agreement_words,
     family_names,
@@ -24,15 +24,15 @@ def show_laws(console: Console, comparisons: Sequence[LawComparison], thresholds
     """Every law of every family of cells, best first, with the verdict, and the held-out cells beside their predictions."""
     names = family_names([comparison.laws[0] for comparison in comparisons], thresholds)
     for comparison, name in zip(comparisons, names, strict=True):
-        say(console, f"{name or comparison.kind}: {comparison.conclusion}")
+        print_line(console, f"{name or comparison.kind}: {comparison.conclusion}")
         level = f"{comparison.laws[0].level:.0%}"
         heads = ("  law", f"numbers with {level} intervals", "AICc", "error left out", "")
         rows = [_row(comparison, law) for law in comparison.laws]
-        say_table(console, table(heads, rows, right=("AICc", "error left out")))
+        print_table(console, table(heads, rows, right=("AICc", "error left out")))
         _show_held_out(console, comparison)
         notes = dict.fromkeys(note for law in comparison.laws for note in law.note.split("; ") if note)
         for note in notes:
-            say(console, f"  {note}")
+            print_line(console, f"  {note}")
 
 
 def read_task(text: str) -> Stsq:
@@ -63,16 +63,18 @@ def show_predictions(
     names = family_names([comparison.laws[0] for comparison in comparisons], thresholds)
     for task in tasks:
         for comparison, name in zip(comparisons, names, strict=True):
-            say(console, f"{name or comparison.kind}, T={task.T} q={task.q} d={task.d}: {comparison.conclusion}")
+            print_line(console, f"{name or comparison.kind}, T={task.T} q={task.q} d={task.d}: {comparison.conclusion}")
             level = f"{comparison.laws[0].level:.0%}"
             predicted = [law.predict_cell(T=task.T, d=task.d, q=task.q) for law in comparison.laws]
             rows = [
                 (f"  {law.formula}", width_words(own), standing_words(comparison, law))
                 for law, own in zip(comparison.laws, predicted, strict=True)
             ]
-            say_table(console, table(("  law", f"m* of a new cell, {level} interval", ""), rows))
+            print_table(console, table(("  law", f"m* of a new cell, {level} interval", ""), rows))
             for letter, only in _unmeasured(comparison, task):
-                say(console, f"  all cells have {letter} = {only}: how widths grow with {letter} is assumed here, not measured")
+                print_line(
+                    console, f"  all cells have {letter} = {only}: how widths grow with {letter} is assumed here, not measured"
+                )
 
 
 def _unmeasured(comparison: LawComparison, task: Stsq) -> list[tuple[str, int]]:
@@ -99,7 +101,7 @@ def _show_held_out(console: Console, comparison: LawComparison) -> None:
     law = comparison.best or (expected if expected and expected.draws else comparison.laws[0])
     for own in comparison.predictions(law):
         error = "" if own.error is None else f", {own.error:+.1%}"
-        say(
+        print_line(
             console,
             f"  held out, T={own.task.T} q={own.task.q} d={own.task.d}: predicted {width_words(own.predicted)} by"
             f" {fitted_formula(law).text}, measured {measured_words(own)}{error}: {agreement_words(own)}",

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cluster.environment import num_cores
-from cluster.run import load_remembered, run_path, say, say_table, table
+from cluster.run import load_remembered, print_line, print_table, run_path, table
 from stsq_core.configs import SAMPLES, WIDTH, GradientDescent, OneHot, Transformer, TrialConfig, TrialFamily
 from stsq_core.oracles import step_size_bound
 from stsq_core.training import ASSUMED_RATE, GPU_RATE
@@ -47,7 +47,7 @@ def show_catalog(console: Console) -> None:
         num_trials = sum(len(cell.trials) for cell in expanded.cells)
         trials = f"{num_trials}" if not expanded.searched else "searched"
         rows.append((name, len(expanded.cells) + len(expanded.searched), trials, expanded.spec.heading))
-    say_table(console, table(("sweep", "cells", "trials", "title"), rows, right=("cells", "trials")))
+    print_table(console, table(("sweep", "cells", "trials", "title"), rows, right=("cells", "trials")))
 
 
 def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | None, workers: int | None) -> None:
@@ -65,20 +65,20 @@ def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | 
     slots = workers or num_cores()
     done = frozenset(records.trial_ids)
     plan = make_plan(expanded, slots=slots, done=done)
-    say(console, f"{spec.name}: {spec.heading}")
-    say(console, f"hypothesis: {spec.hypothesis.strip()}")
+    print_line(console, f"{spec.name}: {spec.heading}")
+    print_line(console, f"hypothesis: {spec.hypothesis.strip()}")
     searches = plan_searches(spec, results)
     if plan.cells:
-        say_table(console, cell_table(plan, done))
+        print_table(console, cell_table(plan, done))
     if searches:
-        say_table(console, search_table(searches))
+        print_table(console, search_table(searches))
     if len(plan.cells) > SHOWN_CELLS:
-        say(console, f"and {len(plan.cells) - SHOWN_CELLS} more cells")
+        print_line(console, f"and {len(plan.cells) - SHOWN_CELLS} more cells")
     for line in cost_lines(plan, measured_rate(records), slots=slots, searches=searches):
-        say(console, line)
+        print_line(console, line)
     for line in warning_lines(plan):
-        say(console, line)
-    say(console, f"run directory: {run.path}")
+        print_line(console, line)
+    print_line(console, f"run directory: {run.path}")
 
 
 def cell_table(plan: Plan, done: Collection[str]) -> Table:

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cluster.commands.law_results import show_laws
-from cluster.run import say, say_table, table
+from cluster.run import print_line, print_table, table
 from dashboards.paper import expected_laws, failures_table, threshold_rows
 from dashboards.words import (
     axes_of,
@@ -41,27 +41,27 @@ def show_run(
     console: Console, records: Outcomes, thresholds: Sequence[WidthThreshold], comparisons: Sequence[LawComparison]
 ) -> None:
     """The thresholds of a run with their laws, and what failed."""
-    say_table(console, threshold_table(thresholds, expected_laws(comparisons)))
+    print_table(console, threshold_table(thresholds, expected_laws(comparisons)))
     show_laws(console, comparisons, thresholds)
     for line in notes(thresholds):
-        say(console, line)
+        print_line(console, line)
     show_failures(console, records)
 
 
 def show_verdicts(console: Console, verdicts: Sequence[Verdict], *, level: float) -> None:
     """What came of each claim: its answer, its rule, and the numbers of the first settings."""
     for verdict in verdicts:
-        say(console, f"{verdict.answer.upper()}: {verdict.says}")
-        say(console, f"  {verdict.quantity}, {verdict.rule}")
+        print_line(console, f"{verdict.answer.upper()}: {verdict.says}")
+        print_line(console, f"  {verdict.quantity}, {verdict.rule}")
         rows = [
             (setting_words(s.fields) or "all trials", number_words(s.value), setting_interval(s), s.num_seeds, s.answer)
             for s in verdict.settings[:SHOWN_SETTINGS]
         ]
         if rows:
             names = ("  setting", "value", f"{level:.0%} interval", "seeds", "answer")
-            say_table(console, table(names, [("  " + row[0], *row[1:]) for row in rows], right=("value", "seeds")))
+            print_table(console, table(names, [("  " + row[0], *row[1:]) for row in rows], right=("value", "seeds")))
         if len(verdict.settings) > SHOWN_SETTINGS:
-            say(console, f"  and {len(verdict.settings) - SHOWN_SETTINGS} more settings")
+            print_line(console, f"  and {len(verdict.settings) - SHOWN_SETTINGS} more settings")
 
 
 def notes(thresholds: Sequence[WidthThreshold]) -> list[str]:
@@ -113,15 +113,15 @@ def show_failures(console: Console, records: Outcomes) -> None:
     if not rows:
         return
     num_failed, num_diverged = records.num_ended("failed"), records.num_ended("diverged")
-    say(console, f"{num_failed} trials failed and {num_diverged} diverged, of {len(records)}:")
+    print_line(console, f"{num_failed} trials failed and {num_diverged} diverged, of {len(records)}:")
     names = ("status", "trials", "cell", "widths", "rates", "reason", "one of them")
     shown = [
         (row["status"], row["num_trials"], row["cell"], row["widths"], row["rates"], row["reason"], row["trial_id"])
         for row in rows[:SHOWN_FAILURES]
     ]
-    say_table(console, table(names, shown, right=("trials",)))
+    print_table(console, table(names, shown, right=("trials",)))
     if len(rows) > SHOWN_FAILURES:
-        say(console, f"and {len(rows) - SHOWN_FAILURES} more kinds of failure")
+        print_line(console, f"and {len(rows) - SHOWN_FAILURES} more kinds of failure")
 
 
 def _m_star(threshold: WidthThreshold) -> str:

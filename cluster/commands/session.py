@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import secrets
 import shlex
 import threading
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.console import Console
 
 from cluster.run import (
@@ -22,22 +24,22 @@ from cluster.run import (
     StopSignals,
     Work,
     adopt_outcomes,
-    check_former,
+    check_earlier,
     check_submitter,
     exit_code,
     load_remembered,
+    print_line,
     run_path,
-    say,
     stop_signals,
-    strategy_of,
 )
 from dashboards.publishing import PublisherProcess, offline_reason
 from stsq_core.configs import UserError
 from stsq_core.plugins import used_plugins
-from sweeps.cells import ExpandedSweep, load_expanded
-from sweeps.schedule import PackQueue
+from sweeps.cells import ExpandedSweep, Trials, load_expanded, recheck_trials
+from sweeps.schedule import Grid, PackQueue, Sequel, Strategy, Together
 from sweeps.schema import SweepSpec, keeps_weights
 from sweeps.store import (
+    FAILED,
     FINISHED,
     Ledger,
     Lock,
@@ -48,8 +50,10 @@ from sweeps.store import (
     create_or_open,
     elapsed_minutes,
     keep_plugins,
+    read_curves,
     read_results,
     session,
+    write_atomically,
 )
 
 if TYPE_CHECKING:
@@ -67,7 +71,7 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
         settings: the `--set` strings.
         options: how to run it.
         out: for results.
-        log: for progress and what happens on the way.
+        log: for progress and warnings.
 
     Raises:
         UserError: bad input, a run directory that cannot be used, or an environment that cannot run it.
@@ -81,118 +85,93 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
     run = create_or_open(run_path(spec.name, options.out), expanded)
     with stop_signals() as stop:
         try:
-            with Lock(run.lock), _plugins_kept(run, expanded), _publication(run, spec, options, log=log) as publication:
-                try:
-                    with ExitStack() as last:
-                        with session(run):
-                            _train_rest(run, expanded, options, stop=stop, log=log, last=last)
-                        publication.finish()
-                        return _conclude(run, expanded, options, out=out, log=log)
-                except Stopped as stopped:
-                    publication.patience_s = STOP_PATIENCE_S
-                    done = len(Ledger(run.ledger).trial_ids())
-                    name = stopped.signal_name
-                    say(log, f"stopped by {name} with {done} trials in {run.ledger}; the same command goes on from there")
-                    return STOPPED
-        except (Stopped, KeyboardInterrupt) as stopped:
+            with Lock(run.lock):
+                _keep_plugins(run, expanded)
+                with _publication(run, spec, options, log=log) as publication:
+                    try:
+                        with ExitStack() as last:
+                            with session(run):
+                                _train_rest(run, expanded, options, stop=stop, log=log, last=last)
+                            publication.finish()
+                            return _conclude(run, expanded, options, out=out, log=log)
+                    except Stopped as stopped:
+                        publication.patience_s = STOP_PATIENCE_S
+                        done = f"{len(Ledger(run.ledger).trial_ids())} trials in {run.ledger}"
+                        print_line(log, f"stopped by {stopped.signal_name} with {done}; the same command goes on from there")
+                        return STOPPED
+        except (Stopped, KeyboardInterrupt) as stopped:  # while the publisher or the lock was being let go
             if isinstance(stopped.__context__, UserError):
                 raise stopped.__context__ from None
-            say(log, f"stopped by {getattr(stopped, 'signal_name', 'SIGINT')}: every result is kept in {run.ledger}")
+            print_line(log, f"stopped by {getattr(stopped, 'signal_name', 'SIGINT')}: every result is kept in {run.ledger}")
             return STOPPED
 
 
-@contextmanager
-def _plugins_kept(run: RunDirectory, sweep: ExpandedSweep) -> Iterator[None]:
-    """Within it the plugins of a sweep lie in its run directory, tried: nothing is trained with one that fails."""
+def _keep_plugins(run: RunDirectory, sweep: ExpandedSweep) -> None:
+    """Try the plugins of a sweep and keep copies in its run directory: nothing is trained with one that fails."""
     samples = [cell.trials[0] for cell in sweep.cells] + [cell.family.sample for cell in sweep.searched]
     if plugins := used_plugins(samples):
         from stsq_core.plugins import try_pairs
 
         try_pairs(samples)
         keep_plugins(run.plugins, plugins)
-    yield
 
 
 def _train_rest(
-    run: RunDirectory,
-    sweep: ExpandedSweep,
-    options: RunOptions,
-    *,
-    stop: StopSignals,
-    log: Console,
-    last: ExitStack,
+    run: RunDirectory, sweep: ExpandedSweep, options: RunOptions, *, stop: StopSignals, log: Console, last: ExitStack
 ) -> None:
-    """Train what the ledger does not hold; `last` is given what is to be waited for at the very end."""
-    ledger = Ledger(run.ledger, notify=lambda text: say(log, text))
+    """Train what the ledger does not hold, as far as the budgets allow; `last` waits for the end of Ray at the very end."""
+    ledger, name = Ledger(run.ledger, notify=lambda text: print_line(log, text)), sweep.spec.name
     if num_adopted := adopt_outcomes(run, ledger):
-        say(log, f"{num_adopted} trials that had ended when the last run was killed are in the ledger now")
+        print_line(log, f"{num_adopted} trials that had ended when the last run was killed are in the ledger now")
     results = read_results(run, sweep)
     for note in results.ledger_notes:
-        say(log, note)
+        print_line(log, note)
     if num_foreign := len(results.foreign_cells):
-        say(log, _foreign(run, num_foreign))
-    with closing(strategy_of(run, sweep, results, options)) as strategy:
+        cells, are, them = ("cell", "is", "its") if num_foreign == 1 else ("cells", "are", "their")
+        print_line(
+            log,
+            f"{num_foreign} {cells} with results in {run.path} {are} not in this sweep: {them} results stay in the ledger "
+            "and are left out of tables, laws and figures",
+        )
+    num_searched, num_trials = len(sweep.searched), len(results.records)
+    with closing(_strategy_of(run, sweep, results, options)) as strategy:
         held = Outcomes.joined([results.records, results.rechecks])
-        begun = begun_packs(run)
-        queue = PackQueue(strategy, ledger, retry_failed=options.retry_failed, held=held, begun=begun)
-        if queue.finished:
-            say(log, _nothing_left(run, sweep.spec, queue, results))
-            _forget_states(run)
+        queue = PackQueue(strategy, ledger, retry_failed=options.retry_failed, held=held, begun=begun_packs(run))
+        budgets = Budgets(sweep.spec.budget, queue, spent_minutes=elapsed_minutes(run))
+        if queue.finished and num_searched:
+            done = f"{num_searched} cells searched with {num_trials} trials in {run.ledger}"
+            print_line(log, f"nothing to train: {name} is complete, {done}")
+        elif queue.finished:
+            print_line(log, f"nothing to train: all {queue.total} trials of {name} are in {run.ledger}")
+        elif not budgets.allow():
+            print_line(log, budgets.words())
+            return
         else:
-            _train(run, sweep, queue, results, options, stop=stop, log=log, last=last)
-
-
-def _train(
-    run: RunDirectory,
-    sweep: ExpandedSweep,
-    queue: PackQueue,
-    results: Results,
-    options: RunOptions,
-    *,
-    stop: StopSignals,
-    log: Console,
-    last: ExitStack,
-) -> None:
-    """Train what waits, as far as the budgets allow."""
-    budgets = Budgets(sweep.spec.budget, queue, spent_minutes=elapsed_minutes(run))
-    if not budgets.allow():
-        say(log, budgets.words())
-        return
-    check_former(run, accept=options.accept_versions)
-    say(log, _opening(run, sweep, results))
-    run.make_rooms()
-    with _runner(run, sweep.spec.name, options, stop, log) as runner:
-        last.callback(runner.wait_for_end)
-        if runner.told:
-            say(log, runner.told)
-        queue.fit(room=runner.room, slots=runner.slots)
-        with ProgressLine(queue, run.curves, log, num_workers=runner.slots) as progress, _page_prepared(queue):
-            runner.train(Work(queue, run, options, progress, stop, sweep.spec.budget.retries, budgets))
-        say(log, progress.summary())
-    if queue.finished:
-        _forget_states(run)
-    else:
-        say(log, budgets.words())
+            check_earlier(run, accept=options.accept_versions)
+            print_line(log, _opening(run, sweep, results))
+            run.make_rooms()
+            with _runner(run, name, options, stop, log) as runner:
+                last.callback(runner.wait_for_end)
+                queue.fit(room=runner.room, slots=runner.slots)
+                with ProgressLine(queue, run.curves, log, num_workers=runner.slots) as progress, _page_prepared(queue):
+                    runner.train(Work(queue, run, options, progress, stop, sweep.spec.budget.retries, budgets))
+                print_line(log, progress.summary())
+            if not queue.finished:
+                print_line(log, budgets.words())
+                return
+    for path in run.checkpoints.glob("*"):  # states of packs that will never go on
+        path.unlink(missing_ok=True)
 
 
 def _opening(run: RunDirectory, sweep: ExpandedSweep, results: Results) -> str:
-    """What there is to do."""
-    num_points = results.num_of_points
-    num_cells, num_searched = len(sweep.cells), len(sweep.searched)
-    parts = []
-    if num_cells:
+    """The size of the sweep, and how much of it the ledger holds already."""
+    num_points, parts = results.num_of_points, []
+    if sweep.cells:
         num_trials, num_held = len(results.declared) - num_points, len(results.records) - num_points
-        parts.append(f"{num_cells} cells, {num_trials} trials, {num_held} of them in the ledger already")
-    if num_searched:
-        parts.append(f"{num_searched} cells to search, {num_points} trials of theirs in the ledger already")
+        parts.append(f"{len(sweep.cells)} cells, {num_trials} trials, {num_held} of them in the ledger already")
+    if sweep.searched:
+        parts.append(f"{len(sweep.searched)} cells to search, {num_points} trials of theirs in the ledger already")
     return f"{sweep.spec.name}: {'; '.join(parts)} -> {run.path}"
-
-
-def _nothing_left(run: RunDirectory, spec: SweepSpec, queue: PackQueue, results: Results) -> str:
-    if not results.searched:
-        return f"nothing to train: all {queue.total} trials of {spec.name} are in {run.ledger}"
-    num = len(results.searched)
-    return f"nothing to train: {spec.name} is complete, {num} cells searched with {len(results.records)} trials in {run.ledger}"
 
 
 def _runner(run: RunDirectory, sweep: str, options: RunOptions, stop: StopSignals, log: Console) -> Runner:
@@ -200,19 +179,44 @@ def _runner(run: RunDirectory, sweep: str, options: RunOptions, stop: StopSignal
         return InlineRunner(options.device)
     from cluster.tune import TuneRunner
 
-    return TuneRunner(run, options, stop, sweep=sweep, say=lambda text: say(log, text))
+    return TuneRunner(run, options, stop, sweep=sweep, notify=lambda text: print_line(log, text))
 
 
-def _foreign(run: RunDirectory, num_cells: int) -> str:
-    cells, are, them = ("cell", "is", "its") if num_cells == 1 else ("cells", "are", "their")
-    return (
-        f"{num_cells} {cells} with results in {run.path} {are} not in this sweep: {them} results stay in the ledger and are "
-        "left out of tables, laws and figures"
-    )
+def _strategy_of(run: RunDirectory, sweep: ExpandedSweep, results: Results, options: RunOptions) -> Strategy:
+    """The strategy of a sweep: its grids and searches side by side, then the re-checks where the options ask for them."""
+    strategy: Strategy = Grid(sweep.cells)
+    if sweep.searched:
+        from sweeps.search import Search
+
+        if not run.identity.exists():  # made once, so that it stays when the directory is moved
+            write_atomically(run.identity, secrets.token_hex(8).encode())
+        records = results.records
+        search = Search(
+            sweep.spec,
+            sweep.searched,
+            journal=run.studies,
+            owner=run.identity.read_text(encoding="utf-8").strip(),
+            curves=lambda ended_in: read_curves(run, ended_in, ended_in=ended_in),
+            again=records.take(records.status == FAILED) if options.retry_failed else None,
+        )
+        strategy = Together([strategy, search]) if sweep.cells else search
+    return Sequel(strategy, lambda: Grid((), more=_rechecks(run, sweep))) if options.recheck else strategy
+
+
+def _rechecks(run: RunDirectory, sweep: ExpandedSweep) -> Trials:
+    """The trials that show, for each threshold that was found, whether steps or width was limiting."""
+    from sweeps.thresholds import thresholds_of
+
+    parts = []
+    for threshold in thresholds_of(sweep.spec, read_results(run, sweep)):
+        if threshold.m_star is not None:
+            rates = tuple(np.unique(threshold.points.outcomes.trials.rates).tolist())
+            parts.append(recheck_trials(threshold.cell_id, threshold.config_sample, rates, threshold.m_star, threshold.size))
+    return Trials.joined(parts)
 
 
 class Publication:
-    """A publisher beside a run; None where nothing is to be published. It ends in a thread while the run is being concluded."""
+    """The publisher beside a run, or None where nothing is published; it ends in a thread while the run is concluded."""
 
     def __init__(self, process: PublisherProcess | None) -> None:
         self._process = process
@@ -221,7 +225,7 @@ class Publication:
         self.complete = process is None
 
     def finish(self) -> None:
-        """Say that training is over; `wait` waits for the publisher to end."""
+        """Begin to end the publisher, once training is over; `wait` waits for it."""
         if self._process is not None and self._ending is None:
             self._ending = threading.Thread(target=self._end, args=(self._process,), daemon=True)
             self._ending.start()
@@ -238,14 +242,14 @@ class Publication:
 
 @contextmanager
 def _publication(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log: Console) -> Iterator[Publication]:
-    """Publish to W&B in a process of its own; no failure of it is one of the run."""
+    """Publish to W&B in a separate process; its failures are never failures of the run."""
     later = f"`stsq wandb sync {shlex.quote(str(run.path))}`"
     process = None
     if (options.wandb or os.environ.get("WANDB_MODE") or spec.wandb.mode) != "disabled":
         try:
             process = PublisherProcess.start(run.path, mode=options.wandb, asked=options.wandb_asked)
         except (UserError, OSError) as error:
-            say(log, f"W&B: nothing is published, and training goes on without it: {error}; then publish with {later}")
+            print_line(log, f"W&B: nothing is published, and training goes on without it: {error}; then publish with {later}")
     publication = Publication(process)
     try:
         yield publication
@@ -255,9 +259,9 @@ def _publication(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log
         finally:
             if not publication.complete:
                 log_path = run.wandb / "publisher.log"
-                say(log, f"W&B: not everything is published yet; see {log_path}, then publish the rest with {later}")
+                print_line(log, f"W&B: not everything is published yet; see {log_path}, then publish the rest with {later}")
             elif process is not None and (reason := offline_reason(run.path)):
-                say(log, f"W&B: written offline to {run.wandb}: {reason}; publish with {later}")
+                print_line(log, f"W&B: written offline to {run.wandb}: {reason}; publish with {later}")
 
 
 @contextmanager
@@ -282,13 +286,8 @@ def _page_prepared(queue: PackQueue) -> Iterator[None]:
         thread.join()
 
 
-def _forget_states(run: RunDirectory) -> None:
-    """Remove the states of packs that will never go on, once nothing is left to train."""
-    for path in run.checkpoints.glob("*"):
-        path.unlink(missing_ok=True)
-
-
 def _conclude(run: RunDirectory, sweep: ExpandedSweep, options: RunOptions, *, out: Console, log: Console) -> int:
+    """Print and draw the findings of a run; returns its exit code."""
     from cluster.commands.results import show_findings
     from sweeps.findings import findings_of
     from sweeps.thresholds import thresholds_of
@@ -298,27 +297,23 @@ def _conclude(run: RunDirectory, sweep: ExpandedSweep, options: RunOptions, *, o
     findings = findings_of(run, sweep, results, thresholds)
     show_findings(out, findings)
     if results.note_on_others:
-        say(log, results.note_on_others)
-    if options.keep_weights and (num_without := _num_without_weights(run, results.records)):
-        say(log, _not_kept(run, num_without))
+        print_line(log, results.note_on_others)
+    if options.keep_weights:
+        kept = {path.stem for path in run.weights.glob("*.npz")}
+        finished = results.records.take(results.records.status == FINISHED).trial_ids
+        if num_without := sum(trial_id not in kept for trial_id in finished):
+            again = f"`stsq trial {shlex.quote(str(run.path))} TRIAL_ID --keep-weights`"
+            print_line(
+                log,
+                f"the weights of {num_without} finished trials are not kept, as these were trained without --keep-weights: "
+                f"{again} trains one again and keeps its weights",
+            )
     write_page(run, findings, out=out, log=log)
     return exit_code(results, thresholds)
 
 
-def _num_without_weights(run: RunDirectory, records: Outcomes) -> int:
-    kept = {path.stem for path in run.weights.glob("*.npz")}
-    return sum(trial_id not in kept for trial_id in records.take(records.status == FINISHED).trial_ids)
-
-
-def _not_kept(run: RunDirectory, num_trials: int) -> str:
-    return (
-        f"the weights of {num_trials} finished trials are not kept, as these were trained without --keep-weights: "
-        f"`stsq trial {shlex.quote(str(run.path))} TRIAL_ID --keep-weights` trains one again and keeps its weights"
-    )
-
-
 def write_page(run: RunDirectory, findings: "Findings", *, out: Console, log: Console) -> None:
-    """Write the report; a fault in drawing loses no result and is told."""
+    """Write the report; a fault in drawing loses no result and becomes a warning."""
     from dashboards.page import write_report
 
     try:
@@ -326,7 +321,7 @@ def write_page(run: RunDirectory, findings: "Findings", *, out: Console, log: Co
     except UserError:
         raise
     except Exception as error:
-        what = f"{type(error).__name__}: {error}"
-        say(log, f"the report could not be drawn ({what}); the results are kept: stsq report {shlex.quote(str(run.path))}")
+        what, again = f"{type(error).__name__}: {error}", f"stsq report {shlex.quote(str(run.path))}"
+        print_line(log, f"the report could not be drawn ({what}); the results are kept: {again}")
     else:
-        say(out, f"page: {page}")
+        print_line(out, f"page: {page}")

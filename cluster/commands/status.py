@@ -6,14 +6,14 @@ from typing import Any
 
 from rich.console import Console
 
-from cluster.run import say, say_table, table
+from cluster.run import print_line, print_table, table
 from dashboards.words import duration_words, ended_words, left_words, searches_words
 from sweeps.findings import CellProgress, Progress
 
 
 def show_status(console: Console, progress: Progress) -> None:
     """A line on the whole, a table of the workers that train, a table of the cells."""
-    say(console, _line(progress))
+    print_line(console, _line(progress))
     if progress.workers:
         names = ("worker", "trials", "step", "of", "time left", "last heard of")
         rows = [
@@ -27,9 +27,9 @@ def show_status(console: Console, progress: Progress) -> None:
             )
             for one in progress.workers
         ]
-        say_table(console, table(names, rows, right=("trials", "step", "of", "time left")))
+        print_table(console, table(names, rows, right=("trials", "step", "of", "time left")))
     columns = ("cell", "ended", "of", "diverged", "failed", "in training", "time left")
-    say_table(console, table(columns, [_row(cell) for cell in progress.cells], right=columns[1:]))
+    print_table(console, table(columns, [_row(cell) for cell in progress.cells], right=columns[1:]))
 
 
 def status_json(progress: Progress) -> str:

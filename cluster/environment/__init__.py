@@ -13,6 +13,9 @@ import socket
 import sys
 from collections.abc import Sequence
 
+ROOMS = ("stsq_core", "sweeps", "dashboards", "cluster")
+"""The Python packages of this project."""
+
 MIN_PYTHON = (3, 11)
 
 BAD_INPUT = 2

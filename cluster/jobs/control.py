@@ -1,4 +1,4 @@
-"""Looks after jobs on a Ray cluster: how they are, what they print, and their end in order; `submission` sends them."""
+"""Status, logs and stop of jobs on a Ray cluster; `submission` sends them."""
 
 import asyncio
 import os
@@ -8,21 +8,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.jobs.job_client import PAUSE_S, answer, connect, tell
+from cluster.jobs.job_client import PAUSE_S, ask, connect, print_error
 from cluster.run import STOPPED, error_line
 from stsq_core.configs import UserError
 
 PATIENCE_S = 60.0
 STOP_PATIENCE_S = 75.0
 STOP_WAIT = "RAY_JOB_STOP_WAIT_TIME_S"
-"""The variable that says how long a job that is stopped may take to end by itself."""
+"""The variable of the seconds that a stopped job has to end by itself."""
 
 LOST_TRIES = 5
 
 
 @dataclass(frozen=True)
 class JobState:
-    """A job's status, what Ray says about it, and whether it has ended.
+    """A job's status, Ray's message about it, and whether it has ended.
 
     `code` is 0 for a job that waits, runs or succeeded; else the exit code of its command, and 130 where it was stopped.
     """
@@ -36,14 +36,14 @@ class JobState:
 def stop(address: str | None, job_id: str) -> JobState:
     """Stop a job and wait for its end, for `STOP_PATIENCE_S` at most, or as long as the environment gives jobs to end."""
     client = connect(address)
-    answer(client.stop_job, job_id)
+    ask(client.stop_job, job_id)
     given = os.environ.get(STOP_WAIT, "")
     return _awaited(client, job_id, max(STOP_PATIENCE_S, int(given) + 15 if given.isdecimal() else 0))
 
 
 def status(address: str | None, job_id: str) -> JobState:
-    """How a job is now."""
-    return _state(connect(address), job_id)
+    """The state of a job now."""
+    return state_of(ask(connect(address).get_job_info, job_id))
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ class ListedJob:
 
 def list_jobs(address: str | None) -> tuple[ListedJob, ...]:
     """The jobs that were sent to a cluster and that it remembers, newest first."""
-    told = answer(lambda _: connect(address).list_jobs(), "any")
+    infos = ask(lambda _: connect(address).list_jobs(), "any")
     jobs = [
         ListedJob(str(info.submission_id), str(info.status.value), (info.start_time or 0) / 1000, str(info.entrypoint))
-        for info in told
+        for info in infos
         if info.submission_id
     ]
     return tuple(sorted(jobs, key=lambda job: -job.started_at))
@@ -69,10 +69,10 @@ def list_jobs(address: str | None) -> tuple[ListedJob, ...]:
 
 def logs(address: str | None, job_id: str) -> str:
     """Everything a job has printed so far."""
-    return str(answer(connect(address).get_job_logs, job_id))
+    return str(ask(connect(address).get_job_logs, job_id))
 
 
-def follow(address: str | None, job_id: str, *, say: Callable[[str], None] = tell) -> int:
+def follow(address: str | None, job_id: str, *, notify: Callable[[str], None] = print_error) -> int:
     """Print what a job prints until it ends; returns the exit code of its command.
 
     A connection that is lost is made again and goes on where it was, `LOST_TRIES` times in a row at most.
@@ -80,8 +80,8 @@ def follow(address: str | None, job_id: str, *, say: Callable[[str], None] = tel
     Raises:
         UserError: there is no such job, or no connection to its log can be kept.
     """
-    client = connect(address, say=say)
-    _state(client, job_id)  # of a job that is not there, its log would tell nothing
+    client = connect(address, notify=notify)
+    state_of(ask(client.get_job_info, job_id))  # the log of a job that is not there would just be empty
     tail = _Tail(client, job_id)
     num_lost, error = 0, None
     while num_lost < LOST_TRIES:
@@ -93,7 +93,7 @@ def follow(address: str | None, job_id: str, *, say: Callable[[str], None] = tel
                 return state.code
         num_lost = 1 if tail.num_printed > before else num_lost + 1
         if num_lost < LOST_TRIES:
-            say(f"the connection to the log of job {job_id} was lost; trying again")
+            notify(f"the connection to the log of job {job_id} was lost; trying again")
             time.sleep(PAUSE_S)
     why = error_line(error) if error else "its log ended before it did"
     raise UserError(
@@ -103,7 +103,7 @@ def follow(address: str | None, job_id: str, *, say: Callable[[str], None] = tel
 
 
 class _Tail:
-    """Prints a job's log; each connection is told the log from its start, so what was printed before is passed over."""
+    """Prints a job's log; each connection sends the log from its start, so what was printed before is skipped."""
 
     def __init__(self, client: Any, job_id: str) -> None:
         self._client = client
@@ -114,13 +114,13 @@ class _Tail:
         """Print what is new until the log ends; the error of a connection that was lost."""
         from aiohttp import ClientError
 
-        num_told = 0
+        num_sent = 0
         try:
             async for lines in self._client.tail_job_logs(self._job_id):
-                sys.stdout.write(lines[max(0, self.num_printed - num_told) :])
+                sys.stdout.write(lines[max(0, self.num_printed - num_sent) :])
                 sys.stdout.flush()
-                num_told += len(lines)
-                self.num_printed = max(self.num_printed, num_told)
+                num_sent += len(lines)
+                self.num_printed = max(self.num_printed, num_sent)
         except BrokenPipeError:
             raise
         except (ClientError, OSError, RuntimeError) as error:
@@ -131,17 +131,13 @@ class _Tail:
 def _awaited(client: Any, job_id: str, patience_s: float) -> JobState:
     """The state of a job once it has ended, or after `patience_s`."""
     deadline = time.monotonic() + patience_s
-    while not (state := _state(client, job_id)).ended and time.monotonic() < deadline:
+    while not (state := state_of(ask(client.get_job_info, job_id))).ended and time.monotonic() < deadline:
         time.sleep(0.5)
     return state
 
 
-def _state(client: Any, job_id: str) -> JobState:
-    return state_of(answer(client.get_job_info, job_id))
-
-
 def state_of(info: Any) -> JobState:
-    """The state of a job of which Ray tells this."""
+    """The state of a job from Ray's description."""
     status, driver_code = str(info.status.value), getattr(info, "driver_exit_code", None)
     code = {"FAILED": driver_code if isinstance(driver_code, int) and driver_code > 0 else 1, "STOPPED": STOPPED}.get(status, 0)
     return JobState(status, str(info.message or ""), info.status.is_terminal(), code)

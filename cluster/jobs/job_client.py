@@ -1,28 +1,32 @@
-"""A client of a Ray job server, and what its refusals and lost connections mean in words."""
+"""A client of a Ray job server: its connection, its refusals in words, and checks of its cluster before anything is sent."""
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from cluster.run import error_line
+from cluster.tune import job_server_get
 from stsq_core.configs import UserError
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 CONNECT_TRIES = 5
 PAUSE_S = 2.0
+MIN_RAY = (2, 51)
 
 
-def tell(text: str) -> None:
-    """Say something on standard error, at once."""
+def print_error(text: str) -> None:
+    """Print a line on standard error, at once."""
     print(text, file=sys.stderr, flush=True)
 
 
-def connect(address: str | None, *, say: Callable[[str], None] = tell) -> Any:
+def connect(address: str | None, *, notify: Callable[[str], None] = print_error) -> Any:
     """A client of the job server at an address, by default `RAY_API_SERVER_ADDRESS`, `RAY_ADDRESS` or this machine's.
 
-    A server that refuses the connection may be starting: it is asked `CONNECT_TRIES` times.
+    A server that refuses the connection may be starting: it is tried `CONNECT_TRIES` times.
 
     Raises:
         UserError: no job server there, or no access to it.
@@ -35,48 +39,76 @@ def connect(address: str | None, *, say: Callable[[str], None] = tell) -> Any:
         try:
             return JobSubmissionClient(named)
         except AuthenticationError as error:
-            raise UserError(_no_access(named, error)) from error
+            is_wrong = "403" in str(error) or "invalid" in str(error).lower()
+            raise UserError(
+                f"the cluster at {named} {'does not accept this token' if is_wrong else 'asks for a token'}: set "
+                "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to the token it was started with "
+                f"({error_line(error)})"
+            ) from error
         except (OSError, RuntimeError, ValueError) as error:
             if not isinstance(error, ConnectionError) or not num_left:
                 raise UserError(
                     f"no job server answers at {named}: {error_line(error)}; give its address with --address, such as "
                     "http://HOST:8265"
                 ) from error
-        say(f"no job server answers at {named} yet; trying again ({num_left} {'time' if num_left == 1 else 'times'} more)")
+        notify(f"no job server answers at {named} yet; trying again ({num_left} {'time' if num_left == 1 else 'times'} more)")
         time.sleep(PAUSE_S)
     raise AssertionError("the last try returns or raises")
 
 
-def answer(ask: Callable[[str], Any], job_id: str) -> Any:
-    """What a client answers about a job.
+def ask(method: Callable[[str], Any], job_id: str) -> Any:
+    """The result of a client's method about a job.
 
     Raises:
         UserError: there is no such job, or the server does not answer.
     """
     try:
-        return ask(job_id)
+        return method(job_id)
     except (OSError, RuntimeError) as error:
         raise UserError(f"the cluster could not answer about job {job_id!r}: {error_line(error)}") from error
 
 
 def find(client: Any, job_id: str) -> Any | None:
-    """What Ray tells of a job; None where there is no such job.
+    """Ray's description of a job; None where there is no such job.
 
     Raises:
         UserError: the server does not answer.
     """
     try:
-        return client.get_job_info(job_id)
-    except (OSError, RuntimeError) as error:
-        if "404" in str(error):
+        return ask(client.get_job_info, job_id)
+    except UserError as error:
+        if "404" in str(error.__cause__):
             return None
-        raise UserError(f"the cluster could not answer about job {job_id!r}: {error_line(error)}") from error
+        raise
 
 
-def _no_access(address: str, error: Exception) -> str:
-    wrong = "403" in str(error) or "invalid" in str(error).lower()
-    what = "does not accept this token" if wrong else "asks for a token"
-    return (
-        f"the cluster at {address} {what}: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to "
-        f"the token it was started with ({error_line(error)})"
-    )
+def check_cluster(client: Any, out: Path | None, *, notify: Callable[[str], None]) -> None:
+    """Refuse a job that would fail on the cluster; a server that does not describe its cluster is accepted.
+
+    Whether the path of `out` is shared is known on the cluster only: the run asks every node before it trains.
+
+    Raises:
+        UserError: a Ray that is too old, or several nodes and no run directory that they could share.
+    """
+    import ray
+
+    there = job_server_get(client, "/api/version").get("ray_version")
+    if isinstance(there, str) and there != ray.__version__:
+        if tuple(int(part) for part in re.findall(r"\d+", there)[:2]) < MIN_RAY:
+            needed = ".".join(map(str, MIN_RAY))
+            raise UserError(
+                f"the cluster runs Ray {there} and stsq needs {needed} or later (here is {ray.__version__}): "
+                "install a newer Ray on the cluster"
+            )
+        notify(f"the cluster runs Ray {there}, here is {ray.__version__}: the job runs with the cluster's")
+    match job_server_get(client, "/nodes?view=summary"):
+        case {"data": {"summary": [*nodes]}}:
+            states = [node["raylet"].get("state") for node in nodes if isinstance(node, dict) and "raylet" in node]
+            num_nodes = states.count("ALIVE")
+        case _:
+            num_nodes = 0
+    if num_nodes > 1 and out is None:
+        raise UserError(
+            f"the cluster has {num_nodes} nodes, and a job without --out writes to the head's own disk: give a path on a file "
+            "system that all nodes mount, such as -- --out /shared/runs/NAME"
+        )

@@ -1,9 +1,9 @@
 """Sends a sweep to a Ray cluster as a job, after every check that can be made before anything is uploaded.
 
-What `ray job submit` leaves to the user is done here: the sweep is checked, and that it is in the package; the job is told to
-stop by SIGINT with time to end in order; our code travels where the package does not hold it; a cluster that has just started
-is given time; the same sweep sent twice is one job. W&B's settings travel as environment variables of the job, but never its
-key, which Ray would show to whoever reads the job's metadata.
+`ray job submit` leaves much to the user that is done here: the sweep is checked, and its file must be in the package; the job
+is stopped by SIGINT with time to end in order; our code travels where the package does not hold it; a cluster that has just
+started is given time; the same sweep sent twice is one job. W&B's settings travel as environment variables of the job, but
+never its key, which Ray would show to whoever reads the job's metadata.
 """
 
 import hashlib
@@ -13,33 +13,36 @@ import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import util
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from cluster.environment import ROOMS
 from cluster.jobs.control import STOP_WAIT, state_of
-from cluster.jobs.job_client import PAUSE_S, connect, find
-from cluster.jobs.packages import Listing, check_size, code_to_send, packaged_files, packaged_path
-from cluster.jobs.preflight import check_cluster
+from cluster.jobs.job_client import PAUSE_S, check_cluster, connect, find
 from cluster.run import SUBMITTED_WITH, error_line, own_versions
+from cluster.tune import packaged_files
 from stsq_core.configs import UserError
 from sweeps.cells import catalog_names, load_sweep
 
-CLEAN_STOP = {"RAY_JOB_STOP_SIGNAL": "SIGINT", STOP_WAIT: "60"}
-"""How a job is to be stopped, where the environment says nothing else."""
+STOP_SETTINGS = {"RAY_JOB_STOP_SIGNAL": "SIGINT", STOP_WAIT: "60"}
+"""How Ray stops the job, unless the environment says otherwise."""
 
-HANDED_ON = ("WANDB_BASE_URL", "WANDB_MODE", "WANDB_ENTITY", "WANDB_PROJECT")
+FORWARDED = ("WANDB_BASE_URL", "WANDB_MODE", "WANDB_ENTITY", "WANDB_PROJECT")
 NOT_READY = ("No available agent", "agent is not available", "Failed to connect")
 PATIENCE_S = 60.0
-AGAIN = ("FAILED", "STOPPED")
-"""How a job ended whose sweep is sent once more when it is asked for again."""
+ENDED_WITHOUT_SUCCESS = ("FAILED", "STOPPED")
+"""A job that ended so does not keep its sweep from being sent again."""
+
+SHOWN_FILES = 5
 
 
 @dataclass(frozen=True)
 class JobRequest:
-    """A sweep to be run on a cluster: `arguments` are handed to `stsq run` there as they are.
+    """A sweep to run on a cluster: `arguments` go to `stsq run` there as they are.
 
-    `more_settings`, `out` and `plugins` are what the `arguments` say of settings, of the run directory and of plugin files.
+    `more_settings`, `out` and `plugins` are the settings, the run directory and the plugin files among the `arguments`.
     `netrc` is the path of a file on the cluster that holds a W&B key.
     """
 
@@ -56,30 +59,30 @@ class JobRequest:
 
 @dataclass(frozen=True)
 class Submitted:
-    """A job, and whether it was there already: then nothing was sent, and `status` is how it is."""
+    """A job; if it `existed` already, nothing was sent, and `status` is its status."""
 
     job_id: str
     existed: bool
     status: str = "PENDING"
 
 
-def submit(address: str | None, request: JobRequest, *, say: Callable[[str], None]) -> Submitted:
+def submit(address: str | None, request: JobRequest, *, notify: Callable[[str], None]) -> Submitted:
     """Check a sweep, upload the working directory, and start the job.
 
     Raises:
         UserError: a sweep or a package that would be refused there, no job server, or no access to it.
     """
     spec = load_sweep(request.sweep, (*request.settings, *request.more_settings))
-    files = package_of(request)
+    files = files_to_upload(request.working_dir)
     entrypoint = entrypoint_of(request, files)
-    client = connect(address, say=say)
-    check_cluster(client, request.out, say=say)
+    client = connect(address, notify=notify)
+    check_cluster(client, request.out, notify=notify)
     name = request.submission_id
     if name is None:
-        held = job_of(client, spec.name, f"{spec.as_yaml()}\n{entrypoint}")
-        if held.existed:
-            return held
-        name = held.job_id
+        known = job_of(client, spec.name, f"{spec.as_yaml()}\n{entrypoint}")
+        if known.existed:
+            return known
+        name = known.job_id
     runtime_env = environment_of(request, files)
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -93,7 +96,7 @@ def submit(address: str | None, request: JobRequest, *, say: Callable[[str], Non
                 return Submitted(name, existed=True)  # sent by someone else in the same moment
             if not any(words in str(error) for words in NOT_READY) or time.monotonic() > deadline:
                 raise UserError(f"the cluster did not take the job: {error_line(error)}") from error
-            say("the cluster is not ready for jobs yet; trying again")
+            notify("the cluster is not ready for jobs yet; trying again")
             time.sleep(PAUSE_S)
 
 
@@ -109,54 +112,83 @@ def job_of(client: Any, name: str, content: str) -> Submitted:
         if info is None:
             return Submitted(job_id, existed=False)
         state = state_of(info)
-        if state.status not in AGAIN:
+        if state.status not in ENDED_WITHOUT_SUCCESS:
             return Submitted(job_id, existed=True, status=state.status)
     raise AssertionError("there is always a next number")
 
 
-def package_of(request: JobRequest) -> Listing | None:
-    """The files that would be uploaded; None where Ray does not tell.
+def files_to_upload(folder: Path, *, limit_bytes: int | None = None) -> frozenset[Path]:
+    """The files that Ray would upload of a working directory, relative to it.
 
     Raises:
-        UserError: the working directory is none, or its package is too large.
+        UserError: no such directory, or more than Ray takes (or `limit_bytes`), with the largest files.
     """
-    folder = request.working_dir
     if not folder.is_dir():
         raise UserError(f"the working directory {folder} is no directory: give the folder to upload with --working-dir")
-    files = packaged_files(folder)
-    if files is not None:
-        check_size(folder, files)
-    return files
+    sizes, ray_limit = packaged_files(folder)
+    total, limit = sum(sizes.values()), limit_bytes or ray_limit
+    if total > limit:
+        largest = sorted(sizes, key=lambda path: -sizes[path])[:SHOWN_FILES]
+        listed = ", ".join(f"{path} ({sizes[path] / 2**20:.1f} MiB)" for path in largest)
+        raise UserError(
+            f"the package of {folder} holds {total / 2**20:.0f} MiB and Ray takes at most {limit / 2**20:.0f} MiB; the "
+            f"largest files are {listed}: name what the sweep does not need in .rayignore, or give another --working-dir"
+        )
+    return frozenset(sizes)
 
 
-def entrypoint_of(request: JobRequest, files: Listing | None) -> str:
+def entrypoint_of(request: JobRequest, files: frozenset[Path]) -> str:
     """The command that the job runs.
 
     Raises:
         UserError: the package does not hold the sweep file, or a plugin at the path by which it is named.
     """
-    sweep = request.sweep
+    folder, sweep = request.working_dir, request.sweep
     if sweep not in catalog_names():
-        sweep = packaged_path(request.working_dir, files, Path(sweep)).as_posix()
+        sweep = _packaged_path(folder, files, Path(sweep), what="sweep file").as_posix()
     for plugin in request.plugins:
         if plugin.is_absolute():
-            raise UserError(f"the plugin {plugin} is named by an absolute path: name it as it lies in {request.working_dir}")
-        packaged_path(request.working_dir, files, request.working_dir / plugin, what="plugin")
+            raise UserError(f"the plugin {plugin} is named by an absolute path: name it by its path in {folder}")
+        _packaged_path(folder, files, folder / plugin, what="plugin")
     settings = [word for setting in request.settings for word in ("--set", setting)]
     return shlex.join(["python", "-m", "cluster", "run", sweep, *settings, *request.arguments])
 
 
-def environment_of(request: JobRequest, files: Listing | None) -> dict[str, Any]:
+def _packaged_path(folder: Path, files: frozenset[Path], path: Path, *, what: str) -> Path:
+    """The path of a file inside the package, which must hold it."""
+    try:
+        inside = path.resolve().relative_to(folder.resolve())
+    except ValueError:
+        raise UserError(f"the {what} {path} is not in the working directory {folder}, which is all that is uploaded") from None
+    if inside not in files:
+        raise UserError(
+            f"the {what} {path} is excluded from the package by .gitignore or .rayignore, so the cluster would not see "
+            "it: move it, or mend the ignore file"
+        )
+    return inside
+
+
+def environment_of(request: JobRequest, files: frozenset[Path]) -> dict[str, Any]:
     """The job's runtime environment. Ray shows it to whoever may read the job, so no secret may stand in it.
+
+    Our own code travels beside a package that does not hold it, as a checkout does: so a job runs the code that it was sent
+    with, whatever the cluster has installed.
 
     Raises:
         UserError: a folder of the package would hide our code.
     """
-    variables = {**CLEAN_STOP, "PYTHONUNBUFFERED": "1", SUBMITTED_WITH: json.dumps(own_versions())}
-    variables |= {name: os.environ[name] for name in (*HANDED_ON, *CLEAN_STOP) if name in os.environ}
+    variables = {**STOP_SETTINGS, "PYTHONUNBUFFERED": "1", SUBMITTED_WITH: json.dumps(own_versions())}
+    variables |= {name: os.environ[name] for name in (*FORWARDED, *STOP_SETTINGS) if name in os.environ}
     if request.netrc:
         variables["NETRC"] = request.netrc
     environment: dict[str, Any] = {"working_dir": str(request.working_dir.resolve()), "env_vars": variables}
-    if code := code_to_send(request.working_dir, files):
-        environment["py_modules"] = [str(folder) for folder in code]
+    held = [room for room in ROOMS if Path(room) / "__init__.py" in files]
+    if held and len(held) < len(ROOMS):
+        raise UserError(
+            f"the working directory {request.working_dir} holds the Python package {min(held)!r}, which would hide the one of "
+            "stsq on the cluster: rename it, name it in .rayignore, or give another --working-dir"
+        )
+    if not held:
+        origins = [spec.origin for room in ROOMS if (spec := util.find_spec(room)) and spec.origin]
+        environment["py_modules"] = [str(Path(origin).parent) for origin in origins]
     return environment

@@ -1,4 +1,4 @@
-"""What a run may still spend: the time budget and the failure budget of a sweep, which all of its sessions share."""
+"""The time budget and the failure budget of a sweep, which all of its sessions share."""
 
 import time
 from collections.abc import Callable
@@ -8,10 +8,10 @@ from sweeps.schema import Budget
 
 
 class Budgets:
-    """The budgets of a run: `allow` says whether another pack may start, `failures_spent` whether the sweep is to stop at once.
+    """The budgets of a run: `allow` is whether another pack may start, `failures_spent` whether the sweep must stop at once.
 
     Args:
-        spent_minutes: wall minutes of all former sessions; time runs on from there by a clock that nobody sets.
+        spent_minutes: wall minutes of all earlier sessions; a monotonic clock adds those of this one.
     """
 
     def __init__(
@@ -45,11 +45,16 @@ class Budgets:
     @property
     def failures_spent(self) -> bool:
         """Whether as many trials have failed as the failure budget allows."""
-        most = self._most_failures()
-        return most is not None and self.num_failed >= most
+        match self._budget.failures:
+            case None:
+                return False
+            case float(share):
+                return self.num_failed >= max(1.0, share * self._queue.total)
+            case limit:
+                return self.num_failed >= limit
 
     def words(self) -> str:
-        """Which budget is spent, what is left undone and how to go on."""
+        """The budget that is spent, what is left untrained and how to go on, in words."""
         queue, more = self._queue, 2 * max(self._budget.minutes or 0, self.minutes)
         left = queue.total - queue.skipped - queue.done
         searching = f" ({queue.progress})" if queue.progress else ""
@@ -64,10 +69,3 @@ class Budgets:
             f"the time budget of {self._budget.minutes:g} minutes is spent and {undone}: raise it "
             f"(--set budget.minutes={more:.2g}) and run again"
         )
-
-    def _most_failures(self) -> float | None:
-        match self._budget.failures:
-            case float(share):
-                return max(1.0, share * self._queue.total)
-            case most:
-                return most

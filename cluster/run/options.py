@@ -1,4 +1,4 @@
-"""What a run is told beyond its sweep: none of it changes a number."""
+"""How to run a sweep; never affects results."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,13 +17,19 @@ WandbMode = Literal["auto", "offline", "online", "disabled"]
 class RunOptions:
     """How to run a sweep.
 
-    `out` is the run directory (see `run_path`). `workers` is the number of packs that train at once, by default one a core, or
-    one a GPU, as nodes come and go; never more than `max_workers`. A worker takes `gpus_per_worker` of a GPU, and `cpu_workers`
-    cores beside GPUs train short packs. `wait_for_gpus` is how many minutes a GPU may take to come. `wandb` is W&B's mode and
-    `wandb_asked` its project, entity and tags, where the command names them. `address` joins a Ray cluster instead of starting
-    one for the run. A pack in training saves its state every `checkpoint_every_s` seconds, which is the most that a killed
-    worker loses; a worker that shows no sign of progress for `hung_after_s` is ended and its pack tried again (None: a time
-    that is derived from what was measured, 0: never). `accept_versions` lets different releases of torch meet in one run.
+    Args:
+        out: the run directory (see `run_path`).
+        workers: packs that train at once; by default one per core, or per GPU, as nodes come and go.
+        max_workers: upper limit on workers.
+        gpus_per_worker: GPU fraction per worker.
+        cpu_workers: extra workers on cores beside GPUs, for short packs.
+        wait_for_gpus: minutes to wait for a node with a GPU.
+        wandb, wandb_asked: W&B's mode; its project, entity and tags where the command names them.
+        address: a Ray cluster to join, instead of starting a Ray for the run.
+        checkpoint_every_s: seconds between saved states of a pack in training: the most that a killed worker loses.
+        hung_after_s: silence after which a worker is ended and its pack tried again; None derives it from what was measured,
+            0 never ends one.
+        accept_versions: let different releases of torch meet in one run.
     """
 
     out: Path | None = None
@@ -45,13 +51,13 @@ class RunOptions:
     hung_after_s: float | None = None
 
     def bounded(self, max_workers: int | None) -> "RunOptions":
-        """The options of a sweep that has a bound of its own on its workers; the lower counts."""
+        """These options under another upper limit on workers; the lower one counts."""
         bounds = [bound for bound in (self.max_workers, max_workers) if bound is not None]
         return replace(self, max_workers=min(bounds, default=None))
 
 
 def load_remembered(sweep: str, out: Path | None) -> None:
-    """Load the plugins with which a sweep was last run, if it was, so that they need not be named again.
+    """Load the plugins with which a sweep was last run, so that they need not be named again.
 
     Raises:
         UserError: a sweep that cannot be read, or a plugin that the user has not allowed.
@@ -71,6 +77,6 @@ def run_path(name: str, out: Path | None) -> Path:
         return (out or Path("runs") / name).absolute()
     if out is not None and not out.is_absolute():
         raise UserError(
-            f"--out {out} lies in the job's copy of the working directory, which Ray deletes: give an absolute path"
+            f"--out {out} is inside the job's copy of the working directory, which Ray deletes: give an absolute path"
         )
     return out or Path.home() / "stsq-runs" / name

@@ -1,6 +1,6 @@
-"""Shows how far a run is and how long it will take: one line, renewed on a terminal and repeated every few seconds elsewhere.
+"""Shows the progress of a run and the time it will take: a line, renewed on a terminal and repeated elsewhere.
 
-What running packs have done is read from the ends of their journals. Rates count model-steps (a step of a pack of 32 counts
+Steps of running packs are read from the ends of their journals. Rates count model-steps (a step of a pack of 32 counts
 32); the time left is estimated from operations, because a model-step of a wide trial costs more than one of a narrow trial.
 """
 
@@ -35,14 +35,14 @@ class Amount:
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast a run is, and how long it will take; None while nothing tells."""
+    """The speed of a run, and the seconds it will take; None while there is no estimate."""
 
     model_steps_per_s: float = 0.0
     seconds_left: float | None = None
 
 
 class ProgressLine:
-    """The life of one run's progress line; `started`, `stopped` and `ended` are told by the runner, from one thread.
+    """The progress line of one run, while open; the runner calls `started`, `stopped` and `ended` from one thread.
 
     `pace` is as of the newest line.
     """
@@ -93,7 +93,7 @@ class ProgressLine:
             self._done += _share(pack, 1.0 - self._base.pop(pack.pack_id, 0.0))
 
     def note(self, text: str) -> None:
-        """Say something that stays on the screen."""
+        """Print a line that stays on the screen."""
         self._console.print(text, highlight=False, markup=False)
 
     def line(self) -> str:
@@ -119,7 +119,7 @@ class ProgressLine:
         return self._done.model_steps
 
     def summary(self) -> str:
-        """What this run trained, in one line, once it is over."""
+        """The number of trials, their time and speed in one line, once the run is over."""
         queue, seconds = self._queue, max(time.monotonic() - (self._trained_since or self._began), 1e-3)
         counts = ((queue.diverged, "diverged"), (queue.failed, "failed"))
         ended = ", ".join([f"{queue.done} trials ended", *(f"{count} of them {word}" for count, word in counts if count)])

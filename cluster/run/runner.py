@@ -1,4 +1,4 @@
-"""What every way of running packs is given, and how each of them takes an outcome back."""
+"""Ways of running packs: what each of them works on, how it takes an outcome back, and the plain one, in this process."""
 
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -10,8 +10,8 @@ from cluster.run.budgets import Budgets
 from cluster.run.options import RunOptions
 from cluster.run.progress_line import ProgressLine
 from cluster.run.stop import StopSignals
-from cluster.run.worker import Order, outcome_from_json, outcome_path
-from stsq_core.numerics import Device
+from cluster.run.worker import Order, outcome_from_json, outcome_path, train_order
+from stsq_core.numerics import Device, free_memory, resolve_device
 from sweeps.cells import Pack, Room
 from sweeps.schedule import PackOutcome, PackQueue
 from sweeps.store import RunDirectory, retry_io
@@ -19,9 +19,9 @@ from sweeps.store import RunDirectory, retry_io
 
 @dataclass(frozen=True)
 class Work:
-    """A queue of packs, the run directory that takes their results, and who is to be told.
+    """A queue of packs, the run directory that takes their results, and what watches them.
 
-    `budgets` say whether another pack may start; `retries` is how often a pack whose worker was lost is tried again.
+    `budgets` allow or stop further packs; `retries` is how often a pack whose worker was lost is tried again.
     """
 
     queue: PackQueue
@@ -43,16 +43,16 @@ class Work:
         return Order(pack, self.run.path, device or options.device, options.keep_weights, options.checkpoint_every_s)
 
     def give_back(self, pack: Pack) -> None:
-        """Put a pack back whose worker is gone."""
+        """Requeue a pack whose worker is gone."""
         self.queue.give_back(pack)
         self.progress.stopped(pack)
 
-    def take(self, told: str, pack: Pack) -> None:
-        """Put what a worker told of a pack into the ledger."""
-        self.record(outcome_from_json(told, pack))
+    def take(self, outcome: str, pack: Pack) -> None:
+        """Record the outcome of a pack as a worker reports it, in JSON."""
+        self.record(outcome_from_json(outcome, pack))
 
     def record(self, outcome: PackOutcome) -> None:
-        """Put an outcome into the ledger, as a whole, and drop the file that kept it till now."""
+        """Record an outcome in the ledger, as a whole, and remove the file that kept it until now."""
         with self.stop.deferred():
             self.reach_storage()
             self.queue.record(outcome)
@@ -70,7 +70,7 @@ class Work:
 
 
 class Runner(ABC):
-    """A way of running packs: a context that is entered once, says how many packs it trains at once, and trains."""
+    """A way of running packs: a context that is entered once and then trains."""
 
     @property
     @abstractmethod
@@ -80,12 +80,7 @@ class Runner(ABC):
     @property
     @abstractmethod
     def room(self) -> Room:
-        """What a pack has on one worker; known once the context is entered."""
-
-    @property
-    def told(self) -> str:
-        """What is up, in a line for the log; empty where nothing had to be started."""
-        return ""
+        """The room of a pack on one worker; known once the context is entered."""
 
     @abstractmethod
     def train(self, work: Work) -> None:
@@ -104,3 +99,29 @@ class Runner(ABC):
 
     def wait_for_end(self) -> None:  # noqa: B027  (most have nothing to wait for)
         """Wait until all that was started has ended."""
+
+
+class InlineRunner(Runner):
+    """Trains packs one after another in the calling thread, without Ray: for a debugger, and for machines without Ray."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    @property
+    def room(self) -> Room:
+        device = resolve_device(self._device)
+        return Room(device, free_memory(device))
+
+    @property
+    def slots(self) -> int:
+        return 1
+
+    def train(self, work: Work) -> None:
+        while (order := work.next_order()) is not None:
+            work.take(train_order(order.as_json()), order.pack)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        return None

@@ -14,7 +14,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(BaseException):
-    """Somebody asked the run to stop; not an `Exception`, so that no retry logic takes it for a failure."""
+    """The run was asked to stop; not an `Exception`, so that no retry logic takes it for a failure."""
 
     def __init__(self, signal_name: str) -> None:
         super().__init__(signal_name)
@@ -31,13 +31,13 @@ class StopSignals:
         self.requested: str | None = None
 
     def install(self) -> None:
-        """Take the signals over, also from a library that did so in the meantime."""
+        """Take the signals over, also from a library that has taken them meanwhile (Ray does)."""
         for number in SIGNALS:
             before = signal.signal(number, self._handle)
             self._before.setdefault(number, before)
 
     def restore(self) -> None:
-        """Give the signals back to whoever had them first."""
+        """Restore the handlers that were there before."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
@@ -49,7 +49,7 @@ class StopSignals:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Hold a stop back until the block ends: for what must not be left half done."""
+        """Delay a stop until the block ends: for what must not be left half done."""
         self._num_deferrals += 1
         try:
             yield
@@ -59,7 +59,7 @@ class StopSignals:
 
     @contextmanager
     def polled(self) -> Iterator[None]:
-        """Let only `check` raise while the block runs: in compiled code an exception out of nowhere is a crash."""
+        """Let only `check` raise while the block runs: an exception from a signal handler in compiled code is a crash."""
         self._num_polled += 1
         try:
             yield

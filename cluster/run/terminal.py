@@ -1,4 +1,4 @@
-"""Words and tables on standard output and error; wide enough for a pipe, which has no width of its own."""
+"""Lines and tables on standard output and error, also for a pipe, which has no width of its own."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -11,23 +11,22 @@ from rich.text import Text
 PIPE_WIDTH = 200
 
 
-def console(stream: TextIO) -> Console:
-    """A console on standard output or error."""
+def _console(stream: TextIO) -> Console:
     return Console(file=stream, width=None if stream.isatty() else PIPE_WIDTH)
 
 
 def out() -> Console:
-    """Where results go."""
-    return console(sys.stdout)
+    """The console for results."""
+    return _console(sys.stdout)
 
 
 def log() -> Console:
-    """Where progress and warnings go."""
-    return console(sys.stderr)
+    """The console for progress and warnings."""
+    return _console(sys.stderr)
 
 
-def say(console: Console, text: str) -> None:
-    """Print words as they are: no markup, no colours, no wrapping."""
+def print_line(console: Console, text: str) -> None:
+    """Print a line as it is: no markup, no colours, no wrapping."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -37,11 +36,11 @@ def table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequenc
     for name in names:
         made.add_column(name, justify="right" if name in right else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(_plain(value) for value in row))
+        made.add_row(*(Text("" if value is None else str(value)) for value in row))
     return made
 
 
-def say_table(console: Console, made: Table) -> None:
+def print_table(console: Console, made: Table) -> None:
     """Print a table without colouring numbers in it."""
     console.print(made, highlight=False)
 
@@ -51,7 +50,3 @@ def error_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     named = [line for line in lines if line.startswith(("RuntimeError:", "ValueError:", "Exception:"))]
     return named[-1] if named else lines[0]
-
-
-def _plain(value: Any) -> Text:
-    return Text("" if value is None else str(value))

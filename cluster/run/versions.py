@@ -1,8 +1,8 @@
-"""Which torch makes a run's numbers, and that it is one: where a job was sent from, on every node, and in every session.
+"""Checks that one release of torch makes all numbers of a run: where a job was sent from, on every node, in every session.
 
 Two releases of torch may round differently, so a ledger that mixes them holds trials that `stsq trial` cannot reproduce to the
-bit. What differs is refused with both sides named, unless `--accept-versions` says that the bits do not matter. Builds of one
-release (`2.9.0+cpu`, `2.9.0+cu128`) go together: which device trained a trial stands in the ledger.
+bit. A difference is refused with both versions named, unless `--accept-versions` says that the bits do not matter. Builds of
+one release (`2.9.0+cpu`, `2.9.0+cu128`) go together: the ledger records the device of each trial.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from stsq_core.configs import UserError
 from sweeps.store import RunDirectory, read_sessions
 
 SUBMITTED_WITH = "STSQ_SUBMITTED_WITH"
-"""The environment variable that tells a job the versions of where it was sent from."""
+"""The environment variable of a job that holds the versions where it was sent from, as JSON."""
 
 TAIL_BYTES = 65_536
 """More than a line of a ledger holds."""
@@ -32,7 +32,7 @@ class VersionsDifferError(UserError):
 
 
 def own_versions() -> dict[str, str]:
-    """The versions of this interpreter that a job is told."""
+    """The versions of Python, torch and Ray here; a package that is not installed is left out."""
     versions = {"python": platform.python_version()}
     for package in ("torch", "ray"):
         try:
@@ -65,8 +65,8 @@ def check_submitter(*, accept: bool, environment: Mapping[str, str] = os.environ
         )
 
 
-def check_former(run: RunDirectory, *, accept: bool) -> None:
-    """Refuse to go on with a run whose former results another torch made; for a run in session.
+def check_earlier(run: RunDirectory, *, accept: bool) -> None:
+    """Refuse to continue a run whose earlier results another torch made; for a run in session.
 
     Raises:
         VersionsDifferError: they differ.
@@ -74,6 +74,7 @@ def check_former(run: RunDirectory, *, accept: bool) -> None:
     if accept or (ended_at := _newest_result(run.ledger)) is None:
         return
     refused = f"stopped by {VersionsDifferError.__name__}"
+    # times in a ledger are whole seconds, hence the + 1; the last session is this one
     trained = [one for one in read_sessions(run)[:-1] if one.started_at < ended_at + 1 and one.outcome != refused]
     here, there = own_versions().get("torch", ""), trained[-1].versions.get("torch", "") if trained else ""
     if here and there and release(here) != release(there):
@@ -84,7 +85,7 @@ def check_former(run: RunDirectory, *, accept: bool) -> None:
 
 
 def _newest_result(ledger: Path) -> float | None:
-    """When the trial of a ledger's last line ended, in whole seconds since 1970; None where there is none."""
+    """The end of the trial in a ledger's last whole line, in whole seconds since 1970; None where there is none."""
     if not ledger.is_file():
         return None
     with ledger.open("rb") as file:

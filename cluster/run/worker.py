@@ -1,8 +1,8 @@
 """Trains one pack wherever it is sent: measurements to its journal, state to its checkpoint, weights and outcome to files.
 
-The only place where a trial's exceptions are caught; they become the pack's failure. The outcome is left in a file before it
-is told, so that a driver that dies before it heard finds it when it runs again (`adopt_outcomes`). Orders and outcomes are JSON
-text, which Ray, a file and an inline call carry alike.
+The only place where a trial's exceptions are caught; they become the pack's failure. The outcome is written to a file before
+it is returned, so that a driver that dies in between finds it when it runs again (`adopt_outcomes`). Orders and outcomes are
+JSON text, which Ray, a file and an inline call carry alike.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ MEMORY_WORDS = ("out of memory", "can't allocate memory", "not enough memory", "
 
 @dataclass(frozen=True)
 class Order:
-    """What a worker is to train, and where its traces go."""
+    """A pack for a worker to train, and where its files go."""
 
     pack: Pack
     run: Path
@@ -52,7 +52,7 @@ class Order:
     checkpoint_every_s: float
 
     def as_json(self) -> str:
-        told = {
+        order = {
             "configs": [config.model_dump(mode="json") for config in self.pack.configs],
             "plugins": [plugin.plain() for plugin in used_plugins(self.pack.configs)],
             "run": str(self.run),
@@ -60,54 +60,63 @@ class Order:
             "keep_weights": self.keep_weights,
             "checkpoint_every_s": self.checkpoint_every_s,
         }
-        return json.dumps(told)
+        return json.dumps(order)
 
     @classmethod
     def from_json(cls, text: str) -> "Order":
-        told = json.loads(text)
-        for plugin in told.pop("plugins"):
+        order = json.loads(text)
+        for plugin in order.pop("plugins"):
             load(Plugin(**plugin))
-        configs = [TrialConfig.model_validate(config) for config in told.pop("configs")]
-        return cls(pack=pack_of(configs), run=Path(told.pop("run")), **told)
+        configs = [TrialConfig.model_validate(config) for config in order.pop("configs")]
+        return cls(pack=pack_of(configs), run=Path(order.pop("run")), **order)
 
 
 def train_order(text: str, leaving: Callable[[], bool] = staying) -> str:
-    """Train the pack of an order (JSON) and tell its outcome (JSON); an outcome that is there already is told again.
+    """Train the pack of an order (JSON) and return its outcome (JSON); an outcome that is there already is returned again.
 
     Raises:
-        Preempted: `leaving` said that the worker is to leave; the pack's state is saved.
+        Preempted: `leaving` said that the worker must leave; the pack's state is saved.
     """
     try:
         order = Order.from_json(text)
+        run = RunDirectory(order.run)
         with _claimed(order):
-            return _told_before(order) or _train_and_tell(order, leaving)
+            path = outcome_path(run, order.pack.pack_id)
+            before = retry_io(path, lambda: path.read_text(encoding="utf-8") if path.exists() else None)
+            if before is not None:
+                kept = json.loads(before)
+                if kept["numerics"] == NUMERICS and kept["failure"] is None:
+                    return before
+            outcome = json.dumps(_train(order, run, leaving))
+            keep(path, outcome.encode())
+            return outcome
     except UserError as error:
         return json.dumps({"refused": str(error)})
 
 
 def outcome_from_json(text: str, pack: Pack | None = None) -> PackOutcome:
-    """The outcome that a worker told of a pack; made from its configs again where the pack is not at hand.
+    """The outcome of a pack from a worker's report; the pack is made from its configs where it is not at hand.
 
     Raises:
         UserError: the worker could not write to the run directory, so that nothing it trained could be kept.
     """
-    told = json.loads(text)
-    if "refused" in told:
-        raise UserError(f"{told['refused']}; what is in the ledger is kept, and the same command goes on from there")
+    report = json.loads(text)
+    if "refused" in report:
+        raise UserError(f"{report['refused']}; what is in the ledger is kept, and the same command goes on from there")
     if pack is None:
-        pack = pack_of(TrialConfig.model_validate(config) for config in told["configs"])
-    results = tuple(TrialResult(config, **result) for config, result in zip(pack.configs, told["results"], strict=False))
-    failure = Failure(**told["failure"]) if told["failure"] else None
-    return PackOutcome(pack, results, failure, device=told["device"])
+        pack = pack_of(TrialConfig.model_validate(config) for config in report["configs"])
+    results = tuple(TrialResult(config, **result) for config, result in zip(pack.configs, report["results"], strict=False))
+    failure = Failure(**report["failure"]) if report["failure"] else None
+    return PackOutcome(pack, results, failure, device=report["device"])
 
 
 def outcome_path(run: RunDirectory, pack_id: str) -> Path:
-    """Where the outcome of a pack lies from its end until it is in the ledger."""
+    """The file of a pack's outcome from its end until it is in the ledger."""
     return run.checkpoints / f"{pack_id}.outcome.json"
 
 
 def adopt_outcomes(run: RunDirectory, ledger: Ledger) -> int:
-    """Put into the ledger what ended when no driver was there to hear; returns the number of trials.
+    """Record in the ledger what ended while no driver was running; returns the number of trials.
 
     A failure is not adopted (its pack is tried again), nor a torn file, nor one of another version of the arithmetic.
     """
@@ -118,9 +127,9 @@ def adopt_outcomes(run: RunDirectory, ledger: Ledger) -> int:
         with contextlib.suppress(ValueError, KeyError, TypeError):
             text = path.read_text(encoding="utf-8")
             outcome = outcome_from_json(text)
-            told = json.loads(text)
+            report = json.loads(text)
             plugins = {name: digest for config in outcome.pack.configs for name, digest in plugins_of(config).items()}
-            if told["numerics"] == NUMERICS and told.get("plugins", {}) == plugins:
+            if report["numerics"] == NUMERICS and report.get("plugins", {}) == plugins:
                 fresh = [result for result in outcome.results if result.config.trial_id not in held]
                 where = {"pack_id": outcome.pack.pack_id, "device": outcome.device}
                 ledger.append(record_of_result(result, **where) for result in fresh)
@@ -129,19 +138,12 @@ def adopt_outcomes(run: RunDirectory, ledger: Ledger) -> int:
     return num_adopted
 
 
-def _train_and_tell(order: Order, leaving: Callable[[], bool]) -> str:
-    run = RunDirectory(order.run)
-    told = json.dumps(_train(order, run, leaving))
-    keep(outcome_path(run, order.pack.pack_id), told.encode())
-    return told
-
-
 def _train(order: Order, run: RunDirectory, leaving: Callable[[], bool]) -> dict[str, Any]:
     from stsq_core.numerics import resolve_device
     from stsq_core.training import train_pack
 
     pack, device = order.pack, resolve_device(order.device)
-    told: dict[str, Any] = {
+    outcome: dict[str, Any] = {
         "configs": [config.model_dump(mode="json") for config in pack.configs],
         "numerics": NUMERICS,
         "plugins": {name: digest for config in pack.configs for name, digest in plugins_of(config).items()},
@@ -163,34 +165,25 @@ def _train(order: Order, run: RunDirectory, leaving: Callable[[], bool]) -> dict
         except (UserError, Preempted):
             raise  # the run directory cannot be written, or the pack goes on elsewhere
         except Exception as error:
-            told["failure"] = _failure(error) | {"seconds": time.perf_counter() - began}
+            outcome["failure"] = _failure(error) | {"seconds": time.perf_counter() - began}
         else:
-            told["results"] = [_plain(result) for result in results]
+            outcome["results"] = [_result_fields(result) for result in results]
         checkpoint.discard()
-    return told
+    return outcome
 
 
-def _plain(result: TrialResult) -> dict[str, Any]:
+def _result_fields(result: TrialResult) -> dict[str, Any]:
     numbers = {name: value for name, value in vars(result).items() if name not in ("config", "weights")}
     return {**numbers, "metrics": dict(result.metrics)}
 
 
 def _failure(error: Exception) -> dict[str, Any]:
-    """The failure as a ledger tells it; a shortage of memory is one that a smaller pack may not have."""
+    """The failure as fields of the ledger; a shortage of memory is of a kind that a smaller pack may not have."""
     text = str(error)
     if isinstance(error, MemoryError) or any(words in text.lower() for words in MEMORY_WORDS):
         return {"kind": "out_of_memory", "reason": "out of memory"}
     line = text.strip().splitlines()[0] if text.strip() else "no message"
     return {"kind": "error", "reason": f"{type(error).__name__}: {line}"}
-
-
-def _told_before(order: Order) -> str | None:
-    path = outcome_path(RunDirectory(order.run), order.pack.pack_id)
-    text = retry_io(path, lambda: path.read_text(encoding="utf-8") if path.exists() else None)
-    if text is None:
-        return None
-    told = json.loads(text)
-    return text if told["numerics"] == NUMERICS and told["failure"] is None else None
 
 
 @contextmanager
@@ -206,18 +199,18 @@ def _claimed(order: Order) -> Iterator[None]:
         if time.monotonic() > deadline:
             raise TimeoutError(f"another worker has held {path} for {CLAIM_PATIENCE_S:.0f} s")
         time.sleep(0.1)
+
+    def sign() -> None:
+        file.truncate(0)
+        print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
+
     with file:
-        retry_io(path, lambda: _sign(file))
+        retry_io(path, sign)
         try:
             yield
         finally:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
-
-
-def _sign(file: TextIO) -> None:
-    file.truncate(0)
-    print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
 
 
 def _locked(path: Path) -> TextIO | None:

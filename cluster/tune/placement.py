@@ -1,8 +1,8 @@
-"""Who may work where: the seats that a cluster's nodes offer to workers, and the room that a worker has for a pack.
+"""Worker slots: how many workers the nodes of a cluster can hold, and the room that a worker has for a pack.
 
-A worker takes a share of a GPU where there are GPUs, else a core. What fits there nobody decides beforehand: a worker tells its
-room when it starts (its device, and the memory on it), and packs are cut to the room of the worker that asks. So GPUs of
-several types train side by side, each with packs of its own size.
+A worker takes a share of a GPU where there are GPUs, else a core. Nobody decides beforehand how large its packs are: it reports
+its room when it starts (its device, and the memory on it), and packs are cut to that. So GPUs of several types train side by
+side, each with packs of the size that suits it.
 """
 
 import math
@@ -18,10 +18,10 @@ from sweeps.cells import Room
 
 
 @dataclass(frozen=True)
-class Seat:
-    """A kind of place for one worker: what Ray reserves for it, and where it trains.
+class WorkerSlot:
+    """A kind of place for one worker: the resources that Ray reserves, and the device it trains on.
 
-    `core_bytes` is the memory beside a core. A `spare` seat is a core beside GPUs, which may train short packs.
+    `core_bytes` is the memory beside a core. A `spare` slot is a core beside GPUs, for short packs.
     """
 
     kind: str
@@ -32,7 +32,7 @@ class Seat:
 
     @property
     def resources(self) -> dict[str, float]:
-        """What Ray reserves."""
+        """The resources that Ray reserves."""
         return {"CPU": 1.0, "GPU": self.gpu_share} if self.gpu_share else {"CPU": 1.0}
 
     def as_config(self) -> dict[str, Any]:
@@ -40,50 +40,49 @@ class Seat:
         return vars(self)
 
 
-def seats_of(nodes: Iterable[Mapping[str, Any]], options: RunOptions) -> dict[Seat, int]:
-    """How many workers of each kind the living nodes of a cluster have place for, those with a GPU first.
+def slots_of(nodes: Iterable[Mapping[str, Any]], options: RunOptions) -> dict[WorkerSlot, int]:
+    """The number of worker slots of each kind on the living nodes of a cluster, those with a GPU first.
 
     Args:
-        nodes: as `ray.nodes()` tells them.
-        options: a number of `workers` is taken at its word, also where the nodes for it are still to come.
+        nodes: as `ray.nodes()` lists them.
+        options: a given number of `workers` counts as it is, also where the nodes for it are still to come.
 
     Raises:
-        UserError: a GPU is asked for and no node has one.
+        UserError: a GPU is required and no node has one.
     """
-    held = [node["Resources"] for node in nodes if node["Alive"]]
-    cpus = [int(node.get("CPU", 0)) for node in held]
-    per_gpu = int(1 / options.gpus_per_worker + 1e-9)
-    on_gpus = [min(int(node.get("GPU", 0)) * per_gpu, cores) for node, cores in zip(held, cpus, strict=True)]
-    has_gpu = any(node.get("GPU") for node in held)
+    offered = [node["Resources"] for node in nodes if node["Alive"]]
+    cpus = [int(node.get("CPU", 0)) for node in offered]
+    per_gpu = int(1 / options.gpus_per_worker + 1e-9)  # 1 / (1 / 49) is a little less than 49
+    on_gpus = [min(int(node.get("GPU", 0)) * per_gpu, cores) for node, cores in zip(offered, cpus, strict=True)]
+    has_gpu = any(node.get("GPU") for node in offered)
     if options.device == "cuda" and not has_gpu:
         raise UserError(
             "--device cuda, but the Ray cluster has no GPU: use --device cpu, a cluster with GPUs, or --wait-for-gpus MINUTES"
         )
-    core_bytes = min(
-        (node["memory"] / node["CPU"] for node in held if node.get("memory") and node.get("CPU")), default=math.inf
-    )
+    memories = [node["memory"] / node["CPU"] for node in offered if node.get("memory") and node.get("CPU")]
+    core_bytes = min(memories, default=math.inf)
+    limit = options.max_workers or math.inf
     if options.device == "cpu" or not has_gpu:
-        core = Seat("core", device=options.device, core_bytes=core_bytes)
-        return {core: _bounded(options.workers or max(1, sum(cpus)), options)}
-    gpu = Seat("gpu", gpu_share=options.gpus_per_worker, device=options.device, core_bytes=core_bytes)
-    seats = {gpu: _bounded(options.workers or max(1, sum(on_gpus)), options)}
-    left = (options.max_workers or math.inf) - seats[gpu]
-    if num_spare := int(min(options.cpu_workers, max(0, sum(cpus) - sum(on_gpus)), left)):
-        seats[Seat("core", device="cpu", core_bytes=core_bytes, spare=True)] = num_spare
-    return seats
+        core = WorkerSlot("core", device=options.device, core_bytes=core_bytes)
+        return {core: int(min(options.workers or max(1, sum(cpus)), limit))}
+    gpu = WorkerSlot("gpu", gpu_share=options.gpus_per_worker, device=options.device, core_bytes=core_bytes)
+    slots = {gpu: int(min(options.workers or max(1, sum(on_gpus)), limit))}
+    if num_spare := int(min(options.cpu_workers, max(0, sum(cpus) - sum(on_gpus)), limit - slots[gpu])):
+        slots[WorkerSlot("core", device="cpu", core_bytes=core_bytes, spare=True)] = num_spare
+    return slots
 
 
-def widest_room(seats: Iterable[Seat]) -> Room:
-    """What the best of these seats may turn out to have: packs are made for it, and cut for workers that have less."""
-    first = next(iter(seats))
+def widest_room(slots: Iterable[WorkerSlot]) -> Room:
+    """The largest room that a worker on these slots may have: packs are made for it, and cut for workers that have less."""
+    first = next(iter(slots))
     return Room("cuda") if first.gpu_share else Room("cpu", first.core_bytes)
 
 
 def own_room(config: Mapping[str, Any]) -> Room:
-    """The room of the worker that runs here, on a seat told by `Seat.as_config`.
+    """The room of the worker that runs here, on the slot of `WorkerSlot.as_config`.
 
     Raises:
-        UserError: a GPU is asked for and torch sees none here.
+        UserError: a GPU is required and torch sees none here.
     """
     device = resolve_device(config["device"])
     if device == "cpu":
@@ -91,13 +90,9 @@ def own_room(config: Mapping[str, Any]) -> Room:
     try:
         return Room("cuda", free_memory("cuda", share=config["gpu_share"] or 1.0))
     except (RuntimeError, AssertionError) as error:
-        raise UserError(f"a worker could not tell how much memory its GPU has: {error}; try --device cpu") from error
+        raise UserError(f"a worker could not read how much memory its GPU has: {error}; try --device cpu") from error
 
 
 def worth_a_core(operations: float, *, left: float, num_gpus: float) -> bool:
-    """Whether a core beside GPUs would have trained a pack before the GPUs are done with what is left; both in operations."""
+    """Whether a core beside GPUs ends a pack before the GPUs end what is left; both in operations."""
     return operations / ASSUMED_RATE <= left / (GPU_RATE * max(num_gpus, 1.0))
-
-
-def _bounded(count: int, options: RunOptions) -> int:
-    return min(count, options.max_workers or count)

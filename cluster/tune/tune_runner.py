@@ -1,6 +1,6 @@
 """Runs packs on Ray Tune: its trials are workers, which pull the packs that our own queue chooses.
 
-Tune starts the workers where the cluster has room, tells of those that are lost and bounds how many there are. A pack is one
+Tune starts the workers where the cluster has room, reports those that are lost and bounds how many there are. A pack is one
 result of a worker: some 5 ms of the driver with a thousand workers, also after a hundred thousand packs (docs/scale.md).
 """
 
@@ -16,62 +16,63 @@ import ray
 
 from cluster.environment import num_cores
 from cluster.run import Runner, RunOptions, StopSignals, Work
-from cluster.tune.head_watch import HeadWatch, cluster_id_at, leave_behind
 from cluster.tune.metrics import Metrics, NoMetrics, RayMetrics
-from cluster.tune.nodes import check_alike
-from cluster.tune.placement import Seat, seats_of, widest_room
-from cluster.tune.ray_cluster import await_gpus, check_shared, cluster_address, nodes, ray_cluster
+from cluster.tune.placement import WorkerSlot, slots_of, widest_room
+from cluster.tune.ray_cluster import check_alike, check_shared, cluster_address, living_nodes, ray_cluster, wait_for_gpu
+from cluster.tune.ray_private import cluster_id_at, forget_shutdown
+from cluster.tune.watch import HeadWatch
 from stsq_core.configs import UserError
 from sweeps.cells import Room
 from sweeps.store import RunDirectory, gc_paused
 
-SEATS_FRESH_S = 5.0
-"""How soon nodes that came or went are noticed."""
+COUNT_SLOTS_EVERY_S = 5.0
+"""How soon nodes that joined or left are noticed."""
 
 
 class TuneRunner(Runner):
     """Trains on a Ray: the one named by `--address` or `RAY_ADDRESS`, else one of our own that ends with the run.
 
-    Workers follow the cluster: seats are counted anew every few seconds.
+    Workers follow the cluster: their slots are counted anew every few seconds.
     """
 
     def __init__(
-        self, run: RunDirectory, options: RunOptions, stop: StopSignals, *, sweep: str, say: Callable[[str], None]
+        self, run: RunDirectory, options: RunOptions, stop: StopSignals, *, sweep: str, notify: Callable[[str], None]
     ) -> None:
         self._run = run
         self._options = options
         self._stop = stop
         self._sweep = sweep
-        self._say = say
+        self._notify = notify
         self._open = ExitStack()
         self._ending: threading.Thread | None = None
         self._metrics: Metrics = NoMetrics()
-        self._known_seats: dict[Seat, int] = {}
-        self._known_until = 0.0
-        self._num_nodes = 0
+        self._counted: dict[WorkerSlot, int] = {}
+        self._counted_until = 0.0
         self._head: HeadWatch | None = None
 
     def __enter__(self) -> Self:
         address = cluster_address(self._options.address)
+        # importing ray.tune takes seconds, and so does starting Ray: side by side
         threading.Thread(target=importlib.import_module, args=("cluster.tune.tune_packs",), daemon=True).start()
         with self._stop.polled(), gc_paused(), ExitStack() as opening:
             opening.enter_context(ray_cluster(address, num_cpus=self._options.workers or num_cores()))
             check_alike(accept=self._options.accept_versions)
             check_shared(self._run.path.resolve())
             if self._options.wait_for_gpus is not None:
-                await_gpus(self._options.wait_for_gpus, say=self._say, check=self._stop.check)
-            self._num_nodes = len([node for node in nodes() if node["Alive"]])
-            self._known_seats = self.seats()
+                wait_for_gpu(self._options.wait_for_gpus, notify=self._notify, check=self._stop.check)
+            num_nodes, slots = len(living_nodes()), self._count_slots()
             if address is not None:
                 self._head = opening.enter_context(HeadWatch(ray.get_runtime_context().gcs_address, cluster_id_at))
                 self._metrics = RayMetrics(sweep=self._sweep, run=str(self._run.path))
             self._stop.check()
             self._open = opening.pop_all()
+        workers = " and ".join(_slot_words(slot, count) for slot, count in slots.items())
+        self._notify(f"Ray is up: {workers} on {num_nodes} {'node' if num_nodes == 1 else 'nodes'}")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._head is not None and self._head.lost:
-            leave_behind()
+            forget_shutdown()
             return
         self._ending = threading.Thread(target=self._open.close)
         self._ending.start()
@@ -82,23 +83,11 @@ class TuneRunner(Runner):
 
     @property
     def slots(self) -> int:
-        return sum(self._known_seats.values())
+        return sum(self._counted.values())
 
     @property
     def room(self) -> Room:
-        return widest_room(self._known_seats)
-
-    @property
-    def told(self) -> str:
-        workers = " and ".join(_words(seat, count) for seat, count in self._known_seats.items())
-        return f"Ray is up: {workers} on {self._num_nodes} {'node' if self._num_nodes == 1 else 'nodes'}"
-
-    def seats(self) -> dict[Seat, int]:
-        """How many workers of each kind the cluster has place for, as of a few seconds ago."""
-        if time.monotonic() >= self._known_until:
-            self._known_seats = seats_of(nodes(), self._options) if not self._known_seats else self._renewed()
-            self._known_until = time.monotonic() + SEATS_FRESH_S
-        return self._known_seats
+        return widest_room(self._counted)
 
     def train(self, work: Work) -> None:
         """Train every pack of the queue that may start.
@@ -111,20 +100,21 @@ class TuneRunner(Runner):
 
         self._stop.install()  # Ray has taken the signals meanwhile
         with self._stop.polled():
-            fit(work, self.seats, self._metrics, self._head)
+            fit(work, self._count_slots, self._metrics, self._head)
 
-    def _renewed(self) -> dict[Seat, int]:
-        """The seats now; those of before where the last GPU is gone, since its node may come again."""
-        try:
-            return seats_of(nodes(), self._options)
-        except UserError:
-            return self._known_seats
+    def _count_slots(self) -> dict[WorkerSlot, int]:
+        """The worker slots of each kind, as of a few seconds ago; those of before where the last GPU is gone, to come again."""
+        if time.monotonic() >= self._counted_until:
+            try:
+                self._counted = slots_of(living_nodes(), self._options)
+            except UserError:
+                if not self._counted:
+                    raise
+            self._counted_until = time.monotonic() + COUNT_SLOTS_EVERY_S
+        return self._counted
 
 
-def _words(seat: Seat, count: int) -> str:
-    where = (
-        f"{seat.gpu_share:g} of a GPU each"
-        if 0 < seat.gpu_share < 1
-        else {"gpu": "a GPU each", "core": "a core each"}[seat.kind]
-    )
-    return f"{count} {'worker' if count == 1 else 'workers'} ({where})"
+def _slot_words(slot: WorkerSlot, count: int) -> str:
+    """A kind of slot in words, such as `4 workers (a core each)`."""
+    one = "a core" if not slot.gpu_share else "a GPU" if slot.gpu_share == 1 else f"{slot.gpu_share:g} of a GPU"
+    return f"{count} {'worker' if count == 1 else 'workers'} ({one} each)"

@@ -1,9 +1,9 @@
 """A thousand workers and a hundred thousand packs: does the driver keep them busy, and in how much memory?
 
-    python tests/benchmarks/scheduler.py [--workers 1000] [--packs 100000] [--mean 60] [--through tune|crew]
+    python tests/benchmarks/scheduler.py [--workers 1000] [--packs 100000] [--mean 60] [--through tune|pool]
     python tests/benchmarks/scheduler.py --one-trial-a-pack [--packs 20000]
 
-The scheduler is the real one: queue, crew, orders, ledger on disk, and with `--through tune` Tune's controller, which waits on
+The scheduler is the real one: queue, pool, orders, ledger on disk, and with `--through tune` Tune's controller, which waits on
 as many pending objects of a real Ray and sends its calls to a real actor. Only the workers are made up: a pack takes a time
 drawn around its operations, with `--mean` seconds on average. Time is simulated, but the driver's own is real (its CPU seconds
 and its waits for the disk): what its code takes passes for the workers as well, so that a driver that is too slow leaves them
@@ -45,9 +45,9 @@ from cluster.run.runner import Work
 from cluster.run.stop import StopSignals
 from cluster.tune import tune_packs
 from cluster.tune.metrics import NoMetrics
-from cluster.tune.placement import Seat
+from cluster.tune.placement import WorkerSlot
 from cluster.tune.ray_cluster import ray_cluster
-from cluster.tune.worker_pool import Crew
+from cluster.tune.worker_pool import WorkerPool
 from stsq_core.configs.trial import NUMERICS, TrialConfig
 from sweeps import expand, load_sweep
 from sweeps.cells.packs import Room, trial_operations
@@ -138,13 +138,13 @@ def answer_to(order: str) -> dict[str, Any]:
     return {"outcome": json.dumps(told)}
 
 
-def through_crew(crew: Crew, workers: Workers, num_workers: int) -> None:
-    """The crew alone: the least that any driver must do."""
+def through_pool(pool: WorkerPool, workers: Workers, num_workers: int) -> None:
+    """The pool alone: the least that any driver must do."""
 
     def told(name: str, answer: dict[str, Any]) -> None:
-        order = crew.answered(name, answer)
+        order = pool.handle_report(name, answer)
         if order is None:
-            crew.left(name)
+            pool.remove_worker(name)
             return
         text = order.as_json()
         with workers.clock.stopped():
@@ -155,9 +155,9 @@ def through_crew(crew: Crew, workers: Workers, num_workers: int) -> None:
             return answer_to(text)
 
     for place in range(num_workers):
-        if crew.hire(str(place)) is not None:
+        if pool.add_worker(str(place)) is not None:
             workers.after(START_S, lambda name=str(place): told(name, {"room": vars(Room(most=workers.pack))}))
-    while not crew.over:
+    while not pool.over:
         if (event := workers.next_event(0.1)) is not None:
             event()
 
@@ -280,10 +280,10 @@ class SimulatedActors:
     def cleanup(self) -> None: ...
 
 
-def through_tune(crew: Crew, workers: Workers, num_workers: int) -> None:
-    """Tune's controller on top of the crew, as `stsq run` has it."""
+def through_tune(pool: WorkerPool, workers: Workers, num_workers: int) -> None:
+    """Tune's controller on top of the pool, as `stsq run` has it."""
     tune_controller.RayActorManager = lambda resource_manager: SimulatedActors(workers, num_workers)
-    tune_packs._fit(crew, NoMetrics(), None)
+    tune_packs.fit_pool(pool, NoMetrics(), None)
 
 
 def simulate(num_workers: int, num_packs: int, pack: int, mean_s: float, through: str) -> dict[str, Any]:
@@ -301,10 +301,10 @@ def simulate(num_workers: int, num_packs: int, pack: int, mean_s: float, through
         progress = ProgressLine(queue, run.curves, Console(file=StringIO()), num_workers=num_workers)
         budgets = Budgets(spec.budget, queue, spent_minutes=0.0)
         work = Work(queue, run, RunOptions(hung_after_s=0), progress, StopSignals(), retries=2, budgets=budgets)
-        seats = {Seat("core"): num_workers}
-        crew = Crew(work, lambda: seats, now=clock.now)
+        slots = {WorkerSlot("core"): num_workers}
+        pool = WorkerPool(work, lambda: slots, now=clock.now)
         began, began_cpu = clock.now(), time.process_time()
-        (through_tune if through == "tune" else through_crew)(crew, workers, num_workers)
+        (through_tune if through == "tune" else through_pool)(pool, workers, num_workers)
         makespan, cpu_s = clock.now() - began, time.process_time() - began_cpu
         ended = sum(1 for _ in Ledger(run.ledger).lines())
         assert ended == queue.total == len(Ledger(run.ledger).trial_ids()), f"{ended} of {queue.total} trials ended"
@@ -333,7 +333,7 @@ class Many(Searcher):
 
     def suggest(self, trial_id: str) -> Any:
         self.left -= 1
-        return Seat("core").as_config() if self.left >= 0 else Searcher.FINISHED
+        return WorkerSlot("core").as_config() if self.left >= 0 else Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
         self.ended_at.append(time.process_time())
@@ -371,10 +371,10 @@ def main() -> int:
     parser.add_argument("--packs", type=int, default=100_000)
     parser.add_argument("--trials", type=int, default=8, help="in a pack")
     parser.add_argument("--mean", type=float, default=60.0, metavar="SECONDS")
-    parser.add_argument("--through", choices=("tune", "crew"), default="tune")
+    parser.add_argument("--through", choices=("tune", "pool"), default="tune")
     parser.add_argument("--one-trial-a-pack", action="store_true")
     args = parser.parse_args()
-    if args.through == "crew" and not args.one_trial_a_pack:
+    if args.through == "pool" and not args.one_trial_a_pack:
         told = simulate(args.workers, args.packs, args.trials, args.mean, args.through)
     else:
         with ray_cluster(None, num_cpus=2):

@@ -381,7 +381,7 @@ def test_a_server_that_comes_up_late_is_met(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(ray.job_submission, "JobSubmissionClient", meet)
     monkeypatch.setattr(job_client, "PAUSE_S", 0.0)
     said: list[str] = []
-    assert job_client.connect("http://there:8265", say=said.append) == "client"
+    assert job_client.connect("http://there:8265", notify=said.append) == "client"
     assert [line.rpartition("(")[2] for line in said] == ["4 times more)", "3 times more)"]
 
 
@@ -393,4 +393,4 @@ def test_an_address_that_can_never_answer_is_told_at_once(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(ray.job_submission, "JobSubmissionClient", refuse)
     with pytest.raises(UserError, match="Version check returned 404"):
-        job_client.connect("http://there:8265", say=lambda text: sys.exit(text))
+        job_client.connect("http://there:8265", notify=lambda text: sys.exit(text))

@@ -136,16 +136,16 @@ def test_a_drained_node_gives_its_pack_to_another_at_no_cost_in_retries(
 
 ASK_WHILE_ONE_GOES = """
 import os, signal, threading, time
-from cluster.tune.ray_cluster import answers, num_nodes
+from cluster.tune.ray_cluster import ask_nodes, living_nodes
 
 @ray.remote(num_cpus=0)
 def slowly():
     time.sleep(6)
     return True
 
-print(num_nodes())
+print(len(living_nodes()))
 threading.Timer(3, os.killpg, (%d, signal.SIGKILL)).start()
-print(len(list(answers(slowly, what="anything"))))
+print(len(list(ask_nodes(slowly, what="anything"))))
 """
 
 

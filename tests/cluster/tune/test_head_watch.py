@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cluster.tune import head_watch
-from cluster.tune.head_watch import HeadWatch
+from cluster.tune import watch as module
+from cluster.tune.watch import HeadWatch
 from stsq_core import UserError
 
 ROOT = Path(__file__).parents[3]
@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(head_watch, "LOOK_EVERY_S", 0.05)
-    monkeypatch.setattr(head_watch, "LOST_AFTER_S", 0.3)
-    monkeypatch.setattr(head_watch, "HEARD_WITHIN_S", 600.0)
+    monkeypatch.setattr(module, "POLL_S", 0.05)
+    monkeypatch.setattr(module, "HEAD_LOST_AFTER_S", 0.3)
+    monkeypatch.setattr(module, "HEARD_WITHIN_S", 600.0)
 
 
 @pytest.fixture
@@ -63,9 +63,9 @@ def test_a_head_that_does_not_answer_is_one_error_that_says_how_to_go_on(head: s
 def test_a_head_that_was_away_is_asked_whether_it_is_the_same(
     head: socket.socket, until: Any, monkeypatch: pytest.MonkeyPatch, same: bool
 ) -> None:
-    monkeypatch.setattr(head_watch, "LOST_AFTER_S", 600.0)
+    monkeypatch.setattr(module, "HEAD_LOST_AFTER_S", 600.0)
     looks, asked = iter([True, False, False]), iter(["one", None, "one" if same else "two"])
-    monkeypatch.setattr(head_watch, "_listens", lambda _: next(looks, True))
+    monkeypatch.setattr(module, "_accepts_connections", lambda _: next(looks, True))
     with HeadWatch(address_of(head), lambda _: next(asked)) as watch:
         if same:
             until(lambda: asked.__length_hint__() == 0, what="the questions")
@@ -78,9 +78,9 @@ def test_a_head_that_was_away_is_asked_whether_it_is_the_same(
 
 DEAF = """
 import threading
-from cluster.tune import head_watch
-head_watch.LOOK_EVERY_S = head_watch.LOST_AFTER_S = head_watch.HEARD_WITHIN_S = 0.1
-with head_watch.HeadWatch("127.0.0.1:1", lambda _: "one"):
+from cluster.tune import watch
+watch.POLL_S = watch.HEAD_LOST_AFTER_S = watch.HEARD_WITHIN_S = 0.1
+with watch.HeadWatch("127.0.0.1:1", lambda _: "one"):
     threading.Event().wait()
 """
 

@@ -56,17 +56,17 @@ def test_numbers_are_set_with_the_runs_tags_and_no_more_often_than_every_few_sec
     told: list[tuple[str, float, dict[str, str]]] = []
     monkeypatch.setattr(Gauge, "set", lambda self, value, tags=None: told.append((self._name, value, tags)))
     numbers = {(metrics.TRIALS, ("failed",)): 3.0, (metrics.RATE, ()): 7.0}
-    monkeypatch.setattr(metrics, "numbers_of", lambda crew: numbers)
-    crew: Any = object()
+    monkeypatch.setattr(metrics, "numbers_of", lambda pool: numbers)
+    pool: Any = object()
     one = RayMetrics(sweep="small", run="/shared/run")
     one.publish()
     assert told == []  # nobody to tell of yet
-    one.watch(crew)
+    one.watch(pool)
     one.publish()
     one.publish()
     assert told == [("stsq_trials", 3.0, {"status": "failed"}), ("stsq_model_steps_per_second", 7.0, {})]
     assert one._gauges[metrics.RATE]._default_tags == {"sweep": "small", "run": "/shared/run"}
     quiet = NoMetrics()
-    quiet.watch(crew)
+    quiet.watch(pool)
     quiet.publish()
     assert len(told) == 2

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from cluster.run.options import RunOptions
-from cluster.tune.placement import Seat, own_room, seats_of, widest_room, worth_a_core
+from cluster.tune.placement import WorkerSlot, own_room, slots_of, widest_room, worth_a_core
 from stsq_core import UserError
 from sweeps.cells.packs import Room
 
-GPU, CORE = Seat("gpu"), Seat("core")
+GPU, CORE = WorkerSlot("gpu"), WorkerSlot("core")
 
 
 def node(cpus: float, gpus: float = 0, *, memory: float = 0, alive: bool = True) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def node(cpus: float, gpus: float = 0, *, memory: float = 0, alive: bool = True)
 
 
 @pytest.mark.parametrize(
-    ("nodes", "options", "seats"),
+    ("nodes", "options", "slots"),
     [
         ([node(4), node(2)], RunOptions(), {CORE: 6}),
         ([node(4), node(2, alive=False)], RunOptions(), {CORE: 4}),
@@ -37,28 +37,30 @@ def node(cpus: float, gpus: float = 0, *, memory: float = 0, alive: bool = True)
         ([node(0)], RunOptions(), {CORE: 1}),
     ],
 )
-def test_seats_are_what_living_nodes_have_place_for(nodes: list[Any], options: RunOptions, seats: dict[Seat, int]) -> None:
-    assert seats_of(nodes, options) == seats
+def test_seats_are_what_living_nodes_have_place_for(
+    nodes: list[Any], options: RunOptions, slots: dict[WorkerSlot, int]
+) -> None:
+    assert slots_of(nodes, options) == slots
 
 
 def test_a_seat_says_what_ray_reserves_and_where_it_trains() -> None:
-    seats = list(seats_of([node(8, 2), node(4, memory=2**32)], RunOptions(gpus_per_worker=0.5, cpu_workers=1)))
-    assert [seat.resources for seat in seats] == [{"CPU": 1.0, "GPU": 0.5}, {"CPU": 1.0}]
-    assert [(seat.device, seat.spare) for seat in seats] == [("auto", False), ("cpu", True)]
-    assert seats[1].core_bytes == 2**30
-    assert Seat(**seats[0].as_config()) == seats[0]
-    assert widest_room(seats) == Room("cuda")
-    assert widest_room(seats[1:]) == Room("cpu", 2**30)
+    slots = list(slots_of([node(8, 2), node(4, memory=2**32)], RunOptions(gpus_per_worker=0.5, cpu_workers=1)))
+    assert [slot.resources for slot in slots] == [{"CPU": 1.0, "GPU": 0.5}, {"CPU": 1.0}]
+    assert [(slot.device, slot.spare) for slot in slots] == [("auto", False), ("cpu", True)]
+    assert slots[1].core_bytes == 2**30
+    assert WorkerSlot(**slots[0].as_config()) == slots[0]
+    assert widest_room(slots) == Room("cuda")
+    assert widest_room(slots[1:]) == Room("cpu", 2**30)
 
 
 def test_cuda_without_a_gpu_is_refused() -> None:
     with pytest.raises(UserError, match="has no GPU: use --device cpu, a cluster with GPUs, or --wait-for-gpus"):
-        seats_of([node(4)], RunOptions(device="cuda"))
+        slots_of([node(4)], RunOptions(device="cuda"))
 
 
 def test_a_worker_tells_the_room_of_the_device_that_torch_sees() -> None:
-    seat = Seat("gpu", gpu_share=1.0, device="cpu", core_bytes=2**31)
-    assert own_room(seat.as_config()) == Room("cpu", 2**31)
+    slot = WorkerSlot("gpu", gpu_share=1.0, device="cpu", core_bytes=2**31)
+    assert own_room(slot.as_config()) == Room("cpu", 2**31)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +72,8 @@ def test_a_worker_that_shares_a_gpu_tells_its_part_of_the_memory(
     monkeypatch: pytest.MonkeyPatch, unused: float, share: float, room: float
 ) -> None:
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (unused, 100.0))
-    seat = Seat("gpu", gpu_share=share, device="cuda")
-    assert own_room(seat.as_config()) == Room("cuda", room)
+    slot = WorkerSlot("gpu", gpu_share=share, device="cuda")
+    assert own_room(slot.as_config()) == Room("cuda", room)
 
 
 def test_a_gpu_that_torch_does_not_see_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,8 +81,8 @@ def test_a_gpu_that_torch_does_not_see_is_refused(monkeypatch: pytest.MonkeyPatc
         raise RuntimeError("no NVIDIA driver")
 
     monkeypatch.setattr("torch.cuda.mem_get_info", blind)
-    with pytest.raises(UserError, match=r"could not tell how much memory its GPU has: .*; try --device cpu"):
-        own_room(Seat("gpu", gpu_share=1.0, device="cuda").as_config())
+    with pytest.raises(UserError, match=r"could not read how much memory its GPU has: .*; try --device cpu"):
+        own_room(WorkerSlot("gpu", gpu_share=1.0, device="cuda").as_config())
 
 
 def test_a_core_takes_what_it_ends_before_the_gpus_are_done() -> None:

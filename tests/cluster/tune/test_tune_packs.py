@@ -7,7 +7,7 @@ import pytest
 from ray import cloudpickle
 from ray.exceptions import ActorDiedError, OutOfMemoryError, RayActorError, RayTaskError
 
-from cluster.tune.tune_packs import _cause
+from cluster.tune.tune_packs import loss_cause
 from cluster.tune.worker_pool import PREEMPTED
 from sweeps.store.checkpoints import Preempted
 
@@ -28,9 +28,9 @@ LEFT = RayTaskError("step", "a traceback", Preempted("saved a.state"))
 def test_a_loss_is_put_down_to_what_ray_raised(error: Exception, cause: tuple[str, str], tmp_path: Path) -> None:
     path = tmp_path / "error.pkl"
     path.write_bytes(cloudpickle.dumps(error))
-    assert _cause(SimpleNamespace(pickled_error_file=str(path))) == cause
+    assert loss_cause(SimpleNamespace(pickled_error_file=str(path))) == cause
 
 
 def test_a_loss_of_which_nothing_was_told_is_told_as_such() -> None:
     trial = SimpleNamespace(pickled_error_file=None, get_pickled_error=lambda: None)
-    assert _cause(trial) == ("unknown", "no cause was told")
+    assert loss_cause(trial) == ("unknown", "no cause was reported")

@@ -1,0 +1,106 @@
+"""The only place that reaches names of Ray that its public interface does not offer, each for want of a public one.
+
+`tests/cluster/tune/test_ray_private.py` fails where a release of Ray moves one of them. Imports stand in the functions, because
+workers and job commands load this module too and need few of them.
+"""
+
+import atexit
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ray
+
+REQUEST_TIMEOUT_S = 10
+
+
+def cluster_id_at(address: str) -> str | None:
+    """The id of the cluster whose head is at HOST:PORT; None where the head does not answer now."""
+    from ray._raylet import GcsClient  # type: ignore[attr-defined]  # compiled, its stubs are not whole
+
+    try:
+        return str(GcsClient(address=address).cluster_id.hex())
+    except (RuntimeError, ray.exceptions.RayError):
+        return None
+
+
+def forget_shutdown() -> None:
+    """Let this process exit without shutting Ray down, which would wait for a lost head until Ray ends the process."""
+    atexit.unregister(ray._private.worker.shutdown)
+
+
+def draining_nodes() -> set[str]:
+    """The ids of the nodes that are being taken away."""
+    from ray._private.state import state
+
+    return set(state.get_draining_nodes())
+
+
+@contextmanager
+def dashboard_hidden() -> Iterator[None]:
+    """Let Ray start as it does where its dashboard is not installed: neither the driver nor Ray's agent then loads it."""
+    name = "ray.dashboard.optional_deps"
+    is_new = name not in sys.modules
+    if is_new:
+        sys.modules[name] = None  # type: ignore[assignment]  # Python's way to mark a module that cannot be imported
+    try:
+        yield
+    finally:
+        if is_new:
+            del sys.modules[name]
+
+
+def skip_usage_tags() -> None:
+    """Keep Tune from tagging callbacks for usage statistics, which are off here: for it W&B's client loads, a second."""
+    from ray.air._internal import usage
+
+    usage.tag_callbacks = lambda callbacks: False
+
+
+def actor_of(trial: Any) -> Any:
+    """The actor of a Tune trial that has started."""
+    return trial.temporary_state.ray_actor
+
+
+def error_of(trial: Any) -> Any:
+    """The exception that ended a Tune trial, or None.
+
+    It is read where the driver has just written it: `get_pickled_error` looks where the file will be copied later.
+    """
+    path = trial.pickled_error_file
+    if path and Path(path).exists():
+        return ray.cloudpickle.loads(Path(path).read_bytes())
+    return trial.get_pickled_error()
+
+
+def packaged_files(folder: Path) -> tuple[dict[Path, int], int]:
+    """The files of a folder that Ray would upload, relative to it, with sizes in bytes; and the most bytes a job server takes.
+
+    Ray leaves out what .gitignore and .rayignore name without a word, and refuses a package by its size only after packing it.
+    """
+    from ray._private import ray_constants
+    from ray._private.runtime_env import packaging
+
+    root, sizes = folder.resolve(), dict[Path, int]()
+    default_excludes = list(ray_constants.get_runtime_env_default_excludes())
+
+    def add(path: Path) -> None:
+        if path.is_file():
+            sizes[path.relative_to(root)] = path.stat().st_size
+
+    excludes: list[Callable[[Path], bool]] = [
+        packaging._get_excludes(root, default_excludes)
+    ]
+    packaging._dir_travel(root, excludes, add, include_gitignore=True)
+    return sizes, int(ray_constants.DASHBOARD_CLIENT_MAX_SIZE)
+
+
+def job_server_get(client: Any, path: str) -> dict[str, Any]:
+    """The JSON object that a job server answers at a path its client has no method for; empty where it does not answer."""
+    try:
+        found = client._do_request("GET", path, timeout=REQUEST_TIMEOUT_S).json()
+    except (OSError, RuntimeError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

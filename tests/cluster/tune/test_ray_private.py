@@ -1,0 +1,133 @@
+"""Every private name of Ray that the product reaches is where `ray_private` looks for it, and does what is expected of it.
+
+Where one of these tests fails after an upgrade, Ray has moved the name: mend `cluster/tune/ray_private.py`, nothing else.
+"""
+
+import ast
+import inspect
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+from ray import cloudpickle
+from ray.tune import tune
+from ray.tune.experiment import Trial
+
+from cluster.tune import ray_private
+from cluster.tune.ray_cluster import ray_cluster
+
+ROOT = Path(__file__).parents[3]
+
+
+def private_reaches(path: Path) -> list[str]:
+    """The names of Ray with a private part that a module imports or spells as an attribute."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "ray":
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Attribute):
+            found.append(ast.unparse(node))
+    return [name for name in found if name.startswith("ray.") and re.search(r"\._[a-z]", name)]
+
+
+def test_only_one_module_reaches_private_names_of_ray() -> None:
+    reaching = {path.name for path in (ROOT / "cluster").rglob("*.py") if private_reaches(path)}
+    assert reaching == {"ray_private.py"}
+    words = ("temporary_state", "pickled_error_file", "_do_request", "optional_deps")
+    spelling = {path.name for path in (ROOT / "cluster").rglob("*.py") if any(word in path.read_text() for word in words)}
+    assert spelling == {"ray_private.py"}
+
+
+@pytest.mark.ray
+def test_a_head_names_its_cluster_and_its_draining_nodes_and_the_dashboard_stays_away() -> None:
+    with ray_cluster(None, num_cpus=1):
+        address = ray.get_runtime_context().gcs_address
+        cluster_id = ray_private.cluster_id_at(address)
+        assert cluster_id is not None
+        assert len(bytes.fromhex(cluster_id)) == 28
+        assert ray_private.cluster_id_at(address) == cluster_id
+        assert ray_private.draining_nodes() == set()
+
+
+def test_what_ray_registers_for_the_exit_is_what_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken_back: list[Any] = []
+    monkeypatch.setattr("atexit.unregister", taken_back.append)
+    ray_private.forget_shutdown()
+    from ray._private import worker
+
+    assert taken_back == [worker.shutdown]
+    assert "atexit.register(shutdown, " in inspect.getsource(worker)
+
+
+def test_ray_asks_for_its_dashboard_by_the_name_that_is_hidden() -> None:
+    from ray._private import utils
+
+    assert "import ray.dashboard.optional_deps" in inspect.getsource(utils)
+    name, before = "ray.dashboard.optional_deps", sys.modules.pop("ray.dashboard.optional_deps", None)
+    try:
+        with ray_private.dashboard_hidden(), pytest.raises(ImportError):
+            __import__(name)
+        assert name not in sys.modules
+    finally:
+        if before is not None:
+            sys.modules[name] = before
+
+
+def test_tune_tags_its_callbacks_by_the_function_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.air._internal import usage
+
+    monkeypatch.setattr(usage, "tag_callbacks", usage.tag_callbacks)
+    assert tune.air_usage is usage
+    assert "air_usage.tag_callbacks(callbacks)" in inspect.getsource(tune)
+    ray_private.skip_usage_tags()
+    assert tune.air_usage.tag_callbacks([object()]) is False
+
+
+def test_a_tune_trial_holds_its_actor_and_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Trial("worker", stub=True)
+    actor = object()
+    monkeypatch.setattr(trial.temporary_state, "ray_actor", actor)
+    assert ray_private.actor_of(trial) is actor
+    monkeypatch.setattr(trial, "storage", SimpleNamespace(trial_driver_staging_path="/nowhere"))
+    assert trial.pickled_error_file is None
+    assert ray_private.error_of(trial) is None
+    path = tmp_path / "error.pkl"
+    path.write_bytes(cloudpickle.dumps(ValueError("boom")))
+    monkeypatch.setattr(Trial, "pickled_error_file", str(path))
+    assert str(ray_private.error_of(trial)) == "boom"
+
+
+def test_ray_lists_what_it_would_upload_and_its_limit(tmp_path: Path) -> None:
+    for name in ("kept.py", "deep/kept.txt", ".venv/lib.py", "ignored.txt", "hidden.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("four")
+    (tmp_path / ".gitignore").write_text("ignored.txt\n")
+    (tmp_path / ".rayignore").write_text("hidden.txt\n")
+    sizes, limit = ray_private.packaged_files(tmp_path)
+    assert {str(path): size for path, size in sizes.items()} == {
+        "kept.py": 4,
+        "deep/kept.txt": 4,
+        ".gitignore": len("ignored.txt\n"),
+        ".rayignore": len("hidden.txt\n"),
+    }
+    assert limit == 100 * 2**20
+
+
+def test_a_job_client_answers_at_any_path() -> None:
+    from ray.job_submission import JobSubmissionClient
+
+    class Offline(JobSubmissionClient):  # type: ignore[misc]
+        def __init__(self) -> None: ...
+
+        def _do_request(self, method: str, endpoint: str, **options: Any) -> Any:
+            assert (method, endpoint) == ("GET", "/api/version")
+            raise ConnectionError
+
+    own = inspect.signature(JobSubmissionClient._do_request)
+    assert list(own.parameters)[:3] == ["self", "method", "endpoint"]
+    assert own.parameters["kwargs"].kind is inspect.Parameter.VAR_KEYWORD
+    assert ray_private.job_server_get(Offline(), "/api/version") == {}
