@@ -1,7 +1,7 @@
 """The front door: `stsq`, also `python -m cluster`.
 
-A command checks its words here and leaves the work to its module, which is imported when the command runs, so that `--help` is
-quick. Exit codes are those of `cluster.run.exit_codes`.
+A command checks its arguments here and leaves the work to its module, which is imported when the command runs, so that `--help`
+is quick. Exit codes are those of `cluster.run.exit_codes`.
 """
 
 import gc
@@ -10,20 +10,23 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from cluster.commands.job_commands import job_app
-from cluster.commands.manifest_commands import manifest
-from cluster.commands.open_commands import open_app
-from cluster.commands.plugin_option import PluginFiles
-from cluster.commands.wandb_commands import wandb_setup
+from cluster.commands.cli_options import (
+    PluginFiles,
+    Run,
+    Settings,
+    Sweep,
+    WandbEntity,
+    WandbProject,
+    WandbTags,
+    wandb_destination,
+)
+from cluster.commands.groups import job_app, manifest, open_app, wandb_app
 from cluster.environment import BAD_INPUT
 from stsq_core.configs import UserError
-
-if TYPE_CHECKING:
-    from dashboards.publishing import Asked
 
 app = typer.Typer(
     name="stsq",
@@ -33,16 +36,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-wandb_app = typer.Typer(help="Weights & Biases.", no_args_is_help=True)
 app.add_typer(job_app, name="job")
 app.add_typer(wandb_app, name="wandb")
 app.add_typer(open_app, name="open")
-wandb_app.command("setup")(wandb_setup)
 app.command()(manifest)
 
 
 class DeviceName(StrEnum):
-    """Where packs train."""
+    """A device to train on."""
 
     AUTO = "auto"
     CPU = "cpu"
@@ -50,7 +51,7 @@ class DeviceName(StrEnum):
 
 
 class WandbName(StrEnum):
-    """How W&B is written."""
+    """A mode of W&B."""
 
     AUTO = "auto"
     OFFLINE = "offline"
@@ -58,44 +59,13 @@ class WandbName(StrEnum):
     DISABLED = "disabled"
 
 
-Sweep = Annotated[str, typer.Argument(metavar="SWEEP", help="A name of the catalogue (see `stsq list`), or a YAML file.")]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/quickstart.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="FIELD=VALUE", help="Change a field: task.T=16,32 or seeds=5 or GROUP:model.width=8. May be repeated."
-    ),
-]
-Out = Annotated[Path | None, typer.Option("--out", metavar="RUN", help="The run directory [default: runs/NAME].")]
+# Texts of defaults stand in show_default: in a help text Rich reads [...] as markup and drops it.
+Out = Annotated[Path | None, typer.Option(metavar="RUN", help="The run directory.", show_default="runs/NAME")]
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Packs that train at once [default: all cores, or GPUs].")
+    int | None, typer.Option(min=1, help="Number of packs that train at once.", show_default="all cores, or all GPUs")
 ]
-MaxWorkers = Annotated[
-    int | None, typer.Option("--max-workers", min=1, help="No more workers than this, however many places there are.")
-]
-GpusPerWorker = Annotated[
-    float,
-    typer.Option("--gpus-per-worker", min=0.01, max=1.0, help="The part of a GPU that a worker takes; 0.25: four share one."),
-]
-CpuWorkers = Annotated[
-    int,
-    typer.Option("--cpu-workers", min=0, help="Cores beside GPUs that train short packs; numbers agree to a tolerance."),
-]
-WaitForGpus = Annotated[
-    float | None, typer.Option("--wait-for-gpus", metavar="MINUTES", min=0, help="Wait so long for a GPU to come.")
-]
-ClusterAddress = Annotated[
-    str | None, typer.Option("--address", help="Join this Ray cluster [default: RAY_ADDRESS, else our own].")
-]
-WandbProject = Annotated[
-    str | None, typer.Option("--wandb-project", help="W&B project [default: WANDB_PROJECT, else the sweep's, else stsq].")
-]
-WandbEntity = Annotated[
-    str | None, typer.Option("--wandb-entity", help="W&B entity [default: WANDB_ENTITY, else the sweep's, else your own].")
-]
-WandbTags = Annotated[
-    str | None, typer.Option("--wandb-tags", metavar="TAG,TAG", help="W&B tags [default: WANDB_TAGS, else the sweep's].")
-]
+KeepWeights = Annotated[bool, typer.Option("--keep-weights", help="Save the trained weights to RUN/weights/TRIAL.npz.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def _version(asked: bool) -> None:
@@ -114,27 +84,22 @@ def _front_door(
 
 @app.command("list")
 def list_command(
-    kinds: Annotated[
-        bool, typer.Option("--kinds", help="The tasks, models, codes and optimizers that a sweep file may name.")
-    ] = False,
+    kinds: Annotated[bool, typer.Option("--kinds", help="List tasks, models, codes and optimizers instead.")] = False,
     plugin: PluginFiles = None,
 ) -> None:
-    """List the catalogue's sweeps, or the kinds of task and model that there are."""
+    """List the sweeps of the catalogue, or the tasks, models, codes and optimizers that a sweep file may name."""
+    from cluster.commands.planning import show_catalog, show_kinds
     from cluster.run import out
 
     if kinds:
-        from cluster.commands.kinds_list import show_kinds
-
         show_kinds(out())
-        return
-    from cluster.commands.planning import show_catalog
-
-    show_catalog(out())
+    else:
+        show_catalog(out())
 
 
 @app.command()
 def plan(sweep: Sweep, settings: Settings = None, out: Out = None, workers: Workers = None, plugin: PluginFiles = None) -> None:
-    """Show the cells, trials, packs and cost of a sweep; runs nothing."""
+    """Show the cells, trials, packs and cost of a sweep without running it."""
     from cluster.commands.planning import show_plan
     from cluster.run import out as results
 
@@ -146,48 +111,59 @@ def run(
     sweep: Sweep,
     settings: Settings = None,
     out: Out = None,
-    inline: Annotated[bool, typer.Option("--inline", help="One pack after another in this process, with no Ray.")] = False,
+    inline: Annotated[
+        bool, typer.Option("--inline", help="Train one pack after another in this process, without Ray.")
+    ] = False,
     workers: Workers = None,
-    max_workers: MaxWorkers = None,
-    gpus_per_worker: GpusPerWorker = 1.0,
-    cpu_workers: CpuWorkers = 0,
-    wait_for_gpus: WaitForGpus = None,
+    max_workers: Annotated[int | None, typer.Option(min=1, help="Upper limit on workers.")] = None,
+    gpus_per_worker: Annotated[
+        float, typer.Option(min=0.01, max=1.0, help="GPU fraction per worker; with 0.25 four workers share a GPU.")
+    ] = 1.0,
+    cpu_workers: Annotated[
+        int, typer.Option(min=0, help="Extra CPU workers for short packs (CPU and GPU results agree only to a tolerance).")
+    ] = 0,
+    wait_for_gpus: Annotated[
+        float | None, typer.Option(metavar="MINUTES", min=0, help="Wait up to MINUTES for a GPU node.")
+    ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Train failed trials again.")] = False,
     recheck: Annotated[
-        bool, typer.Option("--recheck", help="Train a tenth below each threshold with twice the steps: were steps the limit?")
+        bool,
+        typer.Option(
+            "--recheck",
+            help="Retrain just below each threshold for twice the steps, to see whether steps or width was limiting.",
+        ),
     ] = False,
-    keep_weights: Annotated[
-        bool, typer.Option("--keep-weights", help="Keep the trained arrays, RUN/weights/TRIAL.npz.")
-    ] = False,
-    wandb: Annotated[
-        WandbName | None, typer.Option("--wandb", help="W&B mode [default: WANDB_MODE, else the sweep's].")
-    ] = None,
+    keep_weights: KeepWeights = False,
+    wandb: Annotated[WandbName | None, typer.Option(help="W&B mode.", show_default="WANDB_MODE, else the sweep's")] = None,
     wandb_project: WandbProject = None,
     wandb_entity: WandbEntity = None,
     wandb_tags: WandbTags = None,
-    device: Annotated[DeviceName, typer.Option("--device", help="Where packs train.")] = DeviceName.AUTO,
-    address: ClusterAddress = None,
+    device: Annotated[DeviceName, typer.Option(help="Device to train on.")] = DeviceName.AUTO,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Join the Ray cluster at this address.", show_default="RAY_ADDRESS, else a new Ray on this machine"),
+    ] = None,
     checkpoint_every: Annotated[
-        float,
-        typer.Option("--checkpoint-every", metavar="SECONDS", min=0, help="How often a pack in training saves its state."),
+        float, typer.Option(metavar="SECONDS", min=0, help="Seconds between saved states of a pack in training.")
     ] = 20.0,
     plugin: PluginFiles = None,
     hung_after: Annotated[
         float | None,
         typer.Option(
-            "--hung-after",
             metavar="SECONDS",
             min=0,
-            help="End a worker that shows no progress for so long, and try its pack again; 0: never "
-            "[default: 300, or ten times the longest pause seen].",
+            help="End a worker after SECONDS without progress and try its pack again; 0 never ends one.",
+            show_default="300, or ten times the longest pause measured",
         ),
     ] = None,
     accept_versions: Annotated[
         bool,
-        typer.Option("--accept-versions", help="Train with another torch than before, or than where the job was sent from."),
+        typer.Option(
+            "--accept-versions", help="Allow another release of torch than before, or than where the job was sent from."
+        ),
     ] = False,
 ) -> None:
-    """Run a sweep, or what is left of it, and show what it found."""
+    """Run a sweep, or the rest of it, and show its results."""
     from cluster.run import RunOptions
     from sweeps.store import gc_paused
 
@@ -207,7 +183,7 @@ def run(
         recheck=recheck,
         keep_weights=keep_weights,
         wandb=wandb.value if wandb else None,
-        wandb_asked=_asked(wandb_project, wandb_entity, wandb_tags),
+        wandb_asked=wandb_destination(wandb_project, wandb_entity, wandb_tags),
         device=device.value,
         address=address,
         checkpoint_every_s=checkpoint_every,
@@ -220,14 +196,14 @@ def run(
 @app.command()
 def show(
     run: Run,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
-    as_latex: Annotated[bool, typer.Option("--latex", help="As a LaTeX table.")] = False,
+    as_json: AsJson = False,
+    as_latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table.")] = False,
     at: Annotated[
-        list[str] | None, typer.Option("--at", help="Predict the threshold at a task by the fitted laws, as T=512,q=3,d=4.")
+        list[str] | None, typer.Option(help="Predict the threshold of a task by the fitted laws, such as T=512,q=3,d=4.")
     ] = None,
     plugin: PluginFiles = None,
 ) -> None:
-    """Show what a run found: width thresholds with intervals and laws, verdicts on its claims, failures."""
+    """Show the results of a run: width thresholds with intervals, laws, verdicts on its claims, failures."""
     from cluster.commands.law_results import read_task, show_predictions
     from cluster.commands.results import show_findings
     from cluster.run import log, out, print_line
@@ -257,12 +233,8 @@ def show(
 
 
 @app.command()
-def status(
-    run: Run,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
-    plugin: PluginFiles = None,
-) -> None:
-    """Show how far a run is, by worker and by cell, and how long it will take; `stsq open page` shows the same and more."""
+def status(run: Run, as_json: AsJson = False, plugin: PluginFiles = None) -> None:
+    """Show the progress of a run by worker and by cell, and the time left; `stsq open page` shows it live."""
     from sweeps.store import gc_paused
 
     with gc_paused():  # what is loaded and read stays until the answer is given
@@ -280,7 +252,7 @@ def status(
 
 @app.command()
 def report(run: Run, plugin: PluginFiles = None) -> None:
-    """Draw the figures and the page of a run again, and print the verdicts on its claims."""
+    """Redraw the figures and the page of a run, and print the verdicts on its claims."""
     from cluster.commands.results import show_verdicts
     from cluster.run import out
     from dashboards.page import write_report
@@ -294,23 +266,19 @@ def report(run: Run, plugin: PluginFiles = None) -> None:
 @app.command()
 def trial(
     run: Run,
-    trial_id: Annotated[str, typer.Argument(metavar="ID", help="A trial's id in the ledger, or the beginning of it.")],
-    device: Annotated[
-        DeviceName, typer.Option("--device", help="Where it trains; auto: where the ledger says.")
-    ] = DeviceName.AUTO,
-    keep_weights: Annotated[
-        bool, typer.Option("--keep-weights", help="Keep the trained arrays, RUN/weights/TRIAL.npz.")
-    ] = False,
+    trial_id: Annotated[str, typer.Argument(metavar="ID", help="A trial id of the ledger, or its beginning.")],
+    device: Annotated[DeviceName, typer.Option(help="Device to train on; auto takes the ledger's.")] = DeviceName.AUTO,
+    keep_weights: KeepWeights = False,
     plugin: PluginFiles = None,
 ) -> None:
-    """Train one trial of a run alone and compare it with its ledger line; exit code 1 where they differ."""
+    """Retrain one trial of a run and compare it with its ledger line; exit code 1 if they differ."""
     from cluster.commands.rerun import rerun_trial
 
     rerun = rerun_trial(run, trial_id, device=device.value, keep_weights=keep_weights)
-    for told, source in ((rerun.record, "ledger"), (rerun.result, "now")):
-        loss = f"relative loss {told.relative_loss!r} +- {told.relative_loss_stderr!r}"
-        print(f"{source:7} {told.status} after {told.steps} steps, {loss}")
-    print(f"{rerun.record.trial_id}: {rerun.verdict()} ({rerun.seconds:.1f} s)")
+    for result, source in ((rerun.record, "ledger"), (rerun.result, "now")):
+        loss = f"relative loss {result.relative_loss!r} +- {result.relative_loss_stderr!r}"
+        print(f"{source:7} {result.status} after {result.steps} steps, {loss}")
+    print(f"{rerun.record.trial_id}: {rerun.comparison()} ({rerun.seconds:.1f} s)")
     if keep_weights:
         print(f"weights: {rerun.weights or f'none, because it {rerun.result.status}'}")
     raise typer.Exit(0 if rerun.reproduced else 1)
@@ -329,40 +297,14 @@ def doctor() -> None:
 
 @app.command()
 def schema(plugin: PluginFiles = None) -> None:
-    """Print the JSON Schema of a sweep file, for editors."""
+    """Print the JSON Schema of sweep files, for editors."""
     from sweeps.cells import spec_json_schema
 
     print(json.dumps(spec_json_schema(), indent=2))
 
 
-@wandb_app.command("sync")
-def wandb_sync(
-    run: Run,
-    wandb_project: WandbProject = None,
-    wandb_entity: WandbEntity = None,
-    wandb_tags: WandbTags = None,
-    shard: Annotated[
-        str | None, typer.Option("--shard", metavar="I/N", help="Only the I-th of N equal shares, I from 0.")
-    ] = None,
-    plugin: PluginFiles = None,
-) -> None:
-    """Publish a run to W&B now, from its journals; runs that are there already are left alone."""
-    from dashboards.publishing import WHOLE, read_shard, sync
-    from sweeps.store import open_run
-
-    own = read_shard(shard) if shard else WHOLE
-    done = sync(open_run(run).path, asked=_asked(wandb_project, wandb_entity, wandb_tags), shard=own)
-    print(f"W&B {done.mode}: {done.num_published} runs published, {done.num_up_to_date} were up to date")
-
-
-def _asked(project: str | None, entity: str | None, tags: str | None) -> "Asked":
-    from dashboards.publishing import Asked, tags_of
-
-    return Asked(project, entity, None if tags is None else tags_of(tags))
-
-
 def main(arguments: list[str] | None = None) -> Any:
-    """Run the command; a mistake of the user's is told in one message, with exit code 2."""
+    """Run the command; a mistake of the user's becomes one message, with exit code 2."""
     try:
         app(arguments)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""The laws of a run as the `stsq` command prints them: all laws of each family of cells, the verdict, what was predicted."""
+"""The laws of a run as the `stsq` command prints them: every law of each family of cells, the verdict, predictions."""
 
 import math
 from collections.abc import Sequence
@@ -41,10 +41,10 @@ def read_task(text: str) -> Stsq:
     Raises:
         UserError: another shape, or no such task.
     """
-    told = dict(part.strip().partition("=")[::2] for part in text.split(","))
-    if set(told) != {"T", "q", "d"} or text.count(",") != 2 or not all(value.isdecimal() for value in told.values()):
+    fields = dict(part.strip().partition("=")[::2] for part in text.split(","))
+    if set(fields) != {"T", "q", "d"} or text.count(",") != 2 or not all(value.isdecimal() for value in fields.values()):
         raise UserError(f"--at {text}: a task is T=..,q=..,d=.. with whole numbers, each once; for example T=512,q=3,d=4")
-    T, q, d = (int(told[letter]) for letter in ("T", "q", "d"))
+    T, q, d = (int(fields[letter]) for letter in ("T", "q", "d"))
     if not 1 <= q <= T or d < 1:
         raise UserError(f"--at {text}: a task needs 1 <= q <= T and d >= 1; got T={T}, q={q}, d={d}")
     return Stsq(T=T, q=q, d=d)
@@ -53,7 +53,7 @@ def read_task(text: str) -> Stsq:
 def show_predictions(
     console: Console, comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThreshold], tasks: Sequence[Stsq]
 ) -> None:
-    """What every law of every family of cells predicts of a new cell, best first, with intervals.
+    """Predictions of a new cell by every law of every family of cells, best first, with intervals.
 
     Raises:
         UserError: no law was fitted.

@@ -1,18 +1,33 @@
-"""`stsq list` and `stsq plan`: what there is to run and what it would cost, with nothing started.
+"""`stsq list` and `stsq plan`: the sweeps and kinds that exist, and the cost of a sweep, with nothing started.
 
-Time is operations over a rate. The rate is measured where the run directory has a ledger, else it is the one assumed here.
+Time is operations over a rate. The rate is measured where the run directory has a ledger, else it is assumed.
 """
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
 from cluster.environment import num_cores
 from cluster.run import load_remembered, print_line, print_table, run_path, table
-from stsq_core.configs import SAMPLES, WIDTH, GradientDescent, OneHot, Transformer, TrialConfig, TrialFamily
+from stsq_core.configs import (
+    MODELS,
+    SAMPLES,
+    TASKS,
+    WIDTH,
+    GradientDescent,
+    OneHot,
+    Transformer,
+    TrialConfig,
+    TrialFamily,
+    kind_of,
+    plugin_of,
+    records_of,
+)
 from stsq_core.oracles import step_size_bound
 from stsq_core.training import ASSUMED_RATE, GPU_RATE
 from sweeps.cells import GPU_PACKS, Plan, catalog_names, load_expanded, make_plan, trial_operations
@@ -33,7 +48,7 @@ OVERHEAD_S = 15.0
 
 @dataclass(frozen=True)
 class Rate:
-    """Operations a second of one slot, and where the number comes from."""
+    """Operations per second of one worker, and the source of the number."""
 
     operations_per_s: float
     source: str
@@ -50,8 +65,36 @@ def show_catalog(console: Console) -> None:
     print_table(console, table(("sweep", "cells", "trials", "title"), rows, right=("cells", "trials")))
 
 
+def show_kinds(console: Console) -> None:
+    """Print every kind with the first sentence of its docstring and its source: stsq, or a plugin."""
+    positions = [
+        code for model in MODELS.records if "positions" in model.model_fields for code in records_of(model, "positions")
+    ]
+    kinds: dict[str, Iterable[type[BaseModel]]] = {
+        "task": TASKS.records,
+        "model": MODELS.records,
+        "positions": dict.fromkeys(positions),
+        "optimizer": records_of(TrialConfig, "optimizer"),
+    }
+    rows = [
+        (field, kind_of(record), _first_sentence(record), _source(record)) for field, own in kinds.items() for record in own
+    ]
+    print_table(console, table(("field", "kind", "what it is", "from"), rows))
+
+
+def _first_sentence(record: type[BaseModel]) -> str:
+    """The first sentence of its own docstring, without its full stop; nothing where it has none."""
+    paragraph = (vars(record).get("__doc__") or "").strip().partition("\n\n")[0]
+    return re.split(r"(?<! al)\.(?:\s|$)", " ".join(paragraph.split()), maxsplit=1)[0]
+
+
+def _source(record: type[BaseModel]) -> str:
+    plugin = plugin_of(record)
+    return f"plugin {plugin[0]}" if plugin else "stsq"
+
+
 def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | None, workers: int | None) -> None:
-    """Print what a run would do: cells, packs and their cost.
+    """Print the cells, packs and cost of a run.
 
     Raises:
         UserError: the sweep is refused.
@@ -99,7 +142,7 @@ def cell_table(plan: Plan, done: Collection[str]) -> Table:
 
 
 def _sizes_words(families: Iterable[TrialFamily]) -> str:
-    """The heading of the column of what is tried: `widths m`."""
+    """The heading of the column of sizes: `widths m`."""
     size = next((family.size for family in families), WIDTH)
     return "budget n" if size == SAMPLES else f"{size.nouns} {size.letter}"
 
@@ -122,7 +165,7 @@ def search_table(searches: Sequence[SearchPlan]) -> Table:
 
 
 def cost_lines(plan: Plan, rate: Rate, *, slots: int, searches: Sequence[SearchPlan] = ()) -> list[str]:
-    """The cost of what is left, in words."""
+    """The cost of the untrained rest, in words."""
     left = plan.num_trials - plan.num_done
     lines = []
     if plan.cells or not searches:
@@ -148,8 +191,8 @@ def cost_lines(plan: Plan, rate: Rate, *, slots: int, searches: Sequence[SearchP
         more = sum(one.most_operations - one.expected_operations for one in searches) / slots / rate.operations_per_s
         lines.append(f"at most {_duration(seconds + more)}, should every search need all of its points at the largest width")
     hours = gpu_seconds(plan, searches) / 3600
-    told = f"{60 * hours:.2g} GPU-minutes" if hours < 1 else f"{hours:.2g} GPU-hours"
-    lines.append(f"about {told} on GPUs (at {GPU_RATE:.2g} operations/s, as an H200 was measured)")
+    duration = f"{60 * hours:.2g} GPU-minutes" if hours < 1 else f"{hours:.2g} GPU-hours"
+    lines.append(f"about {duration} on GPUs (at {GPU_RATE:.2g} operations/s, as an H200 was measured)")
     return lines
 
 
@@ -169,14 +212,14 @@ def _rounds_steps(searches: Sequence[SearchPlan]) -> float:
 
 
 def gpu_seconds(plan: Plan, searches: Sequence[SearchPlan] = ()) -> float:
-    """What it would take on one GPU, where trials of one shape train in packs of `GPU_PACKS` at least."""
+    """Seconds on one GPU, where trials of one shape train in packs of `GPU_PACKS` at least."""
     launches = sum(pack.num_steps * min(1.0, len(pack.trials) / GPU_PACKS[0]) for pack in plan.packs) + _rounds_steps(searches)
     operations = plan.operations + sum(one.expected_operations for one in searches)
     return operations / GPU_RATE + launches * GPU_LAUNCHES_S
 
 
 def warning_lines(plan: Plan) -> list[str]:
-    """What a reader should know before the sweep runs: a line where gradient descent is faster than Theorem 1 allows."""
+    """A warning where the learning rate of gradient descent is larger than Theorem 1 allows."""
     ratios = {
         (max(cell.rates), cell.trials[0].task.d): max(cell.rates) / step_size_bound(cell.trials[0].task.d)
         for cell in plan.cells

@@ -1,4 +1,4 @@
-"""`stsq trial`: train one line of a ledger alone, and hold the result against what the ledger says."""
+"""`stsq trial`: retrains one trial of a ledger alone and compares the result with its line."""
 
 import time
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ NUMBERS = ("relative_loss", "relative_loss_stderr")
 
 @dataclass(frozen=True)
 class Rerun:
-    """A ledger line and the result of training it again; `weights` is the file of its arrays where they were to be kept."""
+    """A ledger line and the result of training it again; `weights` is the file of its arrays where they are kept."""
 
     record: LedgerRecord
     result: TrialResult
@@ -29,23 +29,23 @@ class Rerun:
     @property
     def _other_metrics(self) -> list[str]:
         """The metrics that differ."""
-        told, now = self.record.metrics or {}, self.result.metrics
-        return sorted(name for name in told.keys() | now.keys() if repr(told.get(name)) != repr(now.get(name)))
+        before, now = self.record.metrics or {}, self.result.metrics
+        return sorted(name for name in before.keys() | now.keys() if repr(before.get(name)) != repr(now.get(name)))
 
-    def verdict(self) -> str:
-        """In words: reproduced bit for bit, or by how much it differs."""
+    def comparison(self) -> str:
+        """In words: reproduced bit for bit, or the size of the difference."""
         if self.reproduced:
             return "reproduced bit for bit"
         if self.record.status == "failed":
             return f"the ledger says failed ({self.record.reason}); trained again it {self.result.status}"
         if self.record.status != self.result.status or self.record.steps != self.result.steps:
-            told, now = self.record, self.result
-            return f"differs: the ledger says {told.status} after {told.steps} steps, now {now.status} after {now.steps} steps"
+            before, now = (f"{one.status} after {one.steps} steps" for one in (self.record, self.result))
+            return f"differs: the ledger says {before}, now {now}"
         if self.record.relative_loss == self.result.relative_loss and self._other_metrics:
             return f"differs in {', '.join(self._other_metrics)}; the relative loss is the same"
-        told_loss, now_loss = self.record.relative_loss or 0.0, self.result.relative_loss or 0.0
-        share = abs(now_loss - told_loss) / abs(told_loss) if told_loss else abs(now_loss)
-        errors = abs(now_loss - told_loss) / (self.record.relative_loss_stderr or float("inf"))
+        old_loss, new_loss = self.record.relative_loss or 0.0, self.result.relative_loss or 0.0
+        share = abs(new_loss - old_loss) / abs(old_loss) if old_loss else abs(new_loss)
+        errors = abs(new_loss - old_loss) / (self.record.relative_loss_stderr or float("inf"))
         return f"differs by {share:.3g} of the loss, {errors:.3g} standard errors"
 
 
@@ -69,7 +69,7 @@ def rerun_trial(run_path: Path, trial_id: str, *, device: Device = "auto", keep_
 
 
 def find_record(records: tuple[LedgerRecord, ...], trial_id: str) -> LedgerRecord:
-    """The record of a trial by its id, or by the beginning of it.
+    """The record of a trial by its id, or by its beginning.
 
     Raises:
         UserError: none or several begin so.

@@ -1,4 +1,4 @@
-"""The results of a run as the `stsq` command prints them: thresholds with intervals and laws, and what failed."""
+"""The results of a run as the `stsq` command prints them: verdicts, thresholds with intervals and laws, failures."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ SHOWN_SETTINGS = 16
 
 
 def show_findings(console: Console, findings: Findings) -> None:
-    """What a run found: verdicts on the claims of its sweep, thresholds where it is shown by them, and what failed."""
+    """The findings of a run: verdicts on the claims of its sweep, thresholds unless it has drawings, and failures."""
     show_verdicts(console, findings.verdicts, level=findings.spec.criterion.level)
     if findings.spec.drawings:
         show_failures(console, findings.records)
@@ -40,7 +40,7 @@ def show_findings(console: Console, findings: Findings) -> None:
 def show_run(
     console: Console, records: Outcomes, thresholds: Sequence[WidthThreshold], comparisons: Sequence[LawComparison]
 ) -> None:
-    """The thresholds of a run with their laws, and what failed."""
+    """The thresholds of a run with their laws, and its failures."""
     print_table(console, threshold_table(thresholds, expected_laws(comparisons)))
     show_laws(console, comparisons, thresholds)
     for line in notes(thresholds):
@@ -49,7 +49,7 @@ def show_run(
 
 
 def show_verdicts(console: Console, verdicts: Sequence[Verdict], *, level: float) -> None:
-    """What came of each claim: its answer, its rule, and the numbers of the first settings."""
+    """Each claim with its answer, its rule, and the numbers of the first settings."""
     for verdict in verdicts:
         print_line(console, f"{verdict.answer.upper()}: {verdict.says}")
         print_line(console, f"  {verdict.quantity}, {verdict.rule}")
@@ -65,25 +65,26 @@ def show_verdicts(console: Console, verdicts: Sequence[Verdict], *, level: float
 
 
 def notes(thresholds: Sequence[WidthThreshold]) -> list[str]:
-    """What a reader must know of each cell; once where it holds of several."""
+    """The notes on cells; a note on several cells stands once."""
     cells: dict[str, list[str]] = {}
     for threshold in thresholds:
         for note in filter(None, threshold.note.split("; ")):
             cells.setdefault(note, []).append(threshold.label)
     several = "all cells" if len(thresholds) > 1 else ""
     return [
-        f"{several if several and len(told) == len(thresholds) else ', '.join(told)}: {note}" for note, told in cells.items()
+        f"{several if several and len(labels) == len(thresholds) else ', '.join(labels)}: {note}"
+        for note, labels in cells.items()
     ]
 
 
 def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingLaw]) -> Table:
-    """The thresholds, a row a cell, with every axis that tells cells apart; a censored one stays an inequality."""
+    """The thresholds, a row a cell, with every axis in which cells differ; a censored one stays an inequality."""
     level = f"{thresholds[0].level:.0%} " if thresholds else ""
     axes = axes_of(thresholds).fields
     letters, size = ("T", "q", "d"), thresholds[0].size if thresholds else WIDTH
-    told = threshold_rows(thresholds, laws)
+    fields = threshold_rows(thresholds, laws)
     bound, law, limit = (
-        (name,) if any(row[name] not in (None, "") for row in told) else () for name in ("bound", "law", "limit")
+        (name,) if any(row[name] not in (None, "") for row in fields) else () for name in ("bound", "law", "limit")
     )
     expected = (*(f"exact {name}" for name in bound), *law)
     measured = (f"{size.letter}*", whole_letter(size), f"{level}interval", *expected, "seeds", "status")
@@ -100,7 +101,7 @@ def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[Scaling
             row["status"].replace("_", " "),
             *(row[name] or "" for name in limit),
         )
-        for threshold, row in zip(thresholds, told, strict=True)
+        for threshold, row in zip(thresholds, fields, strict=True)
     ]
     spelled = thresholds[0].config_sample.task.letters if thresholds else {}
     names = ("architecture", *(spelled.get(letter, letter) for letter in letters), *map(field_name, axes), *measured, *limit)
@@ -108,7 +109,7 @@ def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[Scaling
 
 
 def show_failures(console: Console, records: Outcomes) -> None:
-    """What gave no loss, and why; nothing when all trials did."""
+    """The trials without a loss, with the reasons; nothing if there are none."""
     rows = failures_table(records)
     if not rows:
         return

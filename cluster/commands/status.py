@@ -1,4 +1,4 @@
-"""`stsq status`: how far a run is, read from its directory alone, as the terminal tells it and as JSON."""
+"""`stsq status`: the progress of a run, read from its directory alone, as tables and as JSON."""
 
 import json
 from dataclasses import asdict
@@ -33,8 +33,8 @@ def show_status(console: Console, progress: Progress) -> None:
 
 
 def status_json(progress: Progress) -> str:
-    """The same as JSON; a time that nothing tells is null."""
-    told: dict[str, Any] = {
+    """The same as JSON; an unknown time is null."""
+    fields: dict[str, Any] = {
         "num_trials": progress.num_trials,
         "num_ended": progress.num_ended,
         "complete": progress.complete,
@@ -45,11 +45,11 @@ def status_json(progress: Progress) -> str:
         "workers": [asdict(worker) for worker in progress.workers],
         "cells": [_plain(cell) for cell in progress.cells],
     }
-    return json.dumps(told, indent=2) + "\n"
+    return json.dumps(fields, indent=2) + "\n"
 
 
 def _line(progress: Progress) -> str:
-    searches = f", {told}" if (told := searches_words(progress)) else ""
+    searches = f", {words}" if (words := searches_words(progress)) else ""
     ended = f"{ended_words(progress)} trials have ended{searches}"
     if progress.complete:
         return ended
@@ -66,5 +66,5 @@ def _row(cell: CellProgress) -> tuple[object, ...]:
 
 
 def _plain(cell: CellProgress) -> dict[str, Any]:
-    told = {name: value for name, value in vars(cell).items() if name != "config_sample"}
-    return told | {"num_ended": cell.num_ended, "num_waiting": cell.num_waiting}
+    fields = {name: value for name, value in vars(cell).items() if name != "config_sample"}
+    return fields | {"num_ended": cell.num_ended, "num_waiting": cell.num_waiting}

@@ -90,9 +90,7 @@ def packaged_files(folder: Path) -> tuple[dict[Path, int], int]:
         if path.is_file():
             sizes[path.relative_to(root)] = path.stat().st_size
 
-    excludes: list[Callable[[Path], bool]] = [
-        packaging._get_excludes(root, default_excludes)
-    ]
+    excludes: list[Callable[[Path], bool]] = [packaging._get_excludes(root, default_excludes)]
     packaging._dir_travel(root, excludes, add, include_gitignore=True)
     return sizes, int(ray_constants.DASHBOARD_CLIENT_MAX_SIZE)
 

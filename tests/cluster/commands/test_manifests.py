@@ -20,8 +20,8 @@ import ray
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from cluster.commands.manifest_commands import manifest_files
-from cluster.jobs.submission import CLEAN_STOP
+from cluster.commands.groups import manifest_files
+from cluster.jobs.submission import STOP_SETTINGS
 
 ROOT = Path(__file__).parents[3]
 FILES = manifest_files()
@@ -53,7 +53,7 @@ def test_ray_up_takes_the_file(name: str) -> None:
 def test_a_head_asks_for_a_token_and_stops_jobs_in_order(name: str) -> None:
     config = yaml.safe_load(text_of(name))
     head, workers = (" ".join(config[f"{who}_start_ray_commands"]) for who in ("head", "worker"))
-    for variable in (f"{key}={value}" for key, value in CLEAN_STOP.items()):
+    for variable in (f"{key}={value}" for key, value in STOP_SETTINGS.items()):
         assert variable in head
     assert "RAY_AUTH_MODE=token" in head
     assert "RAY_AUTH_MODE=token" in workers
@@ -114,7 +114,7 @@ def test_the_ray_job_runs_once_and_is_taken_down() -> None:
     assert spec["activeDeadlineSeconds"] > 0
     assert cluster["authOptions"]["mode"] == "token"
     assert cluster["rayVersion"] == pinned("ray")
-    assert CLEAN_STOP.items() <= yaml.safe_load(spec["runtimeEnvYAML"])["env_vars"].items()
+    assert STOP_SETTINGS.items() <= yaml.safe_load(spec["runtimeEnvYAML"])["env_vars"].items()
     head, worker = cluster["headGroupSpec"]["template"]["spec"], cluster["workerGroupSpecs"][0]["template"]["spec"]
     assert head["volumes"] == worker["volumes"]
     assert head["containers"][0]["volumeMounts"] == worker["containers"][0]["volumeMounts"]
@@ -152,7 +152,7 @@ def test_the_image_is_made_of_what_the_project_needs() -> None:
     assert (int(python[0]), int(python[1:])) >= needed
     folder = told["COPY"].split()[-1]
     assert told["RUN"] == f"pip install --no-cache-dir -c {folder}/constraints.txt {folder}"
-    assert {f"{key}={value}" for key, value in CLEAN_STOP.items()} <= set(told["ENV"].split())
+    assert {f"{key}={value}" for key, value in STOP_SETTINGS.items()} <= set(told["ENV"].split())
 
 
 def test_manifests_are_listed_and_printed(here: Callable[..., Any]) -> None:

@@ -23,15 +23,15 @@ def again(**changes) -> Rerun:
 
 
 def test_equal_numbers_are_reproduced() -> None:
-    assert again().verdict() == "reproduced bit for bit"
+    assert again().comparison() == "reproduced bit for bit"
 
 
 def test_a_metric_that_differs_is_named() -> None:
-    assert again(metrics=dict(RESULT.metrics) | {"loss@q=1": 0.76}).verdict() == (
+    assert again(metrics=dict(RESULT.metrics) | {"loss@q=1": 0.76}).comparison() == (
         "differs in loss@q=1; the relative loss is the same"
     )
     assert not again(metrics={}).reproduced
 
 
 def test_another_loss_is_told_in_standard_errors() -> None:
-    assert again(relative_loss=0.51, metrics={}).verdict() == "differs by 0.02 of the loss, 1 standard errors"
+    assert again(relative_loss=0.51, metrics={}).comparison() == "differs by 0.02 of the loss, 1 standard errors"

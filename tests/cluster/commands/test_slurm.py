@@ -21,7 +21,7 @@ import pytest
 import yaml
 from ray_heads import BIN, ROOT
 
-from cluster.commands.manifest_commands import manifest_files
+from cluster.commands.groups import manifest_files
 
 pytestmark = pytest.mark.clusters
 
