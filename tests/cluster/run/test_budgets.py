@@ -52,7 +52,7 @@ def test_a_sweep_whose_trials_fail_stops_in_one_line_and_a_resume_does_not_burn_
         raise RuntimeError("no such kernel")
 
     with monkeypatch.context() as breaking:
-        breaking.setattr("stsq_core.train_pack", broken)
+        breaking.setattr("stsq_core.training.train_pack", broken)
         first = here("run", write_sweep(), "--set", "budget.failures=3", *QUIET)
     assert first.code == 1, first
     assert "the sweep is stopped: 3 trials have failed, and its failure budget is 3 (5 trials are untrained)" in first.err
