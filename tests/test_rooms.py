@@ -211,6 +211,7 @@ def test_few_modules_serve_one_importer_alone() -> None:
 def test_every_module_is_reached() -> None:
     reached = {target for targets in arrows().values() for target in targets}
     entries = {"cluster.__main__", "dashboards.publishing.__main__", "dashboards.serving.renderer", "cluster.commands.cli"}
+    entries |= {"stsq_core.plugins.interface"}  # for plugins
     idle = [module for module in modules() if not is_package(module) and module not in reached | entries]
     assert idle == []
 
@@ -228,6 +229,30 @@ def test_importing_a_room_does_not_load_heavy_guests(room: str, guests: list[str
     code = f"import sys, {room}; print([g for g in {guests!r} if g in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_kinds_of_model_are_asked_and_not_spelled_outside_the_core() -> None:
+    """What differs by kind is a property or method of the architecture's config, so that a new kind is not forgotten."""
+
+    def spelled(node: ast.AST) -> bool:
+        asked = (
+            [node.left, *node.comparators]
+            if isinstance(node, ast.Compare)
+            else [node]
+            if isinstance(node, ast.MatchValue)
+            else []
+        )
+        constants = (inner.value for part in asked for inner in ast.walk(part) if isinstance(inner, ast.Constant))
+        return any(value in ("transformer", "fcn") for value in constants)
+
+    wrong = [
+        f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+        for module, path in modules().items()
+        if not module.startswith("stsq_core")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if spelled(node)
+    ]
+    assert wrong == []
 
 
 def test_tests_mirror_the_rooms() -> None:

@@ -29,6 +29,8 @@ class Architecture(Record):
     size_field: ClassVar[str] = "width"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ()
     needs_y: ClassVar[bool] = False
+    width_law: ClassVar[Literal["attention", "td_power"] | None] = None
+    """How theory says that the width threshold grows: as `d + b q ln T`, or as a power of T d; None where it says nothing."""
 
     @classmethod
     def completed(cls, model: Mapping[str, Any], task: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -55,6 +57,16 @@ class Architecture(Record):
     def is_sized_by_task(self) -> bool:
         """Whether the task leaves the model one size only, so that there is no width to choose."""
         return False
+
+    @classmethod
+    def fixed_size(cls, model: Mapping[str, Any]) -> str | None:
+        """Why there is no width to choose for the data of a model, before it is validated; None where there is one."""
+        return None
+
+    @classmethod
+    def offset_in(cls, task: Mapping[str, Any]) -> int:
+        """`offset` for the data of a task, before it is validated; 0 where the data are wrong."""
+        return 0
 
     def of_size(self, size: int) -> Self:
         """The same model with another number at `size_field`; the number is that of a valid model."""
@@ -94,7 +106,38 @@ def check_scale(model: Architecture, init: str, init_scale: float) -> None:
         )
 
 
-class Transformer(Architecture):
+class CodedModel(Architecture):
+    """A model of width `m = d + d_e` that asks for the tokens of y by their positional codes of length d_e."""
+
+    needs_y: ClassVar[bool] = True
+    size_field: ClassVar[str] = "positions.d_e"
+    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
+    positions: Positions
+
+    @property
+    def is_sized_by_task(self) -> bool:
+        """One-hot codes have `d_e = T`."""
+        return isinstance(self.positions, OneHot)
+
+    @classmethod
+    def fixed_size(cls, model: Mapping[str, Any]) -> str | None:
+        match model:
+            case {"positions": {"kind": "one_hot"}}:
+                return "one_hot codes have d_e = T, so there is no width to search: use random_sign codes"
+        return None
+
+    def offset(self, task: TokenTask) -> int:
+        return task.d
+
+    @classmethod
+    def offset_in(cls, task: Mapping[str, Any]) -> int:
+        match task:
+            case {"d": int(d)} if d >= 1:
+                return d
+        return 0
+
+
+class Transformer(CodedModel):
     """One layer, one head: `f(X, y) = V Z softmax(Z^T W z_query)` with `Z = [X; E]` and `z_query = [x_query; e_y]`.
 
     `W` is (d+d_e) x (d+d_e) and `V` is d x (d+d_e), both zero at the start, or with entries `N(0, init_scale^2)`. `x_query` is
@@ -102,10 +145,7 @@ class Transformer(Architecture):
     """
 
     kind: Literal["transformer"] = "transformer"
-    needs_y: ClassVar[bool] = True
-    size_field: ClassVar[str] = "positions.d_e"
-    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
-    positions: Positions
+    width_law: ClassVar[Literal["attention", "td_power"] | None] = "attention"
     init: Literal["zero", "gaussian"] = "zero"
     init_scale: PositiveFloat = 0.02
     x_query: Literal["zero", "gaussian"] = "zero"
@@ -115,14 +155,6 @@ class Transformer(Architecture):
     def _scale_is_used(self) -> Self:
         check_scale(self, self.init, self.init_scale)
         return self
-
-    @property
-    def is_sized_by_task(self) -> bool:
-        """One-hot codes have `d_e = T`."""
-        return isinstance(self.positions, OneHot)
-
-    def offset(self, task: TokenTask) -> int:
-        return task.d
 
     def block_edges(self, task: TokenTask, array: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return ((task.d,) if array == "W" else ()), (task.d,)
@@ -161,6 +193,7 @@ class Fcn(Architecture):
     """
 
     kind: Literal["fcn"] = "fcn"
+    width_law: ClassVar[Literal["attention", "td_power"] | None] = "td_power"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("q",)
     width: PositiveInt
     depth: Annotated[int, Field(ge=2)] = 2

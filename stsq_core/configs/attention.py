@@ -1,12 +1,12 @@
 """Attention of other kinds than the transformer of sparse token selection (the configs): its scores, rank, heads and layers."""
 
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import model_validator
 
-from stsq_core.configs.architecture import Architecture, check_scale
+from stsq_core.configs.architecture import CodedModel, check_scale
 from stsq_core.configs.optimizer import PositiveFloat
-from stsq_core.configs.positions import Learned, OneHot, Positions
+from stsq_core.configs.positions import Learned
 from stsq_core.configs.task import PositiveInt, TokenTask
 
 Scores = Literal["softmax", "linear", "sigmoid", "top_q"]
@@ -15,7 +15,7 @@ trained b that starts at `-ln T` (Ramapuram et al. 2024, arXiv:2409.04431). `top
 zero elsewhere; its gradient is that of the kept entries (what is kept is not differentiated)."""
 
 
-class Attention(Architecture):
+class Attention(CodedModel):
     """Attention of other kinds: `f = sum_h V_h Z p_h`, the weights p_h from the scores `Z^T W_h z_query` as `scores` says.
 
     With `rank` r, `W_h = A_h B_h^T` for A and B of shape (d+d_e) x r. Of two `layers` the first updates all columns, those of Z
@@ -27,10 +27,6 @@ class Attention(Architecture):
     """
 
     kind: Literal["attention"] = "attention"
-    needs_y: ClassVar[bool] = True
-    size_field: ClassVar[str] = "positions.d_e"
-    free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
-    positions: Positions
     scores: Scores = "softmax"
     rank: PositiveInt | None = None
     heads: PositiveInt = 1
@@ -49,13 +45,6 @@ class Attention(Architecture):
             raise ValueError(f"from zero {found[0]} never learns, or keeps its heads equal; got init=zero: use init: gaussian")
         check_scale(self, self.init, self.init_scale)
         return self
-
-    def offset(self, task: TokenTask) -> int:
-        return task.d
-
-    @property
-    def is_sized_by_task(self) -> bool:
-        return isinstance(self.positions, OneHot)
 
     def num_parameters(self, task: TokenTask) -> int:
         m = self.width_on(task)

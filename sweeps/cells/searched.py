@@ -8,21 +8,11 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from stsq_core.configs import WIDTH, Size, TrialConfig, TrialFamily
+from stsq_core.configs import MODELS, WIDTH, Architecture, Size, TrialConfig, TrialFamily
 from sweeps.cells.cell import Cell, distinct_labels
 from sweeps.cells.expansion import SEED_BITS, assignments, data_of, num_combinations, standing
 from sweeps.cells.trials import Trials, cell_of
-from sweeps.schema import (
-    Path,
-    PlacedError,
-    SweepSpec,
-    TrialGroup,
-    WidthRange,
-    first_problem,
-    shown,
-    size_field_of,
-    with_field,
-)
+from sweeps.schema import Path, PlacedError, SweepSpec, TrialGroup, WidthRange, first_problem, shown, with_field
 
 MAX_CELLS = 10_000
 
@@ -119,24 +109,30 @@ def _configs(group: TrialGroup, path: Path, size: Size) -> Iterator[TrialConfig]
 
 
 def _with_least_size(group: TrialGroup, assignment: dict[str, Any], path: Path, size: Size) -> Mapping[str, Any]:
-    """The data of a trial with the least size put in; left as it is where its own faults will be told."""
+    """The data of a trial with the least size put in; left as it is where validation finds other faults."""
     assert group.search is not None
     data, low = data_of(group, assignment), group.search.low
     if size != WIDTH:
         return _with_searched(group, assignment, path, size, data, size.name, low)
-    match data.get("model"):
-        case {"kind": "transformer", "positions": {"kind": "one_hot"}}:
-            where = standing(group, assignment, ("model", "positions"), "")
-            raise PlacedError(
-                (*path, *where), "one_hot codes have d_e = T, so there is no width to search: use random_sign codes"
-            )
-        case {"kind": "transformer", "positions": {}}:
-            value = low - _tokens_d(data, low, path)
-            return _with_searched(group, assignment, path, size, data, "model.positions.d_e", value)
-        case {"kind": str(kind)} if kind != "transformer" and (name := size_field_of(kind)):
-            return _with_searched(group, assignment, path, size, data, f"model.{name}", low)
-        case _:
-            return data
+    model, task = data.get("model"), data.get("task")
+    if not isinstance(model, Mapping) or model.get("kind") not in MODELS:
+        return data
+    kind = model["kind"]
+    record = MODELS[kind]
+    assert issubclass(record, Architecture)
+    branch, dot, _ = record.size_field.partition(".")
+    if dot and not isinstance(model.get(branch), Mapping):
+        return data
+    if (problem := record.fixed_size(model)) is not None:
+        raise PlacedError((*path, *standing(group, assignment, ("model", branch), "")), problem)
+    offset = record.offset_in(task) if isinstance(task, Mapping) else 0
+    if offset and low <= offset:
+        raise PlacedError(
+            (*path, "search", "low"),
+            f"low must exceed d, because the width of model.kind={kind} is m = d + d_e with d_e >= 1; "
+            f"got low={low}, d={offset}: use low: {offset + 1} or more",
+        )
+    return _with_searched(group, assignment, path, size, data, f"model.{record.size_field}", low - offset)
 
 
 def _with_searched(
@@ -152,18 +148,3 @@ def _with_searched(
         told = f"the {size.noun} is searched; got {field}={shown(inner[leaf])} as well: leave {leaf} out"
         raise PlacedError((*path, *where), told)
     return with_field(data, field, value)
-
-
-def _tokens_d(data: Mapping[str, Any], low: int, path: Path) -> int:
-    """The d of a transformer's task, which is part of its width."""
-    task = data.get("task")
-    d = task.get("d") if isinstance(task, Mapping) else None
-    if not isinstance(d, int) or d < 1:
-        return low - 1  # the task's own check says what is wrong
-    if low <= d:
-        raise PlacedError(
-            (*path, "search", "low"),
-            f"low must exceed d, because a transformer's width is m = d + d_e with d_e >= 1; got low={low}, d={d}: "
-            f"use low: {d + 1} or more",
-        )
-    return d

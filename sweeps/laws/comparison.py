@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from stsq_core.configs import WIDTH, TokenTask
+from stsq_core.configs import MODELS, WIDTH, Architecture, TokenTask, kind_of
 from sweeps.laws.cells import ABOVE, LawCells, by_regime, law_cells, regime_summary, tasks_of
 from sweeps.laws.formulas import ATTENTION, CONSTANT, TD_POWER, Law, applicable_laws, applicable_letter_laws
 from sweeps.laws.scaling_law import Estimate, ScalingLaw, fitted_law, spread_words
@@ -22,7 +22,12 @@ from sweeps.schema import LawSettings
 from sweeps.thresholds import WidthThreshold
 
 CLOSE, FAR = 4.0, 10.0
-EXPECTED: Mapping[str, Law] = {"transformer": ATTENTION, "fcn": TD_POWER}
+EXPECTED: Mapping[str, Law] = {
+    kind_of(record): law
+    for record in MODELS.records
+    for law in (ATTENTION, TD_POWER)
+    if issubclass(record, Architecture) and record.width_law == law.name
+}
 """The law of the width that theory names for an architecture."""
 
 Standing = Literal["best", "as good", "richer than needed", "less likely", "ruled out", "too few cells"]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stsq_core.configs import WIDTH, Stsq
+from stsq_core.configs import WIDTH, Fcn, Stsq
 from stsq_core.oracles import theory
 from sweeps.thresholds import WidthThreshold
 
@@ -24,7 +24,8 @@ class LineRatio:
 
 def has_fcn_bound(threshold: WidthThreshold) -> bool:
     """Whether the exact floor bounds the threshold: one of the width of a fully connected net that learns token selection."""
-    return threshold.kind == "fcn" and threshold.size == WIDTH and type(threshold.config_sample.task) is Stsq
+    sample = threshold.config_sample
+    return type(sample.model) is Fcn and type(sample.task) is Stsq and threshold.size == WIDTH
 
 
 def fcn_line(thresholds: Iterable[WidthThreshold]) -> tuple[LineRatio, ...]:

@@ -33,7 +33,6 @@ from .fields import (
     free_fields as free_fields,
     known_fields as known_fields,
     known_leaves as known_leaves,
-    size_field_of as size_field_of,
     with_field as with_field,
     without_field as without_field,
 )

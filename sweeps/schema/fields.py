@@ -43,12 +43,6 @@ def unknown_field(name: str) -> str | None:
     return f"there is no field {name!r}{suggestion(name, known_leaves())}; {allowed_beside(name)}"
 
 
-def size_field_of(kind: str) -> str | None:
-    """The field of a kind of model that its width follows, a dotted name within the model; None where no such kind is known."""
-    found = next((model for model in MODELS.records if kind in get_args(model.model_fields["kind"].annotation)), None)
-    return found.size_field if found is not None and issubclass(found, Architecture) else None
-
-
 def not_a_size(name: str) -> str | None:
     """Why a threshold cannot be one of `name`; None where it is a whole number of a trial."""
     if name in integer_fields():

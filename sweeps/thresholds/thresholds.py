@@ -29,7 +29,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from stsq_core.configs import SAMPLES, TrialConfig
+from stsq_core.configs import SAMPLES, Transformer, TrialConfig
 from sweeps.cells import SearchedCell, cell_of, distinct_labels
 from sweeps.schema import Criterion, SearchSettings, SweepSpec, ThresholdClaim
 from sweeps.store import FAILED, FINISHED, LEAST_LOSS, LedgerRecord, Outcomes, Results
@@ -92,8 +92,8 @@ def _rechecked(threshold: WidthThreshold, criterion: Criterion, rechecks: Rechec
 
 
 def _order(threshold: WidthThreshold) -> tuple[object, ...]:
-    task = threshold.config_sample.task
-    return threshold.kind != "transformer", task.q, task.d, task.T, threshold.label, threshold.cell_id
+    task, model = threshold.config_sample.task, threshold.config_sample.model
+    return not isinstance(model, Transformer), task.q, task.d, task.T, threshold.label, threshold.cell_id
 
 
 def _grid_threshold(cell_id: str, label: str, sample: TrialConfig, outcomes: Outcomes, criterion: Criterion) -> WidthThreshold:

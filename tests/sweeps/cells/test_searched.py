@@ -1,5 +1,7 @@
 """Searches in a sweep file: what they declare, and what is refused, with its place and what to do."""
 
+import re
+
 import pytest
 
 from stsq_core import UserError
@@ -82,7 +84,10 @@ def test_the_schema_knows_searches():
     [
         ("net:search.low=0", "trials.1.search.low: a width is a whole number of units and at least 1; got low=0"),
         ("net:search.high=4", "trials.1.search.high: high must exceed low; got low=4, high=4"),
-        ("attention:search.low=4", "trials.0.search.low: low must exceed d, because a transformer's width is m = d + d_e"),
+        (
+            "attention:search.low=4",
+            "trials.0.search.low: low must exceed d, because the width of model.kind=transformer",
+        ),
         ("net:search.low=1.5", "trials.1.search.low: must be a valid integer"),
         ("search.sampler=cma", "search.sampler: must be 'threshold', 'tpe', 'gp', 'random' or 'grid'; got 'cma'"),
         ("search.batch=1", "search.batch: must be greater than or equal to 2; got 1"),
@@ -101,6 +106,19 @@ def test_what_cannot_be_meant_is_refused_with_its_place(setting, words):
         load(setting)
     assert words in str(refused.value)
     assert f"--set {setting}" in str(refused.value)
+
+
+def test_any_model_of_codes_is_searched_from_above_d():
+    other = TEXT.replace("kind: transformer", "kind: attention").replace("objective: population, ", "")
+    assert searched_cells(load(text=other))[0].trials([(5, 1)])[0].model.positions.d_e == 1
+    for setting, words in (
+        ("search.low=4", "trials.0.search.low: low must exceed d, because the width of model.kind=attention is m = d + d_e"),
+        ("model.positions.kind=one_hot", "one_hot codes have d_e = T, so there is no width to search"),
+    ):
+        with pytest.raises(UserError, match=re.escape(words)):
+            load(f"attention:{setting}", text=other)
+    with pytest.raises(UserError, match=re.escape("trials.0.base.model.positions: this field is required and missing")):
+        load(text=other.replace(", positions: {kind: random_sign}", ""))
 
 
 def test_a_cell_has_one_declaration():
