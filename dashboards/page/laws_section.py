@@ -11,6 +11,7 @@ from dashboards.words import (
     agreement_words,
     architecture_name,
     axes_of,
+    conclusion_html,
     element,
     fitted_formula,
     joined,
@@ -21,7 +22,6 @@ from dashboards.words import (
     regime_words,
     standing_words,
     table,
-    verdict_html,
     width_words,
 )
 from sweeps.findings import Findings, Regime
@@ -74,7 +74,7 @@ def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Ht
         "div",
         element("h3", element("span", name, class_=regime.kind)),
         element("p", prose(regime_words(regime)), class_="setting"),
-        element("p", verdict_html(comparison), class_="verdict"),
+        element("p", conclusion_html(comparison), class_="conclusion"),
         table(columns, rows),
         element("p", "; ".join(notes), ".", class_="fine") if notes else None,
         _held_out(comparison),

@@ -66,7 +66,7 @@ def write_report(run_path: Path | str, findings: Findings | None = None) -> Path
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     write_tables(findings, folder)
-    contents = contents_of(findings, read_progress(findings.run, findings.known), given=given, known={})
+    contents = contents_of(findings, read_progress(findings.run, findings.progress_basis), given=given, known={})
     write_figures(contents.figures, folder)
     document = Document(findings.spec.heading, heading(findings), contents.sections, footer(given))
     page = folder / "index.html"

@@ -4,10 +4,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import get_args
 
 from dashboards.words import Html, architecture_name, element, estimate_words, plain_formula, prose
 from stsq_core.configs import WIDTH
-from sweeps.findings import Findings, Regime, Verdict
+from sweeps.findings import Answer, Findings, Regime, Verdict
 from sweeps.laws import ScalingLaw
 from sweeps.store import Status
 from sweeps.thresholds import WidthThreshold
@@ -68,20 +69,25 @@ def headline(findings: Findings) -> tuple[Phrase, ...]:
 
 
 def claims_headline(verdicts: Sequence[Verdict]) -> tuple[Phrase, ...]:
-    """How many claims hold, and which do not."""
-    count = {answer: [v for v in verdicts if v.answer == answer] for answer in ("holds", "does not hold", "not enough data")}
-    total = len(verdicts)
-    phrases = [
-        Phrase(f"Of {total} claims " if total > 1 else "The claim "),
-        Phrase(f"{len(count['holds'])} hold", "transformer"),
-    ]
+    """How many claims hold, how many do not, and for how many there is not enough data."""
+    answers, total = [verdict.answer for verdict in verdicts], len(verdicts)
     if total == 1:
-        return (Phrase("The claim "), Phrase(verdicts[0].answer, "transformer" if count["holds"] else "fcn"), Phrase("."))
-    if count["does not hold"]:
-        num = len(count["does not hold"])
-        phrases += [Phrase(", "), Phrase(f"{num} {'does' if num == 1 else 'do'} not", "fcn")]
-    if count["not enough data"]:
-        phrases.append(Phrase(f", and for {len(count['not enough data'])} there is not enough data"))
+        answer = "has not enough data" if answers[0] == "not enough data" else answers[0]
+        return (Phrase("The claim "), Phrase(answer, "transformer" if answer == "holds" else "fcn"), Phrase("."))
+    held, refuted, open_ones = (answers.count(answer) for answer in get_args(Answer))
+    clauses = []
+    if held:
+        clauses.append(Phrase("all hold" if held == total else f"{held} {'holds' if held == 1 else 'hold'}", "transformer"))
+    if refuted == total:
+        clauses.append(Phrase("none holds", "fcn"))
+    elif refuted:
+        clauses.append(Phrase(f"{refuted} {'does' if refuted == 1 else 'do'} not{'' if held else ' hold'}", "fcn"))
+    if open_ones:
+        clauses.append(Phrase(f"for {'all' if open_ones == total else open_ones} there is not enough data"))
+    phrases = [Phrase(f"Of {total} claims, ")]
+    for place, clause in enumerate(clauses):
+        separator = " and " if place == len(clauses) - 1 else ", "
+        phrases += [Phrase(separator), clause] if place else [clause]
     return (*phrases, Phrase("."))
 
 

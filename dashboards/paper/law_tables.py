@@ -52,7 +52,7 @@ def law_rows(comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThr
     ]
 
 
-def verdict_rows(comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThreshold]) -> list[Row]:
+def conclusion_rows(comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThreshold]) -> list[Row]:
     """A row a family of cells: which law its thresholds follow, in words."""
     axes = axes_of(thresholds)
     return [

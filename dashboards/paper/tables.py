@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dashboards.paper.law_tables import Row, expected_laws, held_out_rows, latex_numbers, law_rows, verdict_rows
+from dashboards.paper.law_tables import Row, conclusion_rows, expected_laws, held_out_rows, latex_numbers, law_rows
 from dashboards.words import (
     Axes,
     axes_of,
@@ -67,7 +67,7 @@ def thresholds_json(thresholds: Sequence[WidthThreshold], comparisons: Sequence[
     document = {
         "thresholds": threshold_rows(thresholds, laws),
         "laws": law_rows(comparisons, thresholds),
-        "verdicts": verdict_rows(comparisons, thresholds),
+        "verdicts": conclusion_rows(comparisons, thresholds),
         "held_out": held_out_rows(comparisons, thresholds),
     }
     return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"

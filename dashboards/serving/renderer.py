@@ -159,7 +159,7 @@ class RunView:
         if is_new or self._findings is None:
             self._findings = read_findings(self._run.path)
         findings = self._findings
-        self._progress = read_progress(self._run, findings.known)
+        self._progress = read_progress(self._run, findings.progress_basis)
         if is_new or self._contents is None:
             write_tables(findings, self._view.folder)
             self._contents = contents_of(findings, self._progress, given=self.given, known=self._known)

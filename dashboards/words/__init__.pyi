@@ -1,6 +1,7 @@
 from .law_words import (
     Formula as Formula,
     agreement_words as agreement_words,
+    conclusion_html as conclusion_html,
     estimate_words as estimate_words,
     fitted_formula as fitted_formula,
     interval_words as interval_words,
@@ -9,7 +10,6 @@ from .law_words import (
     numbers_words as numbers_words,
     plain_formula as plain_formula,
     standing_words as standing_words,
-    verdict_html as verdict_html,
     width_words as width_words,
 )
 from .markup import (

@@ -147,7 +147,7 @@ def standing_words(comparison: LawComparison, law: ScalingLaw) -> str:
     return standing
 
 
-def verdict_html(comparison: LawComparison) -> Html:
+def conclusion_html(comparison: LawComparison) -> Html:
     """The verdict with its formulas set as such."""
     formulas = {law.formula: joined(left_html(law), Html(plain_formula(law).html)) for law in comparison.laws}
     pattern = "|".join(map(re.escape, sorted(formulas, key=len, reverse=True)))

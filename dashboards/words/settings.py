@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from stsq_core.configs import WIDTH, Size, TrialConfig
-from sweeps.findings import Setting
+from sweeps.findings import ClaimSetting
 from sweeps.laws import ScalingLaw
 from sweeps.schema import flattened, free_fields, known_leaves
 from sweeps.thresholds import WidthThreshold
@@ -170,7 +170,7 @@ def number_words(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
 
 
-def setting_interval(setting: Setting) -> str:
+def setting_interval(setting: ClaimSetting) -> str:
     """The interval of a setting, its open end spelled out."""
     match setting.low, setting.high:
         case None, None:

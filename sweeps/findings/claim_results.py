@@ -7,7 +7,7 @@ Answer = Literal["holds", "does not hold", "not enough data"]
 
 
 @dataclass(frozen=True)
-class Setting:
+class ClaimSetting:
     """A claim in one setting: the fields that tell it apart, its number with interval and seeds, the answer.
 
     An interval's end is None where it is open.
@@ -29,7 +29,7 @@ class Verdict:
     says: str
     quantity: str
     rule: str
-    settings: tuple[Setting, ...]
+    settings: tuple[ClaimSetting, ...]
 
     @property
     def answer(self) -> Answer:

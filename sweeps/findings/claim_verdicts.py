@@ -14,13 +14,11 @@ import numpy as np
 
 from stsq_core.configs import Transformer
 from stsq_core.oracles import theory
-from sweeps.findings.claim_results import Setting, Verdict, answer_of, leaf, sides
+from sweeps.findings.claim_results import ClaimSetting, Verdict, answer_of, leaf, sides
 from sweeps.findings.observations import Observation, cells_of, differing, selected
 from sweeps.findings.threshold_verdicts import threshold_verdict
 from sweeps.schema import Bound, Claim, Compare, Floor, Linearity, Sharpness, Slope, ThresholdClaim
 from sweeps.thresholds import WidthThreshold, interval_of, mean_interval
-
-__all__ = ["Setting", "Verdict", "verdicts"]
 
 TrialClaim = Bound | Compare | Slope | Linearity | Floor | Sharpness
 
@@ -67,24 +65,26 @@ def _verdict(claim: TrialClaim, observations: list[Observation], level: float) -
     return Verdict(claim.name, claim.says, quantity, rule, tuple(sorted(settings, key=_order)))
 
 
-def _order(setting: Setting) -> list[tuple[bool, float, str]]:
+def _order(setting: ClaimSetting) -> list[tuple[bool, float, str]]:
     """Numbers by size, before words."""
     values = [value for _, value in setting.fields]
     return [(isinstance(v, str), float(v) if isinstance(v, int | float) else 0.0, str(v)) for v in values]
 
 
-def _setting(fields: tuple[tuple[str, Any], ...], values: Sequence[float], rule: tuple[float, float], level: float) -> Setting:
+def _setting(
+    fields: tuple[tuple[str, Any], ...], values: Sequence[float], rule: tuple[float, float], level: float
+) -> ClaimSetting:
     known = [value for value in values if math.isfinite(value)]
     if len(known) < 2 or len(known) < len(values):
         mean = sum(known) / len(known) if known else None
-        return Setting(fields, mean, None, None, len(known), "not enough data")
+        return ClaimSetting(fields, mean, None, None, len(known), "not enough data")
     mean, low, high = mean_interval(known, level=level)
-    return Setting(fields, mean, low, high, len(known), answer_of(low, high, rule))
+    return ClaimSetting(fields, mean, low, high, len(known), answer_of(low, high, rule))
 
 
 def _per_seed(
     observations: Sequence[Observation], number: Callable[[Observation], float], rule: tuple[float, float], level: float
-) -> list[Setting]:
+) -> list[ClaimSetting]:
     names = differing(observations)
     return [_setting(_fields(cell[0], names), [number(one) for one in cell], rule, level) for cell in cells_of(observations)]
 
@@ -93,7 +93,7 @@ def _fields(observation: Observation, names: Sequence[str]) -> tuple[tuple[str, 
     return tuple((name, observation.fields.get(name)) for name in names)
 
 
-def _bound(claim: Bound, observations: Sequence[Observation], level: float) -> list[Setting]:
+def _bound(claim: Bound, observations: Sequence[Observation], level: float) -> list[ClaimSetting]:
     def number(one: Observation) -> float:
         value = one.metrics.get(claim.metric, math.nan)
         if not claim.over_step0:
@@ -110,7 +110,7 @@ def _bounded(claim: Bound) -> str:
     return f"{claim.metric} after training" + (" over that before" if claim.over_step0 else "")
 
 
-def _compare(claim: Compare, observations: Sequence[Observation], level: float) -> list[Setting]:
+def _compare(claim: Compare, observations: Sequence[Observation], level: float) -> list[ClaimSetting]:
     """Log ratios of two groups of seeds that are equal in all else, a pair of groups a setting and metric."""
     groups: dict[object, dict[object, list[Observation]]] = {}
     free = (claim.field, *claim.ignoring)
@@ -137,13 +137,13 @@ def _logs(observations: Sequence[Observation], metric: str) -> list[float]:
     return [math.log(max(one.metrics[metric], SMALL)) for one in observations]
 
 
-def _ratio(fields: tuple[tuple[str, Any], ...], small: list[float], large: list[float], level: float) -> Setting:
+def _ratio(fields: tuple[tuple[str, Any], ...], small: list[float], large: list[float], level: float) -> ClaimSetting:
     """The ratio of geometric means, with Welch's interval."""
     num = min(len(small), len(large))
     if num < 2:
-        return Setting(fields, None, None, None, num, "not enough data")
+        return ClaimSetting(fields, None, None, None, num, "not enough data")
     value, low, high = mean_interval(small, large, level=level)
-    return Setting(
+    return ClaimSetting(
         fields, math.exp(value), math.exp(low), math.exp(high), num, answer_of(math.exp(low), math.exp(high), (0.0, 1.0))
     )
 
@@ -179,7 +179,7 @@ def _straightness(claim: Linearity, one: Observation) -> float:
     return float(np.corrcoef(x, y)[0, 1] ** 2)
 
 
-def _floor(claim: Floor, observations: Sequence[Observation]) -> list[Setting]:
+def _floor(claim: Floor, observations: Sequence[Observation]) -> list[ClaimSetting]:
     names = differing(observations)
     settings = []
     for cell in cells_of(observations):
@@ -188,18 +188,18 @@ def _floor(claim: Floor, observations: Sequence[Observation]) -> list[Setting]:
         if not floor:
             continue
         if any("loss" not in one.metrics for one in cell):
-            settings.append(Setting(_fields(cell[0], names), None, None, None, len(cell), "not enough data"))
+            settings.append(ClaimSetting(_fields(cell[0], names), None, None, None, len(cell), "not enough data"))
             continue
         losses = np.array([one.metrics["loss"] for one in cell])
         error = float(np.mean([one.metrics["loss_stderr"] ** 2 for one in cell]) ** 0.5 / len(cell) ** 0.5)
         mean, fields = float(losses.mean()), _fields(cell[0], names)
         above, near = mean + 3 * error >= floor, width > claim.near_up_to or mean - 3 * error <= floor * (1 + claim.within)
-        told = (mean / floor, (mean - 3 * error) / floor, (mean + 3 * error) / floor)
-        settings.append(Setting(fields, *told, len(cell), "holds" if above and near else "does not hold"))
+        ratios = (mean / floor, (mean - 3 * error) / floor, (mean + 3 * error) / floor)
+        settings.append(ClaimSetting(fields, *ratios, len(cell), "holds" if above and near else "does not hold"))
     return settings
 
 
-def _sharpness(claim: Sharpness, observations: Sequence[Observation], level: float) -> list[Setting]:
+def _sharpness(claim: Sharpness, observations: Sequence[Observation], level: float) -> list[ClaimSetting]:
     """The ratio of two widths between which the median over seeds falls, with an interval from bootstrapping seeds."""
     groups: dict[object, list[Observation]] = {}
     for one in observations:
@@ -213,7 +213,7 @@ _WIDTHS = ("m", "model.width", "model.positions.d_e")
 
 def _ratio_of_widths(
     claim: Sharpness, fields: tuple[tuple[str, Any], ...], cells: list[list[Observation]], level: float
-) -> Setting:
+) -> ClaimSetting:
     """A loss that the widths tried do not reach leaves the ratio above what they span; a trial without a number counts as one
     that learned nothing."""
     cells = sorted(cells, key=lambda cell: cell[0].config.width)
@@ -222,14 +222,16 @@ def _ratio_of_widths(
     rule = (claim.at_least or 0.0, claim.at_most or math.inf)
     value = _log_ratio(widths, losses, claim)
     if num < 2 or math.isnan(value):
-        return Setting(fields, None, None, None, num, "not enough data")
+        return ClaimSetting(fields, None, None, None, num, "not enough data")
     if math.isinf(value):
         least = math.exp(widths[-1] - _crossing(widths, np.median(losses, axis=1), math.log(claim.begins)))
-        return Setting(fields, None, least, None, num, answer_of(least, math.inf, rule))
+        return ClaimSetting(fields, None, least, None, num, answer_of(least, math.inf, rule))
     drawn = np.random.default_rng(0).integers(0, num, (REPLICATES, len(cells), num))
     replicates = np.array([_log_ratio(widths, np.take_along_axis(losses, places, 1), claim) for places in drawn])
     low, high = interval_of(np.where(np.isnan(replicates), np.inf, replicates), level=level, num=num)
-    return Setting(fields, math.exp(value), math.exp(low), math.exp(high), num, answer_of(math.exp(low), math.exp(high), rule))
+    return ClaimSetting(
+        fields, math.exp(value), math.exp(low), math.exp(high), num, answer_of(math.exp(low), math.exp(high), rule)
+    )
 
 
 def _log_ratio(log_widths: np.ndarray, log_losses: np.ndarray, claim: Sharpness) -> float:

@@ -40,12 +40,12 @@ def interval_histories(
         known: thresholds computed earlier.
     """
     families = {cell_of_family(family): place for place, family in enumerate(records.trials.families)}
-    told = {}
+    histories = {}
     for threshold in thresholds:
         own = np.flatnonzero(records.trials.family == families[threshold.cell_id])
         if len(own) <= MAX_TRIALS:
-            told[threshold.cell_id] = _states(threshold, records.take(own), criterion, known)
-    return told
+            histories[threshold.cell_id] = _states(threshold, records.take(own), criterion, known)
+    return histories
 
 
 def _states(threshold: WidthThreshold, records: Outcomes, criterion: Criterion, known: KnownThresholds) -> tuple[State, ...]:

@@ -26,8 +26,8 @@ class Observation:
     @cached_property
     def fields(self) -> dict[str, Any]:
         """Dotted fields with their values, and the width `m`; without the seed."""
-        told = flattened(self.config.model_dump()) | {"m": self.config.width}
-        return {name: value for name, value in told.items() if name != "seed"}
+        fields = flattened(self.config.model_dump()) | {"m": self.config.width}
+        return {name: value for name, value in fields.items() if name != "seed"}
 
     @cached_property
     def cell(self) -> tuple[tuple[str, Any], ...]:

@@ -32,7 +32,8 @@ from sweeps.thresholds import thresholds_of
 
 @dataclass(frozen=True)
 class CellProgress:
-    """How many trials of a cell ended in which way, train now and wait. `seconds_left` is None where nothing tells.
+    """How many trials of a cell ended in which way, train now and wait. `seconds_left` is None where it cannot be
+    estimated.
 
     Of a searched cell the trials are those of its points so far; `searching` while it may ask for more.
     """
@@ -88,8 +89,8 @@ class WorkerProgress:
 
 @dataclass(frozen=True)
 class Progress:
-    """A run's state. `holder` names the process that runs it, None where nobody does; `seconds_left` is None where nothing
-    tells. Of `num_searches` searched cells `num_searching` may ask for more points.
+    """A run's state. `holder` names the process that runs it, None where nobody does; `seconds_left` is None where it
+    cannot be estimated. Of `num_searches` searched cells `num_searching` may ask for more points.
     """
 
     cells: tuple[CellProgress, ...]
@@ -116,8 +117,8 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Known:
-    """What of a run was read already: its cells (searched ones with their points), the outcomes of their trials, and of each
+class ProgressBasis:
+    """The data that progress is computed from: cells (searched ones with their points), the outcomes of their trials, and by
     searched cell whether its search has finished.
     """
 
@@ -126,8 +127,8 @@ class Known:
     searches: Mapping[str, bool] = field(default_factory=dict)
 
 
-def read_known(run: RunDirectory) -> Known:
-    """What a run's progress rests on.
+def read_basis(run: RunDirectory) -> ProgressBasis:
+    """The data that a run's progress is computed from.
 
     Raises:
         UserError: the ledger or the sweep cannot be read.
@@ -138,34 +139,34 @@ def read_known(run: RunDirectory) -> Known:
     if searches:
         found = thresholds_of(sweep.spec, results)
         searches |= {one.cell_id: one.search.finished for one in found if one.search is not None}
-    return Known(cells_with_points(sweep, results.records), results.records, searches)
+    return ProgressBasis(cells_with_points(sweep, results.records), results.records, searches)
 
 
-def read_progress(run: RunDirectory, known: Known | None = None) -> Progress:
+def read_progress(run: RunDirectory, basis: ProgressBasis | None = None) -> Progress:
     """The progress of a run.
 
     Raises:
         UserError: the ledger or the sweep cannot be read.
     """
-    known = read_known(run) if known is None else known
+    basis = read_basis(run) if basis is None else basis
     now, sessions = time.time(), read_sessions(run)
     is_open = bool(sessions) and sessions[-1].ended_at is None
     holder = Lock(run.lock).holder() if is_open else None
-    return progress_of(known, read_training(run, now=now), holder=holder, now=now)
+    return progress_of(basis, read_training(run, now=now), holder=holder, now=now)
 
 
-def progress_of(known: Known, training: Sequence[Training], *, holder: str | None, now: float) -> Progress:
+def progress_of(basis: ProgressBasis, training: Sequence[Training], *, holder: str | None, now: float) -> Progress:
     """The progress of a sweep.
 
     Args:
-        known: its cells, the outcomes of their trials, and how far its searches are.
+        basis: its cells, the outcomes of their trials, and how far its searches are.
         training: the packs in training; trials that ended, or that no cell declares, do not count as in training.
         holder: who runs the sweep, in words.
         now: seconds since 1970.
     """
-    cells, searches = known.cells, known.searches
+    cells, searches = basis.cells, basis.searches
     declared = _Declared.of(cells)
-    records = known.records.take(np.array([i in declared.place_of for i in known.records.trial_ids], dtype=bool))
+    records = basis.records.take(np.array([i in declared.place_of for i in basis.records.trial_ids], dtype=bool))
     ended = declared.places(records.trial_ids)
     waits = np.ones(len(declared.trials), dtype=bool)
     waits[ended] = False
@@ -179,7 +180,7 @@ def progress_of(known: Known, training: Sequence[Training], *, holder: str | Non
         np.maximum.at(lefts, declared.cell[places], end)
     finished, diverged, failed = (declared.count(ended[records.status == code]) for code in (FINISHED, DIVERGED, FAILED))
     training_now = declared.count(*(pack.places for pack in packs))
-    told = [
+    cells_progress = [
         CellProgress(
             cell_id=cell.cell_id,
             label=cell.label,
@@ -202,7 +203,9 @@ def progress_of(known: Known, training: Sequence[Training], *, holder: str | Non
         at_work = {worker.pack_id for worker in workers}
         workers += [_worker_of_points(one, now) for one in training if one.pack_id not in at_work]
     left = _known(float(lefts.max(initial=0.0)), rate, len(records) < len(declared.trials))
-    return Progress(tuple(told), tuple(workers), holder, None if num_searching else left, len(searches), num_searching)
+    return Progress(
+        tuple(cells_progress), tuple(workers), holder, None if num_searching else left, len(searches), num_searching
+    )
 
 
 @dataclass(frozen=True)
@@ -232,7 +235,7 @@ class _Declared:
 
 @dataclass(frozen=True)
 class _PackInTraining:
-    told: Training
+    training: Training
     places: np.ndarray
     operations: float
     num_steps: int
@@ -240,7 +243,7 @@ class _PackInTraining:
     @property
     def share(self) -> float:
         """The part of its steps that is done."""
-        return min(1.0, self.told.step / max(1, self.num_steps))
+        return min(1.0, self.training.step / max(1, self.num_steps))
 
 
 def _packs_in_training(declared: _Declared, waits: np.ndarray, training: Iterable[Training]) -> list[_PackInTraining]:
@@ -267,7 +270,7 @@ def _rate(records: Outcomes, packs: Sequence[_PackInTraining]) -> float | None:
     if seconds > 0:
         return trial_operations(done.trials) / seconds
     operations = sum(pack.operations * pack.share for pack in packs)
-    seconds = sum(pack.told.last_at - pack.told.began_at for pack in packs if pack.told.step)
+    seconds = sum(pack.training.last_at - pack.training.began_at for pack in packs if pack.training.step)
     return operations / seconds if operations and seconds > 0 else None
 
 
@@ -290,23 +293,23 @@ def _worker(
 ) -> WorkerProgress:
     own = np.unique(declared.cell[pack.places]).tolist()
     return WorkerProgress(
-        worker=pack.told.worker,
-        pack_id=pack.told.pack_id,
+        worker=pack.training.worker,
+        pack_id=pack.training.pack_id,
         cell_ids=tuple(cells[place].cell_id for place in own),
         num_trials=len(pack.places),
-        step=pack.told.step,
+        step=pack.training.step,
         num_steps=pack.num_steps,
-        quiet_s=max(0.0, now - max(pack.told.last_at, pack.told.began_at)),
+        quiet_s=max(0.0, now - max(pack.training.last_at, pack.training.began_at)),
         seconds_left=pack.operations * (1 - pack.share) / rate if rate else None,
     )
 
 
-def _worker_of_points(told: Training, now: float) -> WorkerProgress:
+def _worker_of_points(training: Training, now: float) -> WorkerProgress:
     """A worker that trains new points of searches."""
-    quiet_s = max(0.0, now - max(told.last_at, told.began_at))
-    return WorkerProgress(told.worker, told.pack_id, (), len(told.trial_ids), told.step, None, quiet_s, None)
+    quiet_s = max(0.0, now - max(training.last_at, training.began_at))
+    return WorkerProgress(training.worker, training.pack_id, (), len(training.trial_ids), training.step, None, quiet_s, None)
 
 
 def _known(seconds: float, rate: float | None, anything_left: object) -> float | None:
-    """Seconds left; None where there is something left and no rate to tell by."""
+    """Seconds left; None where there is something left and no rate to estimate by."""
     return None if anything_left and rate is None else seconds

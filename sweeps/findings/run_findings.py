@@ -9,7 +9,7 @@ from sweeps.cells import Cell, ExpandedSweep
 from sweeps.findings.claim_results import Verdict
 from sweeps.findings.claim_verdicts import verdicts
 from sweeps.findings.observations import Observation, read_observations
-from sweeps.findings.progress import Known
+from sweeps.findings.progress import ProgressBasis
 from sweeps.findings.regimes import Regime, regimes_of
 from sweeps.laws import LawComparison, ScalingLaw
 from sweeps.schema import SweepSpec
@@ -76,11 +76,11 @@ class Findings:
         return cells_with_points(self.sweep, self.records)
 
     @property
-    def known(self) -> Known:
+    def progress_basis(self) -> ProgressBasis:
         """What the run's progress rests on."""
         searches = {cell.cell_id: False for cell in self.sweep.searched}
         searches |= {t.cell_id: t.search.finished for t in self.thresholds if t.search is not None}
-        return Known(self.cells, self.records, searches)
+        return ProgressBasis(self.cells, self.records, searches)
 
     @cached_property
     def num_searching(self) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from sweeps.findings.claim_results import Answer, Setting, Verdict, answer_of, leaf, sides
+from sweeps.findings.claim_results import Answer, ClaimSetting, Verdict, answer_of, leaf, sides
 from sweeps.laws import by_regime, fitted_law, law_cells, letter_law, spelled
 from sweeps.schema import Selection, ThresholdClaim, ThresholdGrowth, ThresholdNear, ThresholdOrder, flattened
 from sweeps.thresholds import WidthThreshold
@@ -34,13 +34,13 @@ def threshold_verdict(claim: ThresholdClaim, thresholds: Sequence[WidthThreshold
             settings, quantity = _order(claim, own), f"{letter}* over the one before it, by {leaf(claim.by)}"
             rule = f"above 1: {_ordered(claim.order)}"
         case ThresholdNear():
-            settings = [_near(claim, threshold, where) for threshold, where in zip(own, _told_apart(own), strict=True)]
+            settings = [_near(claim, threshold, where) for threshold, where in zip(own, _distinguishing(own), strict=True)]
             quantity = f"{letter}* over the published {claim.value:g}"
             rule = f"{letter}* within a factor of {claim.factor:g}"
         case ThresholdGrowth():
             settings, rule = _growth(claim, own), sides(claim.at_least, claim.at_most)
-            told = "b" if claim.law == "log" else "gamma"
-            quantity = f"{told} in {letter_law(claim.law, claim.letter).formula}"
+            exponent = "b" if claim.law == "log" else "gamma"
+            quantity = f"{exponent} in {letter_law(claim.law, claim.letter).formula}"
             quantity = spelled(quantity, own[0].size, own[0].config_sample.task) if own else quantity
     return Verdict(claim.name, claim.says, quantity, rule, tuple(settings))
 
@@ -73,7 +73,7 @@ def _fields_of(threshold: WidthThreshold) -> dict[str, Any]:
     return flattened(threshold.config_sample.model_dump(mode="json"))
 
 
-def _told_apart(thresholds: Sequence[WidthThreshold]) -> list[Fields]:
+def _distinguishing(thresholds: Sequence[WidthThreshold]) -> list[Fields]:
     """T, q and d of each threshold, and the fields of task and model by which they differ."""
     fields = [_fields_of(threshold) for threshold in thresholds]
     sizes = {name for threshold in thresholds for name in threshold.size.fields(threshold.config_sample)}
@@ -95,7 +95,7 @@ def _letters(threshold: WidthThreshold) -> Fields:
     return tuple((f"task.{letter}", getattr(task, letter)) for letter in ("T", "q", "d"))
 
 
-def _order(claim: ThresholdOrder, thresholds: Sequence[WidthThreshold]) -> list[Setting]:
+def _order(claim: ThresholdOrder, thresholds: Sequence[WidthThreshold]) -> list[ClaimSetting]:
     """A setting for each two neighbours of the order at each T, q and d: the ratio of the later to the earlier."""
     groups: dict[Fields, dict[object, list[WidthThreshold]]] = {}
     for threshold in thresholds:
@@ -106,27 +106,29 @@ def _order(claim: ThresholdOrder, thresholds: Sequence[WidthThreshold]) -> list[
     varying = {name for key in groups for name, value in key if len({dict(other)[name] for other in groups}) > 1}
     settings = []
     for key, alike in groups.items():
-        told = tuple(item for item in key if item[0] in varying)
+        shared = tuple(item for item in key if item[0] in varying)
         for first, second in pairwise(claim.order):
             pairs = [(one, two) for one in alike.get(first, []) for two in alike.get(second, [])]
-            where = (*told, (claim.by, _ordered((first, second))))
-            settings += [_ratio(where, *pair) for pair in pairs] or [Setting(where, None, None, None, 0, "not enough data")]
+            where = (*shared, (claim.by, _ordered((first, second))))
+            settings += [_ratio(where, *pair) for pair in pairs] or [
+                ClaimSetting(where, None, None, None, 0, "not enough data")
+            ]
     return settings
 
 
-def _ratio(where: Fields, first: WidthThreshold, second: WidthThreshold) -> Setting:
+def _ratio(where: Fields, first: WidthThreshold, second: WidthThreshold) -> ClaimSetting:
     """How the second threshold compares with the first; their intervals do not meet where the ratio's lies beside 1."""
     one, two = bounds_of(first), bounds_of(second)
     num, value = min(first.num_seeds, second.num_seeds), _ratio_of_found(two.value, one.value)
     low, high = _divided(two.low, one.high), _divided(two.high, one.low)
     if math.isnan(low) or math.isnan(high):
-        return Setting(where, value, None, None, num, "not enough data")
+        return ClaimSetting(where, value, None, None, num, "not enough data")
     answer: Answer = "holds" if low > 1 else "does not hold" if high < 1 else "not enough data"
-    return Setting(where, value, _shown(low), _shown(high), num, answer)
+    return ClaimSetting(where, value, _shown(low), _shown(high), num, answer)
 
 
-def _near(claim: ThresholdNear, threshold: WidthThreshold, where: Fields) -> Setting:
-    """The threshold itself is held against the factor, as a published figure has no interval; its interval is told."""
+def _near(claim: ThresholdNear, threshold: WidthThreshold, where: Fields) -> ClaimSetting:
+    """The threshold itself is held against the factor, as a published figure has no interval; its interval is reported."""
     own = bounds_of(threshold)
     value, low, high = (end / claim.value for end in own)
     if threshold.status == "above_range":
@@ -138,27 +140,27 @@ def _near(claim: ThresholdNear, threshold: WidthThreshold, where: Fields) -> Set
         answer = "not enough data"
     else:
         answer = "holds" if 1 / claim.factor <= value <= claim.factor else "does not hold"
-    return Setting(where, _shown(value) or None, _shown(low), _shown(high), threshold.num_seeds, answer)
+    return ClaimSetting(where, _shown(value) or None, _shown(low), _shown(high), threshold.num_seeds, answer)
 
 
-def _growth(claim: ThresholdGrowth, thresholds: Sequence[WidthThreshold]) -> list[Setting]:
+def _growth(claim: ThresholdGrowth, thresholds: Sequence[WidthThreshold]) -> list[ClaimSetting]:
     """A setting for each regime: the law's rate with its interval over seeds and cells."""
     rule = (-math.inf if claim.at_least is None else claim.at_least, math.inf if claim.at_most is None else claim.at_most)
     return [_rate(claim, members, rule) for members in by_regime(thresholds)]
 
 
-def _rate(claim: ThresholdGrowth, members: Sequence[WidthThreshold], rule: tuple[float, float]) -> Setting:
+def _rate(claim: ThresholdGrowth, members: Sequence[WidthThreshold], rule: tuple[float, float]) -> ClaimSetting:
     config = members[0].config_sample
     shared = set.intersection(*(set(_letters(threshold)) for threshold in members))
     where: Fields = (("model.kind", config.model.kind), *(item for item in _letters(members[0]) if item in shared))
     num, cells = min(threshold.num_seeds for threshold in members), law_cells(members)
     law = fitted_law(letter_law(claim.law, claim.letter), cells)
     if law is None:
-        return Setting(where, None, None, None, num, "not enough data")
+        return ClaimSetting(where, None, None, None, num, "not enough data")
     rate = law.parameters["b" if claim.law == "log" else "gamma"]
     if not rate.has_interval:
-        return Setting(where, rate.value, None, None, num, "not enough data")
-    return Setting(where, rate.value, rate.low, rate.high, num, answer_of(rate.low, rate.high, rule))
+        return ClaimSetting(where, rate.value, None, None, num, "not enough data")
+    return ClaimSetting(where, rate.value, rate.low, rate.high, num, answer_of(rate.low, rate.high, rule))
 
 
 def _divided(above: float, below: float) -> float:

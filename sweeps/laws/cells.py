@@ -20,7 +20,7 @@ LEAST_SD = 1e-3
 """Standard deviation of log m* below which no threshold is taken to be known: a tenth of a percent."""
 
 USUAL_SD = 0.05
-"""Standard deviation of log m* where no cell tells one, as with one seed everywhere."""
+"""Standard deviation of log m* where no cell has one, as with one seed everywhere."""
 
 ABOVE, FOUND, BELOW = 1, 0, -1
 
@@ -65,18 +65,18 @@ class LawCells:
 
 def law_cells(thresholds: Iterable[WidthThreshold]) -> LawCells | None:
     """The cells that a law can be fitted to; failed ones say nothing. None where no threshold was found."""
-    told = tuple(threshold for threshold in thresholds if threshold.status != "failed")
-    side = np.array([{"above_range": ABOVE, "below_range": BELOW}.get(t.status, FOUND) for t in told])
+    own = tuple(threshold for threshold in thresholds if threshold.status != "failed")
+    side = np.array([{"above_range": ABOVE, "below_range": BELOW}.get(t.status, FOUND) for t in own])
     if not np.any(side == FOUND):
         return None
-    noises = [_noise(threshold) for threshold in told]
+    noises = [_noise(threshold) for threshold in own]
     known = [spread_of(noise) for noise in noises]
     usual = float(np.median([sd for sd in known if sd is not None] or [USUAL_SD]))
-    low, high = (np.log([float(t.widths[end]) for t in told]) for end in (0, -1))
-    found = np.array([math.nan if t.m_star is None else math.log(t.m_star) for t in told])
+    low, high = (np.log([float(t.widths[end]) for t in own]) for end in (0, -1))
+    found = np.array([math.nan if t.m_star is None else math.log(t.m_star) for t in own])
     return LawCells(
-        thresholds=told,
-        tasks=tasks_of([threshold.config_sample for threshold in told], told[0].target_loss),
+        thresholds=own,
+        tasks=tasks_of([threshold.config_sample for threshold in own], own[0].target_loss),
         side=side,
         y=np.where(side == FOUND, found, np.where(side == ABOVE, high, low)),
         sd=np.maximum([usual if sd is None else sd for sd in known], LEAST_SD),
@@ -126,25 +126,25 @@ def _letters(threshold: WidthThreshold) -> tuple[int, ...]:
 
 def _numbers(threshold: WidthThreshold) -> dict[str, int]:
     """The whole numbers of a cell that letters may settle, by dotted name."""
-    told = flattened(threshold.config_sample.model_dump(mode="json", include={"task", "model"}))
+    fields = flattened(threshold.config_sample.model_dump(mode="json", include={"task", "model"}))
     steps = {"training.steps": threshold.config_sample.training.steps} if threshold.size == SAMPLES else {}
     letters = {f"task.{letter}" for letter in ("T", "q", "d")}
     own = {*letters, *threshold.size.fields(threshold.config_sample)}
-    return {name: value for name, value in told.items() if type(value) is int and name not in own} | steps
+    return {name: value for name, value in fields.items() if type(value) is int and name not in own} | steps
 
 
 def regime_key(config: TrialConfig, size: Size = WIDTH) -> str:
     """Equal for configs that differ in T, q, d, size, seed and rate only; of other sizes than the width, also in whole numbers
     of task and model.
     """
-    told = config.model_dump(mode="json", exclude={"seed": True, "task": {"T", "q", "d"}, "optimizer": {"lr"}})
+    fields = config.model_dump(mode="json", exclude={"seed": True, "task": {"T", "q", "d"}, "optimizer": {"lr"}})
     if size == WIDTH:
-        return repr(without_field(told, f"model.{config.model.size_field}"))
+        return repr(without_field(fields, f"model.{config.model.size_field}"))
     if size == SAMPLES:
-        told["training"].pop("steps")
+        fields["training"].pop("steps")
     for name in size.fields(config):
-        told = without_field(told, name)
-    kept = {name: value for name, value in flattened(told).items() if type(value) is not int or name.startswith("training.")}
+        fields = without_field(fields, name)
+    kept = {name: value for name, value in flattened(fields).items() if type(value) is not int or name.startswith("training.")}
     return repr(kept)
 
 
@@ -154,7 +154,7 @@ def regime_summary(config: TrialConfig, size: Size = WIDTH) -> str:
 
 
 def _noise(threshold: WidthThreshold) -> np.ndarray:
-    """Draws of a found threshold's error in log m*, widened for its number of seeds; nothing where it tells none."""
+    """Draws of a found threshold's error in log m*, widened for its number of seeds; nothing where it has none."""
     if threshold.m_star is None or not len(threshold.replicates):
         return np.zeros(0)
     noise = np.asarray(threshold.replicates, dtype=float) - math.log(threshold.m_star)

@@ -2,9 +2,9 @@
 
 Transformers and fully connected nets have all laws tried on them, so that a difference between them is a result; other
 architectures have the constant tried as well, and not the laws that begin above a threshold. A law within `CLOSE` of the
-least AICc cannot be told from the best, one beyond `FAR` is ruled out (after Burnham and Anderson 2002, section 2.6); but a law
-that is behind only because AICc charges for its further numbers, while it fits as well, is richer than needed and not wrong.
-Cells that a sweep holds out are left out of every fit, and predicted.
+least AICc cannot be distinguished from the best, one beyond `FAR` is ruled out (after Burnham and Anderson 2002, section 2.6);
+but a law that is behind only because AICc charges for its further numbers, while it fits as well, is richer than needed and not
+wrong. Cells that a sweep holds out are left out of every fit, and predicted.
 """
 
 import math
@@ -114,7 +114,7 @@ class LawComparison:
         if delta <= CLOSE:
             return "best" if law is self.best else "as good"
         worse = 2 * (self.laws[0].fit.log_likelihood - law.fit.log_likelihood)
-        if worse < -CLOSE:  # it fits far better, and has too many numbers for so few cells: nothing is told of either
+        if worse < -CLOSE:  # it fits far better, and has too many numbers for so few cells: AICc decides nothing
             return "as good"
         if worse <= CLOSE:
             return "richer than needed"
@@ -125,7 +125,7 @@ class LawComparison:
         return tuple(law for law in self.laws if self.standing(law) in standings)
 
     def rivals(self) -> tuple[ScalingLaw, ...]:
-        """The laws that cannot be told from the best."""
+        """The laws that cannot be distinguished from the best."""
         return self.of_standing("as good")
 
     def predictions(self, law: ScalingLaw) -> tuple[Prediction, ...]:
@@ -134,21 +134,23 @@ class LawComparison:
 
     @property
     def conclusion(self) -> str:
-        """What came of the comparison, in a sentence or two that claim no more than the cells can tell."""
+        """The result of the comparison in a sentence or two that claim no more than the cells support."""
         best, num = self.best, self.num_cells
         if best is None:
             are = "cell is" if num == 1 else "cells are"
-            return " ".join(filter(None, [f"Undecided: {num} {are} too few to tell laws apart by AICc.", self._foretold()]))
+            return " ".join(
+                filter(None, [f"Undecided: {num} {are} too few to tell laws apart by AICc.", self._best_predictor()])
+            )
         alike = [law.formula for law in (best, *self.rivals())]
         richer = [law.formula for law in self.of_standing("richer than needed")]
         if len(alike) > 1:
-            told = [f"Undecided: {num} cells do not tell {spread_words(alike)} apart."]
+            sentences = [f"Undecided: {num} cells do not tell {spread_words(alike)} apart."]
         elif richer:
             fit = "fits" if len(richer) == 1 else "fit"
-            told = [f"{best.formula} is enough; {spread_words(richer)} {fit} as well, with more numbers."]
+            sentences = [f"{best.formula} is enough; {spread_words(richer)} {fit} as well, with more numbers."]
         else:
-            told = [f"The thresholds follow {best.formula}."]
-        return " ".join(filter(None, [*told, self._beaten(), self._uncompared()]))
+            sentences = [f"The thresholds follow {best.formula}."]
+        return " ".join(filter(None, [*sentences, self._beaten(), self._uncompared()]))
 
     def _beaten(self) -> str:
         """The best of the laws that fit less well."""
@@ -160,7 +162,7 @@ class LawComparison:
             return f"All others are ruled out, the nearest, {worse[0].formula}, by {delta:.1f} in AICc."
         return f"The best of the others, {worse[0].formula}, is {standing}: its AICc is {delta:.1f} larger."
 
-    def _foretold(self) -> str:
+    def _best_predictor(self) -> str:
         """The law that best predicts each cell from the others."""
         known = sorted((law for law in self.laws if math.isfinite(law.loo_error)), key=lambda law: law.loo_error)
         if len(known) < 2:
@@ -226,8 +228,8 @@ def _laws_for(cells: LawCells, kind: str) -> tuple[Law, ...]:
     if kind in EXPECTED:
         return laws
     bounded = cells.side != ABOVE
-    most, told = np.exp(cells.y[bounded]), cells.tasks.take(bounded)
-    return CONSTANT, *(law for law in laws if np.all(law.offset(told) < most))
+    most, tasks = np.exp(cells.y[bounded]), cells.tasks.take(bounded)
+    return CONSTANT, *(law for law in laws if np.all(law.offset(tasks) < most))
 
 
 def _prediction(law: ScalingLaw, threshold: WidthThreshold) -> Prediction:

@@ -2,7 +2,7 @@
 
 Model. `ln m*_i = ln law(task_i) + u_i + e_i`: `e_i` is the error of the measurement, with the standard deviation of the cell's
 own threshold, and `u_i ~ N(0, scatter^2)` is how much cells differ from the law beyond it. A law that misfits needs scatter,
-and so is never absurdly sure. How large the scatter may be is told by its distribution given the residuals (restricted
+and so is never absurdly sure. The size of the scatter comes from its distribution given the residuals (restricted
 likelihood, which makes up for the fitted parameters, times a half-Cauchy prior of scale `PRIOR_SCATTER`); parameters are fitted
 at its median. AICc is taken at the scatter of greatest likelihood, counted as a parameter.
 

@@ -44,7 +44,7 @@ Column = Callable[[Tasks], np.ndarray]
 
 @dataclass(frozen=True)
 class Law(ABC):
-    """A formula. `letters` are its parameters, of which `reported` are told: one that only stands for other things is not."""
+    """A formula. `letters` are its parameters; those in `reported` are shown (not a constant that only absorbs others)."""
 
     name: str
     formula: str

@@ -128,7 +128,7 @@ class ScalingLaw:
 
     @cached_property
     def numbers(self) -> Mapping[str, float]:
-        """All of the law's numbers, also those that are not told."""
+        """All of the law's numbers, also those that are not reported."""
         return dict(zip(self.fit.law.letters, self.fit.law.natural(self.fit.theta).tolist(), strict=True))
 
     def predict(self, *, T: float, d: float, q: float) -> float:

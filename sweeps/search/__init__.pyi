@@ -1,7 +1,7 @@
 from .sampler import ThresholdSampler as ThresholdSampler
 from .search import Search as Search
 from .search_plan import SearchPlan as SearchPlan, plan_searches as plan_searches
-from .shown_studies import (
+from .study_storage import (
     copied_studies as copied_studies,
     open_studies as open_studies,
     quiet_optuna as quiet_optuna,

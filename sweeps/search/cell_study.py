@@ -1,4 +1,4 @@
-"""The Optuna study of one cell: asked for points, told what they came to, and kept in step with the ledger.
+"""The Optuna study of one cell: it proposes points, takes their results, and is kept in step with the ledger.
 
 The ledger is the truth and the study a view of it: a point that the ledger holds and the study lacks is added, and a study
 that claims what the ledger does not hold is made again. Points that were asked for and have not ended stay as running trials
@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from stsq_core.configs import UserError
 from sweeps.cells import SearchedCell
-from sweeps.search.finished_points import Curves, ToldPoint, intermediate_values
+from sweeps.search.finished_points import Curves, FinishedPoint, intermediate_values
 from sweeps.search.sampler import WIDTH
 from sweeps.search.samplers import suggest_width
 from sweeps.thresholds import SearchState
@@ -30,7 +30,7 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True)
 class OpenPoint:
-    """A point that was asked for and has not been told of: its width, seed and live Optuna trial."""
+    """A point that was asked for and has no result yet: its width, seed and live Optuna trial."""
 
     width: int
     seed: int
@@ -52,23 +52,23 @@ class CellStudy:
         self._owner = owner
         self._study = self._created()
 
-    def resume(self, told: Sequence[ToldPoint], seeds: Iterator[int]) -> tuple[OpenPoint, ...]:
+    def resume(self, ended: Sequence[FinishedPoint], seeds: Iterator[int]) -> tuple[OpenPoint, ...]:
         """Bring the study into step with the complete points of the ledger; returns the points asked for that go on."""
-        ended = {(one.width, one.seed): one for one in told}
+        results = {(one.width, one.seed): one for one in ended}
         found: dict[Key, OpenPoint] = {}
         for frozen in self._trials(TrialState.RUNNING):
-            if (point := self._adopted(frozen)) is None or not self._taken_on(point, ended, found):
+            if (point := self._adopted(frozen)) is None or not self._taken_on(point, results, found):
                 self._study.tell(frozen.number, state=TrialState.FAIL)
         for _ in self._trials(TrialState.WAITING):
             point = self._asked(RandomSampler(seed=0), seeds)
-            if not self._taken_on(point, ended, found):
+            if not self._taken_on(point, results, found):
                 self._study.tell(point.trial, state=TrialState.FAIL)
-        return self.reconcile(told, tuple(found.values()))
+        return self.reconcile(ended, tuple(found.values()))
 
-    def _taken_on(self, point: OpenPoint, ended: Mapping[Key, ToldPoint], found: dict[Key, OpenPoint]) -> bool:
-        """Tell of a point that has ended meanwhile, or add one that goes on to `found`; False for one that is neither."""
-        if point.key in ended:
-            self.tell(point, ended[point.key])
+    def _taken_on(self, point: OpenPoint, results: Mapping[Key, FinishedPoint], found: dict[Key, OpenPoint]) -> bool:
+        """Give the result of a point that has ended meanwhile, or add one that goes on to `found`; False if it is neither."""
+        if point.key in results:
+            self.tell(point, results[point.key])
             return True
         if point.key in found or not self._cell.low <= point.width <= self._cell.high:
             return False
@@ -79,26 +79,28 @@ class CellStudy:
         """New points with fresh seeds, at the widths that the sampler chooses."""
         return tuple(self._asked(sampler, seeds) for _ in range(num))
 
-    def tell(self, point: OpenPoint, told: ToldPoint) -> None:
-        """Say what a point came to."""
+    def tell(self, point: OpenPoint, result: FinishedPoint) -> None:
+        """Give the study the result of a point."""
         self._study.sampler = RandomSampler(seed=0)  # ours would look at the posterior after each point of a round
-        for name, value in told.attributes.items():
+        for name, value in result.attributes.items():
             point.trial.set_user_attr(name, value)
-        for step, loss in intermediate_values(told, self._curves).items():
+        for step, loss in intermediate_values(result, self._curves).items():
             point.trial.report(loss, step)
-        if told.constraint is not None:
-            point.trial.set_constraint(TARGET, told.constraint)
-        self._study.tell(point.trial, told.value, state=told.state)
+        if result.constraint is not None:
+            point.trial.set_constraint(TARGET, result.constraint)
+        self._study.tell(point.trial, result.value, state=result.state)
 
-    def reconcile(self, told: Sequence[ToldPoint], going_on: tuple[OpenPoint, ...] = ()) -> tuple[OpenPoint, ...]:
+    def reconcile(self, ended: Sequence[FinishedPoint], going_on: tuple[OpenPoint, ...] = ()) -> tuple[OpenPoint, ...]:
         """Add what the study lacks of these points; make it again where it says else. Returns the points that go on."""
-        held = {key for frozen in self._trials(TrialState.COMPLETE, TrialState.FAIL) if (key := _told_key(frozen)) is not None}
-        is_wrong = bool(held - {one.key for one in told})
+        held = {
+            key for frozen in self._trials(TrialState.COMPLETE, TrialState.FAIL) if (key := _finished_key(frozen)) is not None
+        }
+        is_wrong = bool(held - {one.key for one in ended})
         if is_wrong:
             optuna.delete_study(study_name=self._name, storage=self._storage)
             self._study = self._created()
             held = set()
-        for one in told:
+        for one in ended:
             if one.key not in held:
                 self._study.add_trial(self._frozen(one))
         if not is_wrong:
@@ -176,16 +178,16 @@ class CellStudy:
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(study_id, frozen.number)
         return OpenPoint(*key, Trial(self._study, trial_id))
 
-    def _frozen(self, told: ToldPoint) -> FrozenTrial:
+    def _frozen(self, result: FinishedPoint) -> FrozenTrial:
         """A finished trial made of what the ledger says."""
         return create_trial(
-            state=told.state,
-            value=told.value,
-            params={WIDTH: told.width},
+            state=result.state,
+            value=result.value,
+            params={WIDTH: result.width},
             distributions={WIDTH: IntDistribution(self._cell.low, self._cell.high, log=True)},
-            user_attrs=dict(told.attributes),
-            intermediate_values=intermediate_values(told, self._curves),
-            constraints=None if told.constraint is None else {TARGET: told.constraint},
+            user_attrs=dict(result.attributes),
+            intermediate_values=intermediate_values(result, self._curves),
+            constraints=None if result.constraint is None else {TARGET: result.constraint},
         )
 
 
@@ -195,8 +197,8 @@ def _key(frozen: FrozenTrial) -> Key | None:
     return None if width is None or seed is None else (int(width), int(seed))
 
 
-def _told_key(frozen: FrozenTrial) -> tuple[int, int, float | None, str] | None:
-    """As `ToldPoint.key`; None for a trial that says nothing (one that was stopped, or never told of)."""
+def _finished_key(frozen: FrozenTrial) -> tuple[int, int, float | None, str] | None:
+    """As `FinishedPoint.key`; None for a trial that says nothing (one that was stopped, or never ended)."""
     key, attributes = _key(frozen), frozen.user_attrs
     if key is None or "status" not in attributes:
         return None

@@ -1,4 +1,4 @@
-"""A point of a cell as Optuna is told of it: its value, its constraint, and what a dashboard shows beside them."""
+"""A point of a cell that has ended, as Optuna takes it: its value, its constraint, and what a dashboard shows beside them."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -20,8 +20,8 @@ Curves = Callable[[Mapping[str, str]], Mapping[str, Curve]]
 
 
 @dataclass(frozen=True)
-class ToldPoint:
-    """One point: `value` is None where Optuna is told that it failed. `constraint` is at most 0 where the target is reached.
+class FinishedPoint:
+    """One point: `value` is None where the point failed for Optuna. `constraint` is at most 0 where the target is reached.
 
     `trial_id` is the trial at the point's rate, whose curve the point shows, and `pack_id` the pack that it ended in.
     """
@@ -37,24 +37,24 @@ class ToldPoint:
 
     @property
     def key(self) -> tuple[int, int, float | None, str]:
-        """Equal for tellings that say the same."""
+        """Equal for points with the same result."""
         return self.width, self.seed, self.value, str(self.attributes["status"])
 
 
-def tell_points(points: CellPoints, criterion: Criterion, sampler: SamplerName) -> tuple[ToldPoint, ...]:
-    """What to tell of each complete point, in the order of `points`.
+def finished_points(points: CellPoints, criterion: Criterion, sampler: SamplerName) -> tuple[FinishedPoint, ...]:
+    """The complete points, in the order of `points`.
 
     The value is the relative loss at the point's rate. Optuna's TPE and GP look for the least value, so for them it is the
     distance of the log loss from the log target: they then look for the threshold and not for the widest net.
     """
     outcomes, log_target = points.outcomes, math.log(criterion.target_loss)
-    told = []
+    ended = []
     for place in np.flatnonzero(points.complete).tolist():
         loss, trial = float(points.judged[place]), int(points.trials[place, points.chosen[place]])
         is_finite, gap = math.isfinite(loss), loss - log_target
         value = abs(gap) if sampler in ("tpe", "gp") else float(outcomes.relative_loss[trial])
-        told.append(
-            ToldPoint(
+        ended.append(
+            FinishedPoint(
                 width=int(points.widths[place]),
                 seed=int(points.seeds[place]),
                 state=TrialState.COMPLETE if is_finite else TrialState.FAIL,
@@ -65,7 +65,7 @@ def tell_points(points: CellPoints, criterion: Criterion, sampler: SamplerName) 
                 pack_id=str(outcomes.pack_id[trial]),
             )
         )
-    return tuple(told)
+    return tuple(ended)
 
 
 def _attributes(points: CellPoints, place: int, *, solved: bool) -> dict[str, Any]:
@@ -83,9 +83,9 @@ def _attributes(points: CellPoints, place: int, *, solved: bool) -> dict[str, An
     }
 
 
-def intermediate_values(told: ToldPoint, curves: Curves) -> dict[int, float]:
+def intermediate_values(point: FinishedPoint, curves: Curves) -> dict[int, float]:
     """The course of a point's training loss by step, as Optuna shows it."""
-    return _thinned(curves({told.trial_id: told.pack_id}).get(told.trial_id))
+    return _thinned(curves({point.trial_id: point.pack_id}).get(point.trial_id))
 
 
 def _thinned(curve: Curve | None) -> dict[int, float]:

@@ -103,7 +103,7 @@ def _bounds(distribution: BaseDistribution) -> tuple[int, int]:
 
 
 class ThresholdSampler(BaseSampler):
-    """Asks for the widths that tell most about where the median seed reaches the target.
+    """Asks for the widths that say most about where the median seed reaches the target.
 
     Args:
         target_loss: the relative loss to reach, between 0 and 1.

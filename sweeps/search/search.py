@@ -13,7 +13,7 @@ from sweeps.cells import SearchedCell, Trials, point_seed
 from sweeps.schedule import Strategy
 from sweeps.schema import SweepSpec
 from sweeps.search.cell_study import CellStudy, OpenPoint
-from sweeps.search.finished_points import Curves, ToldPoint, tell_points
+from sweeps.search.finished_points import Curves, FinishedPoint, finished_points
 from sweeps.search.sampler import ThresholdSampler
 from sweeps.search.samplers import sampler_for
 from sweeps.search.study_storage import open_storage, storage_errors
@@ -112,7 +112,7 @@ class _CellSearch:
         """Take the study, and the points that it says go on; points of which the ledger holds a part go on as well."""
         self._study = study
         points = self._points()
-        going_on = study.resume(self._told(points), self._fresh_seeds(points))
+        going_on = study.resume(self._finished_points(points), self._fresh_seeds(points))
         self._open = {point.key: point for point in going_on}
 
     def ask(self) -> Trials | None:
@@ -136,12 +136,12 @@ class _CellSearch:
         # With several rates a point's own is known when its round has ended; with one, a dashboard may see it at once.
         if in_flight and len(self.cell.rates) > 1:
             return
-        told = self._told(points)
-        for one in told:
+        ended_points = self._finished_points(points)
+        for one in ended_points:
             if (point := self._open.pop((one.width, one.seed), None)) is not None:
                 self._study.tell(point, one)
         if not in_flight:
-            self._study.reconcile(told)
+            self._study.reconcile(ended_points)
             self._state = self._look(points)
             self._study.publish(self._state, self._spec.criterion.level)
             self._asked = False
@@ -183,8 +183,8 @@ class _CellSearch:
         outcomes = Outcomes.joined(self._ended) if self._ended else Outcomes.of(())
         return CellPoints.of(self.cell, outcomes)
 
-    def _told(self, points: CellPoints) -> tuple[ToldPoint, ...]:
-        return tell_points(points, self._spec.criterion, self._spec.search.sampler)
+    def _finished_points(self, points: CellPoints) -> tuple[FinishedPoint, ...]:
+        return finished_points(points, self._spec.criterion, self._spec.search.sampler)
 
     def _look(self, points: CellPoints | None = None) -> SearchState:
         return state_of(self._points() if points is None else points, self._spec.criterion, self._spec.search)

@@ -2,7 +2,7 @@
 
 The curve. With `x = log m` and `y = log relative loss`, the median over the seeds that did not lapse falls by `a` a unit of x
 below the crossing `x0` of the log target and by `b` above it, and is capped at the zero predictor's loss, log 1 = 0. Losses
-are read within a window of `REACH` about the log target; one beyond it tells that it is beyond, and nothing else. So neither a
+are read within a window of `REACH` about the log target; of one beyond it only that it is beyond counts. So neither a
 floor of the loss nor the way in which it leaves the zero predictor's is mistaken for a slope.
 
 The scatter. A seed's log loss is Gaussian about the curve with variance `noise^2 + (SHIFT slope)^2 + (MISFIT D)^2`: noise of

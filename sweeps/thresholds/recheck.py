@@ -27,10 +27,10 @@ class Recheck:
     @property
     def words(self) -> str:
         """For people."""
-        told = f"with {self.steps} steps {self.num_solved} of {self.num_seeds} seeds reach the target at m = {self.width}"
+        words = f"with {self.steps} steps {self.num_solved} of {self.num_seeds} seeds reach the target at m = {self.width}"
         if self.limit == "steps":
-            return f"steps were the limit: {told}, below the threshold"
-        return f"width was the limit: {told}"
+            return f"steps were the limit: {words}, below the threshold"
+        return f"width was the limit: {words}"
 
 
 class Rechecks:

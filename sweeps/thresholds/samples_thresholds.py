@@ -25,7 +25,7 @@ from stsq_core.configs import SAMPLES_TO_TARGET, TrialConfig
 from sweeps.schema import Criterion
 from sweeps.store import FAILED, Outcomes
 from sweeps.thresholds.crossings import log_median
-from sweeps.thresholds.intervals import order_interval
+from sweeps.thresholds.resampling import order_interval
 from sweeps.thresholds.width_threshold import Points, WidthThreshold, few_seeds, threshold_of
 
 NUM_REPLICATES = 2000
@@ -142,7 +142,7 @@ def _notes(
     """What a reader must know before using the number, in a few words each."""
     num_diverged, num_failed = outcomes.num_ended("diverged"), outcomes.num_ended("failed")
     if counts is None:
-        yield "not found: all failed" if num_failed == len(outcomes) else "not found: no trial tells samples_to_target"
+        yield "not found: all failed" if num_failed == len(outcomes) else "not found: no trial has samples_to_target"
         return
     judged, budget = counts.judged, criterion.size.of(sample)
     missed = int(np.count_nonzero(np.isposinf(judged)))
@@ -156,7 +156,7 @@ def _notes(
         yield f"{num_diverged} of {len(outcomes)} trials diverged, and count by what they had reached before"
     if num_failed:
         yield f"{num_failed} of {len(outcomes)} trials failed and are left out"
-    yield f"told to {resolution_of(sample)} samples, an evaluation every {sample.evaluation.every} steps of {sample.batch}"
+    yield f"known to {resolution_of(sample)} samples, an evaluation every {sample.evaluation.every} steps of {sample.batch}"
     if (given := order_interval(len(judged), criterion.level)[1]) < criterion.level:
         yield few_seeds(len(judged), criterion)
     else:

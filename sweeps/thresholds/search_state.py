@@ -62,7 +62,7 @@ def stop_reason(posterior: ThresholdPosterior, *, level: float, tolerance: float
     """Why a search may end; empty where it goes on.
 
     `above_range` and `below_range`: the threshold lies there as surely as the interval's `level` asks. `precise`: the
-    interval's ends lie within `tolerance` of its middle, or one unit of width apart. `cap`: that many points are told.
+    interval's ends lie within `tolerance` of its middle, or one unit of width apart. `cap`: that many points have ended.
     """
     beyond = (1 + level) / 2
     if posterior.probability_above >= beyond:

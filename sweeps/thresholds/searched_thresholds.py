@@ -2,7 +2,7 @@
 
 Every point that ended counts, whoever asked for it, at the rate of its neighbourhood: diverged ones as lapses, failed ones
 not at all. Whether a fraction of seeds above the threshold fails (lapses), or widths far above it do (evidence that is not
-monotone), is told and not hidden.
+monotone), is noted and not hidden.
 """
 
 import math
@@ -30,7 +30,7 @@ WIDEST = 2
 def searched_threshold(
     cell: SearchedCell, label: str, outcomes: Outcomes, criterion: Criterion, settings: SearchSettings
 ) -> WidthThreshold:
-    """The threshold that the points of a searched cell tell of."""
+    """The threshold of a searched cell, from its points."""
     points = CellPoints.of(cell, outcomes)
     state = state_of(points, criterion, settings)
     draws, crossing = _estimate(points, state, criterion)
@@ -109,8 +109,8 @@ def _above(points: CellPoints, ends: tuple[float, float] | None, criterion: Crit
 
 def _widths_words(widths: tuple[int, ...], letter: str) -> str:
     distinct = sorted(set(widths))
-    told = ", ".join(map(str, distinct)) if len(distinct) <= 3 else f"{distinct[0]} to {distinct[-1]}"
-    return f"{letter} = {told}"
+    values = ", ".join(map(str, distinct)) if len(distinct) <= 3 else f"{distinct[0]} to {distinct[-1]}"
+    return f"{letter} = {values}"
 
 
 def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Above) -> Iterator[str]:
@@ -131,8 +131,8 @@ def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Abov
         where = _widths_words(above.unsolved, cell.family.size.letter)
         yield f"solved, then unsolved again at {where}: the least crossing is given"
     elif above.unsolved:
-        told = f"{len(above.unsolved)} of {above.num} points above the interval miss the target"
-        yield f"{told}, at {_widths_words(above.unsolved, cell.family.size.letter)}"
+        missed = f"{len(above.unsolved)} of {above.num} points above the interval miss the target"
+        yield f"{missed}, at {_widths_words(above.unsolved, cell.family.size.letter)}"
     yield from notes_on_ends(points.outcomes)
     used = np.unique(points.chosen[points.evidence])
     ends = {0, len(cell.rates) - 1}

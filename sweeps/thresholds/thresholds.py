@@ -1,9 +1,7 @@
 """Thresholds: the width from which a cell's task is learned, with an interval, and an honest word where there is none.
 
 Definition. With the learning rate chosen for each width, S(m) is the fraction of seeds whose relative loss is at most the
-target. The threshold `m*` is the least m where S(m) reaches the success rate. It is estimated from a grid by each seed's own
-crossings of the target loss, log loss interpolated linearly in log width between adjacent widths (module `crossings`), and
-never extrapolated.
+target. The threshold `m*` is the least m where S(m) reaches the success rate; module `crossings` has it for every criterion.
 
 Which trials count. A diverged trial is an unsolved one. A failed one (lost worker, out of memory) says nothing about the
 width: it is counted, and the seed's line is drawn past it; only at the least width, and where rates are chosen, does it count
@@ -12,15 +10,13 @@ loss over seeds, never one for each seed. Sampling error of the final evaluation
 added to it.
 
 Interval. Seeds are drawn with replacement, jointly for all widths where the grid shares them, else within each width; rates
-are chosen anew in each of `NUM_REPLICATES` replicates; percentiles are widened for the number of seeds (module `intervals`).
+are chosen anew in each of `NUM_REPLICATES` replicates; percentiles are widened for the number of seeds (module
+`resampling`).
 An end that lies beyond the widths tried is marked as censored and given no number.
 
-A cell whose widths were searched has a posterior in place of both (module `searched_thresholds`). With `statistic: mean` the
-threshold is where the mean loss crosses the target, another quantity (module `mean_crossing`); with `statistic: solved` it is
-m*, but no loss between widths is made up (module `solved_fraction`).
-
-Of another whole number than the width (a rank, a number of training samples) all is the same with that number in its place.
-Samples to a target are another kind (module `samples_thresholds`).
+A cell whose widths were searched has a posterior in place of both (module `searched_thresholds`). Of another whole number than
+the width (a rank, a number of training samples) all is the same with that number in its place. Samples to a target are another
+kind (module `samples_thresholds`).
 """
 
 import math
@@ -33,9 +29,8 @@ from stsq_core.configs import SAMPLES, Transformer, TrialConfig
 from sweeps.cells import SearchedCell, cell_of, distinct_labels
 from sweeps.schema import Criterion, SearchSettings, SweepSpec, ThresholdClaim
 from sweeps.store import FAILED, FINISHED, LEAST_LOSS, LedgerRecord, Outcomes, Results
-from sweeps.thresholds.intervals import attainable_level, interval_of
 from sweeps.thresholds.recheck import NO_RECHECKS, Rechecks
-from sweeps.thresholds.resampling import NO_ESTIMATE, CellLosses, GridEstimate, estimate
+from sweeps.thresholds.resampling import NO_ESTIMATE, CellLosses, GridEstimate, attainable_level, estimate, interval_of
 from sweeps.thresholds.samples_thresholds import samples_threshold
 from sweeps.thresholds.searched_thresholds import searched_threshold
 from sweeps.thresholds.width_threshold import Point, Points, WidthThreshold, few_seeds, notes_on_ends, threshold_of

@@ -10,8 +10,8 @@ import numpy as np
 from stsq_core.configs import WIDTH, Size, TrialConfig
 from sweeps.schema import Criterion, Statistic
 from sweeps.store import STATUSES, Outcomes, Status, none_of_nan
-from sweeps.thresholds.intervals import attainable_level
 from sweeps.thresholds.recheck import Recheck
+from sweeps.thresholds.resampling import attainable_level
 from sweeps.thresholds.search_state import SearchState
 
 

@@ -4,7 +4,7 @@ import csv
 import io
 import math
 
-from dashboards.paper.law_tables import COLUMNS, held_out_rows, law_rows, laws_csv, laws_latex, verdict_rows
+from dashboards.paper.law_tables import COLUMNS, conclusion_rows, held_out_rows, law_rows, laws_csv, laws_latex
 from sweeps.findings.run_findings import Findings
 
 
@@ -23,7 +23,7 @@ def test_rows_hold_every_number_of_every_law(findings: Findings) -> None:
 
 
 def test_verdicts_name_the_best_law_of_each_architecture(findings: Findings) -> None:
-    rows = verdict_rows(findings.comparisons, findings.thresholds)
+    rows = conclusion_rows(findings.comparisons, findings.thresholds)
     assert [row["verdict"] for row in rows] == [comparison.conclusion for comparison in findings.comparisons]
     assert [row["best"] for row in rows] == [c.best.name if c.best else None for c in findings.comparisons]
     assert held_out_rows(findings.comparisons, findings.thresholds) == []

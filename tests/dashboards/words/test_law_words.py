@@ -8,12 +8,12 @@ from matplotlib.mathtext import MathTextParser
 
 from dashboards.words.law_words import (
     agreement_words,
+    conclusion_html,
     fitted_formula,
     interval_words,
     measured_words,
     plain_formula,
     standing_words,
-    verdict_html,
 )
 from sweeps.findings.run_findings import Findings
 from sweeps.laws.comparison import LawComparison, Prediction
@@ -64,7 +64,7 @@ def test_the_best_of_undecided_laws_is_not_called_the_best(findings: Findings) -
 
 
 def test_a_verdict_keeps_its_words_and_sets_its_formulas(comparison: LawComparison) -> None:
-    html = verdict_html(comparison)
+    html = conclusion_html(comparison)
     assert comparison.conclusion.split(":")[0].split(" m = ")[0] in html
     assert '<span class="formula"><i>m</i> = ' in html
 

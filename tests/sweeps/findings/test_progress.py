@@ -9,7 +9,7 @@ from stsq_core import TrialConfig, TrialResult
 from sweeps.cells.cell import Cell
 from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.packs import trial_operations
-from sweeps.findings.progress import Known, Progress, progress_of, read_progress
+from sweeps.findings.progress import Progress, ProgressBasis, progress_of, read_progress
 from sweeps.schema.spec import SweepSpec
 from sweeps.store.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result
 from sweeps.store.live_training import Training
@@ -46,7 +46,7 @@ def told(
     holder: str | None = HOLDER,
     searches: Mapping[str, bool] | None = None,
 ) -> Progress:
-    return progress_of(Known(cells, Outcomes.of(records), searches or {}), training, holder=holder, now=NOW)
+    return progress_of(ProgressBasis(cells, Outcomes.of(records), searches or {}), training, holder=holder, now=NOW)
 
 
 def test_every_trial_is_counted_once(cells: tuple[Cell, ...]) -> None:

@@ -16,7 +16,7 @@ from stsq_core import TrialConfig
 from sweeps import Cell, cell_of, describe
 from sweeps.cells.trials import Trials
 from sweeps.schema.spec import Criterion
-from sweeps.search.shown_studies import copied_studies, open_studies, studies_of
+from sweeps.search.study_storage import copied_studies, open_studies, studies_of
 from sweeps.store.ledger import LedgerRecord, record_of_failure
 from sweeps.store.run_directory import RunDirectory
 from sweeps.thresholds.thresholds import width_thresholds

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from sweeps.thresholds.intervals import attainable_level, expanded_tail, interval_of
+from sweeps.thresholds.resampling import attainable_level, expanded_tail, interval_of
 
 
 @pytest.mark.parametrize(("num", "quantile"), [(3, 2.9200), (4, 2.3534), (5, 2.1318), (10, 1.8331), (31, 1.6973)])

@@ -15,7 +15,7 @@ from sweeps.schema.spec import Criterion
 from sweeps.schema.yaml_source import parse
 from sweeps.store.ledger import LedgerRecord, record_of_failure, record_of_result
 from sweeps.thresholds.crossings import log_median
-from sweeps.thresholds.intervals import order_interval
+from sweeps.thresholds.resampling import order_interval
 from sweeps.thresholds.thresholds import width_thresholds
 from sweeps.thresholds.width_threshold import WidthThreshold
 
@@ -68,7 +68,7 @@ def test_the_median_of_five_with_the_least_and_the_largest() -> None:
     assert (threshold.status, threshold.m_star, threshold.M) == ("found", 2000, 2000)
     assert (threshold.low, threshold.high) == (800, 4000)  # the least may have been reached up to an evaluation earlier
     assert threshold.size.letter == "n"
-    assert "told to 200 samples, an evaluation every 10 steps of 20" in threshold.note
+    assert "known to 200 samples, an evaluation every 10 steps of 20" in threshold.note
     assert "the interval between order statistics of 5 seeds has level 93.8%" in threshold.note
 
 
