@@ -13,7 +13,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -75,7 +75,10 @@ def sole_publisher(folder: Path, shard: Shard = WHOLE, *, may_wait: Callable[[],
         folder.mkdir(parents=True, exist_ok=True)
         lock = path.open("a+b")
     with lock:
-        while not _lock(lock, shard):
+        while True:
+            with suppress(BlockingIOError, PermissionError):
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, len(shard.places), shard.places.start)
+                break
             if not may_wait():
                 raise UserError(
                     f"another publisher ({_holder(lock, shard)}) is writing {folder}: wait until it has ended, then try again"
@@ -86,21 +89,12 @@ def sole_publisher(folder: Path, shard: Shard = WHOLE, *, may_wait: Callable[[],
         yield
 
 
-def _lock(lock: BinaryIO, shard: Shard) -> bool:
-    try:
-        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, len(shard.places), shard.places.start)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
-
-
 def _holder(lock: BinaryIO, shard: Shard) -> str:
     """The newest publisher named in the file whose shard overlaps."""
     lock.seek(0)
     for line in reversed(lock.read().decode(errors="replace").splitlines()):
-        named, _, who = line.partition(" ")
-        if who and re.fullmatch(r"\d+/[1-9]\d*", named):
-            places = Shard(*map(int, named.split("/"))).places
+        if named := re.fullmatch(r"(\d+)/([1-9]\d*) (.+)", line):
+            places = Shard(int(named[1]), int(named[2])).places
             if places.start < shard.places.stop and shard.places.start < places.stop:
-                return who
+                return named[3]
     return "unknown process"
