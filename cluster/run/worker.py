@@ -28,11 +28,10 @@ from sweeps.store import (
     Ledger,
     Preempted,
     RunDirectory,
-    keep,
     record_of_result,
     retry_io,
     save_weights,
-    staying,
+    write_with_retries,
 )
 
 CLAIM_PATIENCE_S = 60.0
@@ -71,7 +70,7 @@ class Order:
         return cls(pack=pack_of(configs), run=Path(order.pop("run")), **order)
 
 
-def train_order(text: str, leaving: Callable[[], bool] = staying) -> str:
+def train_order(text: str, leaving: Callable[[], bool] = lambda: False) -> str:
     """Train the pack of an order (JSON) and return its outcome (JSON); an outcome that is there already is returned again.
 
     Raises:
@@ -88,7 +87,7 @@ def train_order(text: str, leaving: Callable[[], bool] = staying) -> str:
                 if kept["numerics"] == NUMERICS and kept["failure"] is None:
                     return before
             outcome = json.dumps(_train(order, run, leaving))
-            keep(path, outcome.encode())
+            write_with_retries(path, outcome.encode())
             return outcome
     except UserError as error:
         return json.dumps({"refused": str(error)})

@@ -1,10 +1,17 @@
-from .catalog import catalog_names as catalog_names, read_catalog as read_catalog
 from .cell import Cell as Cell, describe as describe, distinct_labels as distinct_labels, model_words as model_words
-from .expanded_sweep import ExpandedSweep as ExpandedSweep, expand as expand, searched_cells as searched_cells
+from .expanded_sweep import (
+    ExpandedSweep as ExpandedSweep,
+    Plan as Plan,
+    expand as expand,
+    make_plan as make_plan,
+    searched_cells as searched_cells,
+)
 from .loading import (
+    catalog_names as catalog_names,
     check_sweep as check_sweep,
     load_expanded as load_expanded,
     load_sweep as load_sweep,
+    read_catalog as read_catalog,
     spec_json_schema as spec_json_schema,
     sweep_name as sweep_name,
 )
@@ -20,7 +27,6 @@ from .packs import (
     pack_of as pack_of,
     trial_operations as trial_operations,
 )
-from .plan import Plan as Plan, make_plan as make_plan
 from .recheck import STEPS_FACTOR as STEPS_FACTOR, recheck_trials as recheck_trials, twice_the_steps as twice_the_steps
 from .searched import SearchedCell as SearchedCell, point_seed as point_seed
 from .trials import Trials as Trials, cell_of as cell_of, cell_of_family as cell_of_family

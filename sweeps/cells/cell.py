@@ -54,15 +54,15 @@ def describe(config: TrialConfig, size: Size = WIDTH) -> str:
 
 
 def model_words(model: Architecture, size: Size = WIDTH) -> str:
-    """What else there is to a model; what has a default is told where it is not at it."""
+    """The settings of a model beyond its sizes; those with a default only where they differ from it."""
     match model:
         case Fcn(depth=depth, tail_width=tail):
             return f"depth={depth} tail={tail}"
         case Transformer(positions=codes):
             return f"{codes.kind}/{codes.redraw}/{codes.query}"
     free = (model.size_field, size.name.removeprefix("model."))
-    told = flattened({name: value for name, value in deviations(model).items() if name not in ("kind", PLUGIN)})
-    return " ".join(f"{name.rpartition('.')[2]}={value}" for name, value in told.items() if name not in free)
+    fields = flattened({name: value for name, value in deviations(model).items() if name not in ("kind", PLUGIN)})
+    return " ".join(f"{name.rpartition('.')[2]}={value}" for name, value in fields.items() if name not in free)
 
 
 def distinct_labels(configs: Sequence[TrialConfig], size: Size = WIDTH) -> tuple[str, ...]:

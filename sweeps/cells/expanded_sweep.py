@@ -1,11 +1,16 @@
-"""A sweep with its cells: expanded once, then handed on."""
+"""A sweep with its cells, expanded once and handed on, and the plan of what is left to train: packs and their cost."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from sweeps.cells.cell import Cell
 from sweeps.cells.expansion import declared_cells
+from sweeps.cells.packs import ANYWHERE, Pack, Room, make_packs
 from sweeps.cells.searched import SearchedCell, searched_cells_of
+from sweeps.cells.trials import Trials
 from sweeps.schema import SweepSpec
 
 
@@ -51,3 +56,50 @@ def searched_cells(sweep: SweepSpec | ExpandedSweep) -> tuple[SearchedCell, ...]
         PlacedError: as `ExpandedSweep.of`.
     """
     return ExpandedSweep.of(sweep).searched
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The trials of a sweep that are still to run, in packs, and their cost."""
+
+    cells: tuple[Cell, ...]
+    packs: tuple[Pack, ...]
+    num_done: int
+
+    @cached_property
+    def num_trials(self) -> int:
+        """All trials of the sweep, done ones included."""
+        return sum(len(cell.trials) for cell in self.cells)
+
+    @cached_property
+    def num_steps(self) -> int:
+        """Model-steps to run: a step of a pack of 32 counts 32."""
+        return sum(pack.num_steps * len(pack.trials) for pack in self.packs)
+
+    @cached_property
+    def operations(self) -> float:
+        """Multiply-adds to run."""
+        return sum(pack.operations for pack in self.packs)
+
+    @cached_property
+    def memory_bytes(self) -> float:
+        """Working memory of the largest pack."""
+        return max((pack.memory_bytes for pack in self.packs), default=0.0)
+
+    def seconds(self, operations_per_s: float, *, slots: int = 1) -> float:
+        """Wall time at a rate per slot: the work shared by all slots, but never less than the longest pack."""
+        longest = max((pack.operations for pack in self.packs), default=0.0)
+        return max(self.operations / slots, longest) / operations_per_s
+
+    def device_hours(self, operations_per_s: float) -> float:
+        """Hours of one device (GPU-hours where the device is a GPU) at a rate."""
+        return self.operations / operations_per_s / 3600
+
+
+def make_plan(sweep: SweepSpec | ExpandedSweep, *, room: Room = ANYWHERE, slots: int = 1, done: Collection[str] = ()) -> Plan:
+    """The plan of a sweep; trials whose ids are in `done` are counted and not run again."""
+    cells = ExpandedSweep.of(sweep).cells
+    trials = Trials.joined([cell.trials for cell in cells])
+    waiting = trials.take(np.array([trial_id not in done for trial_id in trials.trial_ids], dtype=bool)) if done else trials
+    packs = make_packs(waiting, room=room, slots=slots)
+    return Plan(cells, packs, len(trials) - len(waiting))

@@ -1,6 +1,6 @@
 """From a declared sweep to its trials: every combination of axis values, checked.
 
-`all_configs` makes them one by one. `blocks_of` gives the same trials as columns, for sweeps of a million: width, learning rate
+`configs_of` makes them one by one. `blocks_of` gives the same trials as columns, for sweeps of a million: width, learning rate
 and seed stand in no relation to other fields, so their values are checked once each, and every other combination once.
 """
 
@@ -58,7 +58,7 @@ def configs_of(group: TrialGroup, path: Path, size: Size = WIDTH) -> Iterator[Tr
         PlacedError: a combination that is no valid trial, with the path of the offending field.
     """
     for config in _checked(group, path, size):
-        for seed in seeds_of(group, config, size):
+        for seed in _seeds(group, cell_of(config, size)):
             yield config.model_copy(update={"seed": seed})
 
 
@@ -72,14 +72,9 @@ def _checked(group: TrialGroup, path: Path, size: Size) -> Iterator[TrialConfig]
             where, problem = first_problem(error, TrialConfig, data)
             raise PlacedError((*path, *standing(group, assignment, where, problem)), problem) from None
         if not size.is_told(config):
-            told = f"thresholds are of {size.name}, and trials of group {group.name!r} have no whole number there"
-            raise PlacedError(("criterion", "of"), f"{told}: give it one in every group, or use another `of`")
+            problem = f"thresholds are of {size.name}, and trials of group {group.name!r} have no whole number there"
+            raise PlacedError(("criterion", "of"), f"{problem}: give it one in every group, or use another `of`")
         yield config
-
-
-def seeds_of(group: TrialGroup, config: TrialConfig, size: Size = WIDTH) -> tuple[int, ...]:
-    """The seeds that a group gives to the cell of `config`."""
-    return _seeds(group, cell_of(config, size))
 
 
 def _seeds(group: TrialGroup, cell_id: str) -> tuple[int, ...]:
@@ -88,23 +83,11 @@ def _seeds(group: TrialGroup, cell_id: str) -> tuple[int, ...]:
     return tuple(derived_seed(cell_id, index) for index in range(group.seeds or 0))
 
 
-def all_configs(spec: SweepSpec) -> Iterator[tuple[TrialGroup, TrialConfig]]:
-    """Every trial of a sweep with the group that declares it; a trial declared twice comes twice.
+def blocks_of(spec: SweepSpec) -> Iterator[Block]:
+    """Every trial of a sweep's grids as columns; one that is declared twice comes twice, and `places` gives their order.
 
     Raises:
         PlacedError: as `configs_of`, or a sweep too large to be meant.
-    """
-    _check_size(spec)
-    for place, group in _grids(spec):
-        for config in configs_of(group, ("trials", place), spec.criterion.size):
-            yield group, config
-
-
-def blocks_of(spec: SweepSpec) -> Iterator[Block]:
-    """The trials of `all_configs` as columns; one that is declared twice comes twice, and `places` gives the same order.
-
-    Raises:
-        PlacedError: as `all_configs`.
     """
     _check_size(spec)
     start = 0

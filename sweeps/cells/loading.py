@@ -9,14 +9,13 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from stsq_core.configs import SAMPLES, TrialConfig, UserError
-from sweeps.cells.catalog import FOLDER, catalog_names, catalog_path
 from sweeps.cells.cell import describe
 from sweeps.cells.expanded_sweep import ExpandedSweep
 from sweeps.schema import (
-    Document,
     PlacedError,
     Slug,
     SweepSpec,
+    YamlDocument,
     apply_settings,
     first_problem,
     known_fields,
@@ -25,6 +24,9 @@ from sweeps.schema import (
     storage_beyond_a_file,
     suggestion,
 )
+
+CATALOG = Path(__file__).parents[1] / "catalog"
+"""The sweeps that come with the project, each a YAML file with its hypothesis in words."""
 
 MAX_BYTES = 4 * 1024 * 1024
 
@@ -51,11 +53,39 @@ def load_sweep(name_or_path: str | Path, settings: Sequence[str] = ()) -> SweepS
 def load_expanded(name_or_path: str | Path, settings: Sequence[str] = ()) -> ExpandedSweep:
     """`load_sweep` with the cells that its check has expanded."""
     path = sweep_path(name_or_path)
-    source = path.name if path.parent == FOLDER else str(path)
+    source = path.name if path.parent == CATALOG else str(path)
     document = apply_settings(parse(_text_of(path), source), settings)
     if not document.is_set(STORAGE) and (reason := storage_beyond_a_file(_at(document.data, STORAGE))):
         raise document.error(STORAGE, reason)
     return check_sweep(document)
+
+
+def catalog_names() -> tuple[str, ...]:
+    """The names of the catalogue's sweeps, in order."""
+    return tuple(sorted(path.stem for path in CATALOG.glob("*.yaml")))
+
+
+def catalog_path(name: str) -> Path:
+    """The file of a catalogue sweep.
+
+    Raises:
+        UserError: no sweep of that name; the message lists the names there are.
+    """
+    if name not in catalog_names():
+        raise UserError(
+            f"there is no sweep {name!r}{suggestion(name, catalog_names())}; the catalogue holds {listed(catalog_names())}: "
+            "give one of these names, or the path of a YAML file"
+        )
+    return CATALOG / f"{name}.yaml"
+
+
+def read_catalog(name: str) -> str:
+    """The YAML text of a catalogue sweep.
+
+    Raises:
+        UserError: no sweep of that name.
+    """
+    return catalog_path(name).read_text(encoding="utf-8")
 
 
 def sweep_path(name_or_path: str | Path) -> Path:
@@ -89,7 +119,7 @@ def sweep_name(name_or_path: str | Path) -> str | None:
         return None
 
 
-def check_sweep(document: Document) -> ExpandedSweep:
+def check_sweep(document: YamlDocument) -> ExpandedSweep:
     """The sweep that a document declares, with its cells.
 
     Raises:

@@ -132,7 +132,7 @@ def make_packs(configs: Iterable[TrialConfig], *, room: Room = ANYWHERE, slots: 
 
 
 def _stacks(trials: Trials) -> tuple[list[TrialConfig], np.ndarray]:
-    """A config of each stack, which tells its trials' cost and memory, and the stack of each trial."""
+    """A config of each stack (its trials have the same cost and memory), and the stack of each trial."""
     kinds, kind = trials.kinds
     samples: dict[tuple[object, ...], TrialConfig] = {}
     numbers: dict[tuple[object, ...], int] = {}

@@ -145,6 +145,6 @@ def _with_searched(
         inner = inner.get(part, {}) if isinstance(inner, Mapping) else {}
     if isinstance(inner, Mapping) and leaf in inner:
         where = standing(group, assignment, (*branch, leaf), "")
-        told = f"the {size.noun} is searched; got {field}={shown(inner[leaf])} as well: leave {leaf} out"
-        raise PlacedError((*path, *where), told)
+        problem = f"the {size.noun} is searched; got {field}={shown(inner[leaf])} as well: leave {leaf} out"
+        raise PlacedError((*path, *where), problem)
     return with_field(data, field, value)

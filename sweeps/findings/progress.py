@@ -21,7 +21,7 @@ from sweeps.store import (
     Lock,
     Outcomes,
     RunDirectory,
-    Training,
+    TrainingPack,
     cells_with_points,
     read_results,
     read_sessions,
@@ -155,7 +155,7 @@ def read_progress(run: RunDirectory, basis: ProgressBasis | None = None) -> Prog
     return progress_of(basis, read_training(run, now=now), holder=holder, now=now)
 
 
-def progress_of(basis: ProgressBasis, training: Sequence[Training], *, holder: str | None, now: float) -> Progress:
+def progress_of(basis: ProgressBasis, training: Sequence[TrainingPack], *, holder: str | None, now: float) -> Progress:
     """The progress of a sweep.
 
     Args:
@@ -235,7 +235,7 @@ class _Declared:
 
 @dataclass(frozen=True)
 class _PackInTraining:
-    training: Training
+    training: TrainingPack
     places: np.ndarray
     operations: float
     num_steps: int
@@ -246,7 +246,7 @@ class _PackInTraining:
         return min(1.0, self.training.step / max(1, self.num_steps))
 
 
-def _packs_in_training(declared: _Declared, waits: np.ndarray, training: Iterable[Training]) -> list[_PackInTraining]:
+def _packs_in_training(declared: _Declared, waits: np.ndarray, training: Iterable[TrainingPack]) -> list[_PackInTraining]:
     packs = []
     for one in training:
         places = declared.places(one.trial_ids)
@@ -304,7 +304,7 @@ def _worker(
     )
 
 
-def _worker_of_points(training: Training, now: float) -> WorkerProgress:
+def _worker_of_points(training: TrainingPack, now: float) -> WorkerProgress:
     """A worker that trains new points of searches."""
     quiet_s = max(0.0, now - max(training.last_at, training.began_at))
     return WorkerProgress(training.worker, training.pack_id, (), len(training.trial_ids), training.step, None, quiet_s, None)

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -41,13 +41,11 @@ class PackQueue:
     """Hands out packs and records how they end.
 
     Trials that the ledger holds are skipped (`held` are its records, where they are at hand); failed ones are tried again on
-    request. Counts are of trials: `total` that the
-    strategy has asked for, `skipped` that the ledger held and of those `failed_before`
-    and `diverged_before`, `done` that ended since (in whatever
-    way), and of those `failed` and `diverged`.
+    request. Counts are of trials: `total` that the strategy has asked for, `skipped` that the ledger held and of those
+    `failed_before` and `diverged_before`, `done` that ended since (in whatever way), and of those `failed` and `diverged`.
 
-    `begun` are the trials of packs whose state lies on disk: they are handed out first, and exactly so, whatever the workers
-    are now, since a state belongs to one pack.
+    `begun` are the trials of packs whose state lies on disk: they are handed out first and undivided, since a state belongs to
+    one pack.
     """
 
     def __init__(
@@ -173,7 +171,7 @@ class PackQueue:
         self._waiting = deque([*begun, *(pack for _, _, pack in divided)])
 
     def record(self, outcome: PackOutcome) -> None:
-        """Write down how a pack ended, and tell the strategy.
+        """Record how a pack ended in the ledger and in the strategy.
 
         A pack that raised an error, or did not fit into memory, comes back as two halves, so that a trial fails only by
         itself: of a pack of n trials at most 2 n - 1 packs are made. A stopped pack goes back to the front of the queue.
@@ -193,9 +191,8 @@ class PackQueue:
                 self._waiting.extendleft(reversed(halves(pack)))
             case Failure(reason=reason, kind=kind, seconds=seconds):
                 reason = f"out of memory: {reason}" if kind == "out_of_memory" and "out of memory" not in reason else reason
-                told = {"pack_id": pack.pack_id, "device": outcome.device}
-                share = seconds / len(pack.configs)
-                self._write(tuple(record_of_failure(config, reason, seconds=share, **told) for config in pack.configs))
+                where: Any = {"pack_id": pack.pack_id, "device": outcome.device, "seconds": seconds / len(pack.configs)}
+                self._write(tuple(record_of_failure(config, reason, **where) for config in pack.configs))
 
     def _write(self, records: tuple[LedgerRecord, ...]) -> None:
         self._ledger.append(records)

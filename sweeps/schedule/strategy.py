@@ -9,19 +9,19 @@ from sweeps.store import LedgerRecord, Outcomes
 
 
 class Strategy(ABC):
-    """Asks for trials and is told how they ended.
+    """Asks for trials and takes the records of those that ended.
 
-    It asks for a trial once. Whoever runs it tells it the ledger's records at the start, so that it goes on where it was; a
-    record of a trial that it never asked for is no error.
+    It asks for a trial once. At the start it is given the ledger's records, so that it goes on where it was; a record of a
+    trial that it never asked for is no error.
     """
 
     @abstractmethod
     def ask(self) -> Sequence[TrialConfig]:
-        """New trials that may start now; none while it waits to be told, or when it has finished."""
+        """New trials that may start now; none while it waits for records, or when it has finished."""
 
     @abstractmethod
     def tell(self, records: Sequence[LedgerRecord]) -> None:
-        """Take note of trials that ended, in whatever way."""
+        """Take the records of trials that ended, in whatever way."""
 
     @property
     @abstractmethod
@@ -30,11 +30,11 @@ class Strategy(ABC):
 
     @property
     def progress(self) -> str:
-        """How far it is, in a few words, where the number of trials does not say so."""
+        """Its progress in a few words, where the number of trials does not show it."""
         return ""
 
-    def close(self) -> None:  # noqa: B027  (most have nothing to put away)
-        """Put away what is left of it: it will not be asked again in this session."""
+    def close(self) -> None:  # noqa: B027  (most have nothing to release)
+        """Release what it holds: it will not be asked again in this session."""
 
 
 class Grid(Strategy):

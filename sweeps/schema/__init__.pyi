@@ -8,6 +8,7 @@ from .claims import (
     Selection as Selection,
     Sharpness as Sharpness,
     Slope as Slope,
+    Slug as Slug,
     ThresholdClaim as ThresholdClaim,
     ThresholdGrowth as ThresholdGrowth,
     ThresholdNear as ThresholdNear,
@@ -52,5 +53,4 @@ from .spec import (
     TrialGroup as TrialGroup,
     WandbSettings as WandbSettings,
 )
-from .text_types import Slug as Slug
-from .yaml_source import Document as Document, parse as parse
+from .yaml_source import YamlDocument as YamlDocument, parse as parse

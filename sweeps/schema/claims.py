@@ -4,14 +4,30 @@ A claim looks at the trials that `where` selects (dotted fields and their values
 `does not hold` or `not enough data` (sweeps.findings.claim_verdicts).
 """
 
+import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from stsq_core.configs import Record, as_tuple
 from sweeps.schema.errors import FieldError
 from sweeps.schema.fields import unknown_field
-from sweeps.schema.text_types import Slug, Words
+
+
+def _slug(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        raise ValueError(f"a name begins with a letter or digit and holds letters, digits, '_', '.' and '-' only; got {name!r}")
+    return name
+
+
+def _words(text: str) -> str:
+    if not text.strip():
+        raise ValueError("this must say something in words; got nothing")
+    return text
+
+
+Slug = Annotated[str, Field(max_length=64), AfterValidator(_slug)]
+Words = Annotated[str, AfterValidator(_words)]
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -36,6 +52,12 @@ class _Claim(Selection):
     says: Words
 
 
+def _one_side(claim: "Bound | Sharpness | ThresholdGrowth") -> "Bound | Sharpness | ThresholdGrowth":
+    if (claim.at_least is None) == (claim.at_most is None):
+        raise ValueError(f"claim {claim.name}: give at_least or at_most, one of the two")
+    return claim
+
+
 class Bound(_Claim):
     """The mean over seeds of a final metric is at least, or at most, a number; `step0` divides by its value before training."""
 
@@ -45,11 +67,7 @@ class Bound(_Claim):
     at_most: float | None = None
     over_step0: bool = False
 
-    @model_validator(mode="after")
-    def _one_side(self) -> Self:
-        if (self.at_least is None) == (self.at_most is None):
-            raise ValueError(f"claim {self.name}: give at_least or at_most, one of the two")
-        return self
+    _one_side = model_validator(mode="after")(_one_side)
 
 
 class Compare(_Claim):
@@ -103,10 +121,10 @@ class Sharpness(_Claim):
     at_least: float | None = None
     at_most: float | None = None
 
+    _one_side = model_validator(mode="after")(_one_side)
+
     @model_validator(mode="after")
-    def _one_side(self) -> Self:
-        if (self.at_least is None) == (self.at_most is None):
-            raise ValueError(f"claim {self.name}: give at_least or at_most, one of the two")
+    def _reaches_below_begins(self) -> Self:
         if self.reaches >= self.begins:
             raise ValueError(f"claim {self.name}: reaches must be below begins; got {self.reaches} and {self.begins}")
         return self
@@ -129,7 +147,7 @@ class ThresholdOrder(_Claim):
 
 
 class ThresholdNear(_Claim):
-    """Each threshold lies within a factor of a published one; where that was published, `says` tells."""
+    """Each threshold lies within a factor of a published one; `says` names the source."""
 
     kind: Literal["threshold_near"] = "threshold_near"
     value: Positive
@@ -148,11 +166,7 @@ class ThresholdGrowth(_Claim):
     at_least: float | None = None
     at_most: float | None = None
 
-    @model_validator(mode="after")
-    def _one_side(self) -> Self:
-        if (self.at_least is None) == (self.at_most is None):
-            raise ValueError(f"claim {self.name}: give at_least or at_most, one of the two")
-        return self
+    _one_side = model_validator(mode="after")(_one_side)
 
 
 ThresholdClaim = ThresholdOrder | ThresholdNear | ThresholdGrowth

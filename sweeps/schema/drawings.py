@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from stsq_core.configs import as_tuple
-from sweeps.schema.claims import Selection, Texts
+from sweeps.schema.claims import Selection, Slug, Texts, Words
 from sweeps.schema.errors import FieldError
 from sweeps.schema.fields import unknown_field
-from sweeps.schema.text_types import Slug, Words
 
 WIDTH = "m"
 """The one axis that is not a field: the width."""

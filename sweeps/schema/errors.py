@@ -64,8 +64,7 @@ def suggestion(name: str, allowed: Iterable[str]) -> str:
 
 
 def first_problem(error: ValidationError, root: type[BaseModel], data: object) -> tuple[Path, str]:
-    """The most telling problem of a refused record: its path in `data`, and a sentence that names the value and what is
-    allowed.
+    """The main problem of a refused record: its path in `data`, and a sentence with the value and the allowed ones.
 
     An unknown field comes first, because a misspelt name also makes a field missing.
     """
@@ -100,7 +99,7 @@ def _plugin_hint(path: Path) -> str:
 
 
 def allowed_names(root: type[BaseModel], data: object, path: Path) -> tuple[str, ...]:
-    """The names of the fields that may stand at `path` of a record of type `root`; `data` tells which kind each union took."""
+    """The names of the fields that may stand at `path` of a record of type `root`; `data` has the kind of each union."""
     models: list[type[BaseModel]] = [root]
     value = data
     for part in path:

@@ -36,7 +36,7 @@ class LawSettings(Record):
     ] = ()
 
     @model_validator(mode="after")
-    def _fields_tell_cells_apart(self) -> Self:
+    def _fields_distinguish_cells(self) -> Self:
         for place, condition in enumerate(self.held_out):
             where = ("held_out", place) if len(self.held_out) > 1 else ("held_out",)
             if not condition:
@@ -78,7 +78,7 @@ class LawSettings(Record):
 
 
 def _no_field_of_cells(name: str) -> str | None:
-    """Why cells cannot be told apart by a field."""
+    """Why a field cannot distinguish cells; None where it can."""
     if name in free_fields() or name == "m":
         return f"{name} does not tell cells apart: a cell has all its widths, rates and seeds; hold out by task.T, say"
     if reason := unknown_field(name):
@@ -96,9 +96,8 @@ def _values(name: str, wanted: object, cells: Sequence[TrialConfig]) -> list[Tri
 
 def _unmet(name: str, condition: Condition, cells: Sequence[TrialConfig]) -> str:
     present = dict.fromkeys(flattened(config.model_dump(mode="json")).get(name) for config in cells)
-    told = f"no cell of this sweep has {name} = {shown(condition[name])}"
+    problem = f"no cell of this sweep has {name} = {shown(condition[name])}"
     if _values(name, condition[name], cells):
-        told = f"no cell of this sweep meets {shown(condition)} as a whole"
-    return (
-        f"{told}; {name} is {listed(value for value in present if value is not None)}: hold out one of those, or add the cell"
-    )
+        problem = f"no cell of this sweep meets {shown(condition)} as a whole"
+    values = listed(value for value in present if value is not None)
+    return f"{problem}; {name} is {values}: hold out one of those, or add the cell"

@@ -15,7 +15,7 @@ from sweeps.schema.errors import Path, allowed_names, listed, suggestion
 from sweeps.schema.fields import allowed_beside, known_leaves, unknown_field, with_field, without_field
 from sweeps.schema.search_spec import SearchSettings, WidthRange
 from sweeps.schema.spec import Budget, Criterion, WandbSettings
-from sweeps.schema.yaml_source import Document, parse
+from sweeps.schema.yaml_source import YamlDocument, parse
 
 SPEC_FIELDS = (
     "name",
@@ -36,7 +36,7 @@ _SHAPE = re.compile(r"^(?:(?P<group>[^:=]*):)?(?P<field>[^=:]+)=(?P<values>.*)$"
 
 
 @dataclass(frozen=True)
-class Setting:
+class Override:
     """One `--set` string: the group it is for (None: every group), the field, and its values."""
 
     text: str
@@ -50,7 +50,7 @@ class Setting:
         return f"--set {self.text}"
 
 
-def read_setting(text: str) -> Setting:
+def read_override(text: str) -> Override:
     """Parse `[GROUP:]FIELD=VALUE[,VALUE...]`; values are written as in the sweep file.
 
     Raises:
@@ -65,21 +65,21 @@ def read_setting(text: str) -> Setting:
     if not isinstance(values, list) or not values:
         raise UserError(f"--set {text}: there is no value after '='; give one, or several with commas between")
     group = match["group"]
-    return Setting(text, group.strip() if group else None, match["field"].strip(), tuple(values))
+    return Override(text, group.strip() if group else None, match["field"].strip(), tuple(values))
 
 
-def apply_settings(document: Document, texts: Iterable[str]) -> Document:
+def apply_settings(document: YamlDocument, texts: Iterable[str]) -> YamlDocument:
     """The document with each setting applied in turn.
 
     Raises:
         UserError: a field or a group that does not exist, with the close matches.
     """
     for text in texts:
-        document = _applied(document, read_setting(text))
+        document = _applied(document, read_override(text))
     return document
 
 
-def _applied(document: Document, setting: Setting) -> Document:
+def _applied(document: YamlDocument, setting: Override) -> YamlDocument:
     if setting.field in SPEC_FIELDS and setting.group is None:
         return _with_spec_field(document, setting)
     reason = None if setting.field in GROUP_FIELDS else unknown_field(setting.field)
@@ -90,15 +90,15 @@ def _applied(document: Document, setting: Setting) -> Document:
     return _with_group_field(document, setting)
 
 
-def _with_spec_field(document: Document, setting: Setting) -> Document:
+def _with_spec_field(document: YamlDocument, setting: Override) -> YamlDocument:
     many = setting.field == "wandb.tags" or len(setting.values) > 1
     value = list(setting.values) if many else setting.values[0]
     data = document.data if isinstance(document.data, Mapping) else {}
     path = tuple(setting.field.split("."))
-    return Document(with_field(data, setting.field, value), document.source, {**document.origins, path: setting.origin})
+    return YamlDocument(with_field(data, setting.field, value), document.source, {**document.origins, path: setting.origin})
 
 
-def _with_group_field(document: Document, setting: Setting) -> Document:
+def _with_group_field(document: YamlDocument, setting: Override) -> YamlDocument:
     groups = document.data.get("trials") if isinstance(document.data, Mapping) else None
     if not isinstance(groups, list) or not all(isinstance(group, Mapping) for group in groups):
         return document  # The sweep is malformed, and checking it will say so at its own place.
@@ -116,7 +116,7 @@ def _with_group_field(document: Document, setting: Setting) -> Document:
             group, where = _changed_group(group, setting)
             origins[("trials", place, *where)] = setting.origin
         changed.append(group)
-    return Document({**document.data, "trials": changed}, document.source, origins)
+    return YamlDocument({**document.data, "trials": changed}, document.source, origins)
 
 
 def _has_field(group: Mapping[str, Any], field: str) -> bool:
@@ -127,7 +127,7 @@ def _has_field(group: Mapping[str, Any], field: str) -> bool:
     return leaf in allowed_names(TrialConfig, group.get("base"), tuple(branch))
 
 
-def _changed_group(group: Mapping[str, Any], setting: Setting) -> tuple[dict[str, Any], Path]:
+def _changed_group(group: Mapping[str, Any], setting: Override) -> tuple[dict[str, Any], Path]:
     """The group with the field set, and the path in the group where its value stands now."""
     one = setting.values[0] if len(setting.values) == 1 else None
     if setting.field == "seeds":
@@ -145,7 +145,7 @@ def _changed_group(group: Mapping[str, Any], setting: Setting) -> tuple[dict[str
     return {**group, "grid": {**(group.get("grid") or {}), setting.field: axis}}, ("grid", setting.field)
 
 
-def _selected_cases(group: Mapping[str, Any], setting: Setting) -> dict[str, Any] | None:
+def _selected_cases(group: Mapping[str, Any], setting: Override) -> dict[str, Any] | None:
     """The group with only the zipped cases that have the values; None where the field is not zipped, or has no such values.
 
     So what is zipped with the field (the widths that suit a T, say) stays with it.

@@ -10,13 +10,12 @@ from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 from stsq_core.configs import SAMPLES, WIDTH, Record, Size, as_tuple, size_named
 from sweeps.schema import yaml_source
 from sweeps.schema.axes import Axis, is_axis, values_of
-from sweeps.schema.claims import Claim
+from sweeps.schema.claims import Claim, Slug, Words
 from sweeps.schema.drawings import Drawing
 from sweeps.schema.errors import FieldError, Path
 from sweeps.schema.fields import not_a_size, unknown_field, width_fields
 from sweeps.schema.law_settings import LawSettings
 from sweeps.schema.search_spec import SearchSettings, WidthRange
-from sweeps.schema.text_types import Slug, Words
 
 MAX_SEED = 2**63
 
@@ -160,8 +159,8 @@ class TrialGroup(Record):
     def _zipped_alike(self) -> Self:
         lengths = {name: len(axis) for name, axis in self.zip.items()}
         if len(set(lengths.values())) > 1:
-            told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            raise FieldError(("zip",), f"zipped axes need equally many entries; {told}: make them equal, or move one to grid")
+            got = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            raise FieldError(("zip",), f"zipped axes need equally many entries; {got}: make them equal, or move one to grid")
         return self
 
     @model_validator(mode="after")

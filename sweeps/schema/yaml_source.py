@@ -1,9 +1,11 @@
 """YAML read as plain data that remembers its lines, so that every error can say `sweep.yaml:12: trials.0.base.task.q: ...`.
 
 Numbers are read as in YAML 1.2 (`1e-3` is a number, `yes` is a word), a key given twice is an error, and nothing but plain
-data is
-built: no tag can name a Python object.
+data is built: no tag can name a Python object.
 """
+
+# On PyYAML's nodes, with resolvers of ours: ruamel.yaml reads `1_000` as a number and `2026-01-02` as a date also in version
+# 1.2, loses U+0085 when it writes, and takes 2.3 times as long for the catalogue.
 
 import re
 from collections.abc import Mapping
@@ -54,7 +56,7 @@ for _tag, _pattern, _first in _RESOLVERS:
 
 
 @dataclass(frozen=True)
-class Document:
+class YamlDocument:
     """Plain data, the name of its source, and where each path of it was written."""
 
     data: Any
@@ -87,7 +89,7 @@ class Document:
         return UserError(f"{self.place(path)}: {problem}")
 
 
-def parse(text: str, source: str) -> Document:
+def parse(text: str, source: str) -> YamlDocument:
     """Read one YAML document.
 
     Raises:
@@ -105,7 +107,7 @@ def parse(text: str, source: str) -> Document:
         raise UserError(f"{source}: this is not valid YAML: {error}") from None
     except RecursionError:
         raise UserError(f"{source}: this is nested too deeply for a sweep file") from None
-    return Document(data, source, origins)
+    return YamlDocument(data, source, origins)
 
 
 def dump(data: Mapping[str, Any]) -> str:
@@ -158,19 +160,10 @@ class _Builder:
             raise UserError(f"{self.source}:{line}: {node.value!r} is not a {node.tag.removeprefix(TAG)}") from None
 
 
-def _number(text: str) -> float:
-    special = text.lower().lstrip("+-") in (".inf", ".nan")
-    return float(text.replace(".", "") if special else text)
-
-
-def _integer(text: str) -> int:
-    return int(text, 0) if text.lstrip("+-").startswith(("0x", "0o")) else int(text)
-
-
 _SCALARS: Mapping[str, Any] = {
     TAG + "null": lambda text: None,
     TAG + "bool": lambda text: text.lower() == "true",
-    TAG + "int": _integer,
-    TAG + "float": _number,
+    TAG + "int": lambda text: int(text, 0) if "x" in text or "o" in text else int(text),
+    TAG + "float": lambda text: float(text.replace(".", "") if text[-1].isalpha() else text),  # .inf, .nan
     TAG + "str": str,
 }

@@ -1,5 +1,10 @@
-from .checkpoints import FileCheckpoint as FileCheckpoint, Preempted as Preempted, staying as staying
-from .files import disk_errors as disk_errors, keep as keep, retry_io as retry_io, write_atomically as write_atomically
+from .checkpoints import FileCheckpoint as FileCheckpoint, Preempted as Preempted
+from .files import (
+    disk_errors as disk_errors,
+    retry_io as retry_io,
+    write_atomically as write_atomically,
+    write_with_retries as write_with_retries,
+)
 from .gc_pause import gc_paused as gc_paused
 from .journal import (
     Curve as Curve,
@@ -26,7 +31,7 @@ from .ledger import (
     record_of_result as record_of_result,
 )
 from .live_training import (
-    Training as Training,
+    TrainingPack as TrainingPack,
     begun_packs as begun_packs,
     last_step as last_step,
     read_training as read_training,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stsq_core.numerics import Checkpoint
-from sweeps.store.files import disk_errors, keep, retry_io
+from sweeps.store.files import disk_errors, retry_io, write_with_retries
 from sweeps.store.journal import JournalWriter
 
 SCHEMA = 1
@@ -16,22 +16,15 @@ class Preempted(Exception):  # noqa: N818  (it is no error)
     """The place where a pack trains is being taken away; its state is saved, and it goes on elsewhere."""
 
 
-def staying() -> bool:
-    """What a worker that nobody sends away is told."""
-    return False
-
-
 class FileCheckpoint(Checkpoint):
     """Keeps the newest state in one file, replaced as a whole at most every `every_s` seconds.
 
-    Once `leaving` says so the state is saved at once, and training ends with `Preempted`.
-
-    After a load the journal holds exactly what it held when the state was saved: what was reported later will be reported
-    again.
+    Once `leaving()` is true the state is saved at once, and training ends with `Preempted`. A load cuts the journal back to
+    its length at the save: later measurements will be reported again.
     """
 
     def __init__(
-        self, path: Path, journal: JournalWriter, *, every_s: float = 20.0, leaving: Callable[[], bool] = staying
+        self, path: Path, journal: JournalWriter, *, every_s: float = 20.0, leaving: Callable[[], bool] = lambda: False
     ) -> None:
         self.path = path
         self._journal = journal
@@ -60,7 +53,7 @@ class FileCheckpoint(Checkpoint):
         """
         self._journal.sync()
         head = json.dumps({"schema": SCHEMA, "journal_size": self._journal.size(), "state_size": len(state)})
-        keep(self.path, head.encode() + b"\n" + state)
+        write_with_retries(self.path, head.encode() + b"\n" + state)
         self._saved_at = time.monotonic()
         if self._leaving():
             raise Preempted(f"saved {self.path}")
@@ -73,9 +66,9 @@ class FileCheckpoint(Checkpoint):
         """The saved state and the journal's size at that time; a file that is damaged or of another schema counts as absent."""
         try:
             head, _, state = self.path.read_bytes().partition(b"\n")
-            told = json.loads(head)
-            size = int(told["journal_size"])
-            if told["schema"] == SCHEMA and told["state_size"] == len(state) and size <= self._journal.size():
+            header = json.loads(head)
+            size = int(header["journal_size"])
+            if header["schema"] == SCHEMA and header["state_size"] == len(state) and size <= self._journal.size():
                 return state, size
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             pass

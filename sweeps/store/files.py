@@ -95,7 +95,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         _replace(path, data)
 
 
-def keep(path: Path, data: bytes) -> None:
+def write_with_retries(path: Path, data: bytes) -> None:
     """`write_atomically` for what a run must not lose: waits for storage that cannot be reached.
 
     Raises:

@@ -26,7 +26,6 @@ SCHEMA = 1
 Curve = tuple[np.ndarray, np.ndarray]
 """Steps (int, [n]) and a number at each (float, [n]; may hold nan and inf) of one trial."""
 
-
 Points = list[tuple[int, float]]
 Read = TypeVar("Read")
 
@@ -146,11 +145,15 @@ def follow(path: Path, offset: int = 0) -> tuple[list[Measurement], int]:
 def read_curves(
     run: RunDirectory, trial_ids: Collection[str] | None = None, *, ended_in: Mapping[str, str] | None = None
 ) -> dict[str, Curve]:
-    """The training curves (relative losses of the batch) of a run, of all trials or of some; `ended_in` tells the pack of each
-    that has ended, where that is at hand.
+    """The training curves (relative losses of the batch) of all trials of a run, or of some.
 
     A trial that stands in several journals (its pack was divided, or packed anew after a restart) is read from the journal of
-    the pack that the ledger names, else from the newest.
+    the pack in which it ended, else from the newest.
+
+    Args:
+        run: the run.
+        trial_ids: the trials; None for all.
+        ended_in: the pack in which each trial ended; read from the ledger where it is not given.
     """
     return {trial_id: _curve(points) for trial_id, points in _read(run, trial_ids, ended_in, _losses_in).items()}
 
@@ -158,10 +161,7 @@ def read_curves(
 def read_metrics(
     run: RunDirectory, trial_ids: Collection[str] | None = None, *, ended_in: Mapping[str, str] | None = None
 ) -> dict[str, dict[str, Curve]]:
-    """The metrics of a run's evaluations by trial and name, of all trials or of some, from the journals of `read_curves`.
-
-    A trial that was never evaluated is left out.
-    """
+    """The metrics of a run's evaluations by trial and name, from the journals of `read_curves`; none of trials without any."""
     read = _read(run, trial_ids, ended_in, _metrics_in)
     return {trial_id: {name: _curve(points) for name, points in named.items()} for trial_id, named in read.items() if named}
 
@@ -172,41 +172,41 @@ def _read(
     ended_in: Mapping[str, str] | None,
     read_journal: Callable[[Path, set[str] | None], dict[str, Read]],
 ) -> dict[str, Read]:
-    """What each trial's own journal tells of it."""
+    """By trial what `read_journal` finds in its own journal."""
     if ended_in is None:
         ended_in = {values["trial_id"]: values["pack_id"] for values in Ledger(run.ledger).lines()}
     wanted = None if trial_ids is None else set(trial_ids)
-    told: dict[str, Read] = {}
+    read: dict[str, Read] = {}
     if wanted is not None:
         packs: dict[str, set[str]] = {}
         for trial_id in wanted & ended_in.keys():
             packs.setdefault(ended_in[trial_id], set()).add(trial_id)
         for pack_id, own in packs.items():
-            told |= read_journal(run.curves / f"{pack_id}.jsonl", own)
-        wanted -= told.keys()
+            read |= read_journal(run.curves / f"{pack_id}.jsonl", own)
+        wanted -= read.keys()
         if not wanted:
-            return told
+            return read
     for path in sorted(run.curves.glob("*.jsonl"), key=lambda journal: (journal.stat().st_mtime_ns, journal.name)):
         for trial_id, found in read_journal(path, wanted).items():
-            if trial_id not in told or ended_in.get(trial_id, path.stem) == path.stem:
-                told[trial_id] = found
-    return told
+            if trial_id not in read or ended_in.get(trial_id, path.stem) == path.stem:
+                read[trial_id] = found
+    return read
 
 
 def _losses_in(path: Path, wanted: set[str] | None) -> dict[str, Points]:
-    told: dict[str, Points] = {}
+    losses: dict[str, Points] = {}
     for step, trial_id, place, measurement in _mentions(path, wanted):
-        told.setdefault(trial_id, []).append((step, measurement.relative_loss[place]))
-    return told
+        losses.setdefault(trial_id, []).append((step, measurement.relative_loss[place]))
+    return losses
 
 
 def _metrics_in(path: Path, wanted: set[str] | None) -> dict[str, dict[str, Points]]:
-    told: dict[str, dict[str, Points]] = {}
+    metrics: dict[str, dict[str, Points]] = {}
     for step, trial_id, place, measurement in _mentions(path, wanted):
-        own = told.setdefault(trial_id, {})
+        own = metrics.setdefault(trial_id, {})
         for name, values in measurement.metrics.items():
             own.setdefault(name, []).append((step, values[place]))
-    return told
+    return metrics
 
 
 def _mentions(path: Path, wanted: set[str] | None) -> Iterator[tuple[int, str, int, Measurement]]:

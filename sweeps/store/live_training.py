@@ -1,4 +1,4 @@
-"""The packs in training, as a run directory tells: their claims name the workers, their journals the steps."""
+"""The packs in training, read from a run directory: their claims name the workers, their journals hold the steps."""
 
 import json
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ TAIL_BYTES = 1 << 16
 """The end of a journal in which its newest line is looked for."""
 
 FRESH_S = 60.0
-"""How long a pack counts as in training after its last measurement where no lock tells, as on another machine's disk."""
+"""How long a pack counts as in training after its last measurement where its lock is invisible, as on another machine."""
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingPack:
     """A pack in training: who trains it, its newest step, and when it began and was last heard of (seconds since 1970)."""
 
     pack_id: str
@@ -27,7 +27,7 @@ class Training:
     last_at: float
 
 
-def read_training(run: RunDirectory, *, now: float) -> tuple[Training, ...]:
+def read_training(run: RunDirectory, *, now: float) -> tuple[TrainingPack, ...]:
     """The packs of a run that train now, the one that began first ahead; those of workers that are gone are left out."""
     return tuple(sorted(_claimed(run, now), key=lambda one: (one.began_at, one.pack_id)))
 
@@ -54,7 +54,7 @@ def last_step(path: Path) -> int:
     return 0
 
 
-def _claimed(run: RunDirectory, now: float) -> Iterator[Training]:
+def _claimed(run: RunDirectory, now: float) -> Iterator[TrainingPack]:
     for claim in run.checkpoints.glob("*.claim"):
         pack_id = claim.stem
         journal = run.curves / f"{pack_id}.jsonl"
@@ -68,4 +68,4 @@ def _claimed(run: RunDirectory, now: float) -> Iterator[Training]:
             continue
         trial_ids = trials_of_journal(journal)
         if trial_ids:
-            yield Training(pack_id, worker, trial_ids, last_step(journal), began_at, last_at)
+            yield TrainingPack(pack_id, worker, trial_ids, last_step(journal), began_at, last_at)

@@ -1,7 +1,7 @@
 """The results of a run: the ledger's records of the trials that its sweep declares now.
 
 A ledger keeps every result it ever held, also of trials that a later form of the sweep no longer declares. Thresholds, laws,
-figures and exit codes rest on the declared ones alone; the others are counted and told.
+figures and exit codes rest on the declared ones alone; the others are counted and named in a note.
 """
 
 import json
@@ -146,10 +146,10 @@ class _Families:
 
     def key_of(self, config: Mapping[str, Any]) -> str:
         """Equal for ledger configs that differ in size, seed and rate only."""
-        told = with_field(config, "optimizer.lr", 0)
+        fields = with_field(config, "optimizer.lr", 0)
         if name := self._size_fields.get(config["model"]["kind"]):
-            told = with_field(told, name, 0)
-        return json.dumps({**told, "seed": 0}, sort_keys=True)
+            fields = with_field(fields, name, 0)
+        return json.dumps({**fields, "seed": 0}, sort_keys=True)
 
     def _key(self, family: TrialFamily) -> str:
         return self.key_of(family.sample.model_dump(mode="json"))
@@ -190,7 +190,7 @@ def size_field(family: TrialFamily) -> str | None:
 
 
 def size_in(config: Mapping[str, Any], family: TrialFamily) -> int:
-    """The size that a ledger's config of this family tells."""
+    """The size in a ledger's config of this family."""
     sample, name = family.sample, size_field(family)
     if name is None:
         return family.size.of(sample)

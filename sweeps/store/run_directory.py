@@ -207,7 +207,12 @@ def _next_old_spec(run: RunDirectory) -> Path:
 
 
 class Lock:
-    """Lets only one process run a sweep in a directory; the operating system frees it when its holder dies, however it dies."""
+    """Lets only one process run a sweep in a directory; the operating system frees it when its holder dies, however it dies.
+
+    The lock file names its holder, so its content must survive the attempts of others.
+    """
+
+    # flock itself and not the filelock package: that neither names the holder nor can ask for it without taking the lock.
 
     def __init__(self, path: Path) -> None:
         self.path = path

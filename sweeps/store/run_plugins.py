@@ -63,8 +63,8 @@ def keep_plugins(folder: Path, plugins: Iterable[Plugin]) -> None:
             (folder / one.name).unlink()
     for name, plugin in new.items():
         write_atomically(folder / name, plugin.text.encode())
-    told = [*stay, *(_Kept(name, plugin.digest, kinds_of(plugin)) for name, plugin in new.items())]
-    write_atomically(folder / INDEX, json.dumps([asdict(one) for one in told], indent=1).encode())
+    index = [*stay, *(_Kept(name, plugin.digest, kinds_of(plugin)) for name, plugin in new.items())]
+    write_atomically(folder / INDEX, json.dumps([asdict(one) for one in index], indent=1).encode())
 
 
 def load_kept(folder: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from stsq_core.configs import TrialResult, UserError
 from sweeps.schema import listed
-from sweeps.store.files import disk_errors, keep
+from sweeps.store.files import disk_errors, write_with_retries
 from sweeps.store.run_directory import RunDirectory, open_run
 
 _TRIAL_ID = re.compile(r"[0-9a-f]{16}")
@@ -29,7 +29,7 @@ def save_weights(run: RunDirectory, result: TrialResult) -> Path:
     with disk_errors(run.weights):
         run.weights.mkdir(parents=True, exist_ok=True)
     path = run.weights / f"{result.config.trial_id}.npz"
-    keep(path, arrays.getvalue())
+    write_with_retries(path, arrays.getvalue())
     return path
 
 

@@ -1,8 +1,7 @@
 import pytest
 
-from sweeps.cells.catalog import catalog_names, catalog_path, read_catalog
 from sweeps.cells.expanded_sweep import searched_cells
-from sweeps.cells.loading import load_sweep
+from sweeps.cells.loading import catalog_names, catalog_path, load_sweep, read_catalog
 
 
 @pytest.mark.parametrize("name", catalog_names())

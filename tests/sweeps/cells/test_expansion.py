@@ -1,8 +1,12 @@
 from hypothesis import given, settings, strategies as st
 
-from sweeps.cells.expansion import all_configs, derived_seed, num_trials, seeds_of
+from sweeps.cells.expansion import configs_of, derived_seed, num_trials
 from sweeps.cells.trials import cell_of
 from sweeps.schema.spec import TrialGroup
+
+
+def all_configs(spec):
+    return [(one, config) for place, one in enumerate(spec.trials) for config in configs_of(one, ("trials", place))]
 
 
 def test_width_seed_and_rate_do_not_change_the_cell_and_all_else_does(fcn, transformer):
@@ -61,4 +65,4 @@ def test_a_branch_on_an_axis_is_set_before_its_leaves(spec):
 
 def test_a_list_of_seeds_is_every_cells_own(spec):
     group = spec.trials[1]
-    assert seeds_of(group, next(config for one, config in all_configs(spec) if one is group)) == (5, 6, 7)
+    assert {config.seed for one, config in all_configs(spec) if one is group} == {5, 6, 7}

@@ -1,8 +1,7 @@
 import pytest
 
 from sweeps.cells.cell import describe, distinct_labels
-from sweeps.cells.expanded_sweep import expand
-from sweeps.cells.plan import make_plan
+from sweeps.cells.expanded_sweep import expand, make_plan
 from sweeps.schema.spec import SweepSpec
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sweeps import catalog_names, expand, load_sweep
-from sweeps.cells.expansion import all_configs
-from sweeps.cells.plan import make_plan
+from sweeps.cells.expanded_sweep import make_plan
+from sweeps.cells.expansion import configs_of
 from sweeps.cells.trials import Trials, cell_of
 from sweeps.schema.spec import SweepSpec
 from sweeps.thresholds.crossings import chosen_rates, least_crossing
@@ -17,8 +17,10 @@ from sweeps.thresholds.resampling import replicated_crossings
 def one_by_one(spec: SweepSpec) -> dict[str, dict[str, object]]:
     """The trials of each cell by id, in the order in which they are declared."""
     cells: dict[str, dict[str, object]] = {}
-    for _, config in all_configs(spec):
-        cells.setdefault(cell_of(config, spec.criterion.size), {}).setdefault(config.trial_id, config)
+    size = spec.criterion.size
+    for place, group in enumerate(spec.trials):
+        for config in configs_of(group, ("trials", place), size) if group.search is None else ():
+            cells.setdefault(cell_of(config, size), {}).setdefault(config.trial_id, config)
     return cells
 
 

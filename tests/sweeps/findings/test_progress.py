@@ -12,7 +12,7 @@ from sweeps.cells.packs import trial_operations
 from sweeps.findings.progress import Progress, ProgressBasis, progress_of, read_progress
 from sweeps.schema.spec import SweepSpec
 from sweeps.store.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result
-from sweeps.store.live_training import Training
+from sweeps.store.live_training import TrainingPack
 from sweeps.store.outcomes import Outcomes
 from sweeps.store.run_directory import create_or_open
 
@@ -30,8 +30,8 @@ def at_rate(configs: list[TrialConfig], rate: float) -> list[LedgerRecord]:
     return [finished(config, trial_operations([config]) / rate) for config in configs]
 
 
-def of_pack(configs: list[TrialConfig], *, step: int, pack_id: str = "a", quiet_s: float = 3.0) -> Training:
-    return Training(pack_id, "process 9 on here", tuple(c.trial_id for c in configs), step, NOW - 60, NOW - quiet_s)
+def of_pack(configs: list[TrialConfig], *, step: int, pack_id: str = "a", quiet_s: float = 3.0) -> TrainingPack:
+    return TrainingPack(pack_id, "process 9 on here", tuple(c.trial_id for c in configs), step, NOW - 60, NOW - quiet_s)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def cells(spec: SweepSpec) -> tuple[Cell, ...]:
 def told(
     cells: tuple[Cell, ...],
     records: list[LedgerRecord],
-    *training: Training,
+    *training: TrainingPack,
     holder: str | None = HOLDER,
     searches: Mapping[str, bool] | None = None,
 ) -> Progress:
@@ -121,7 +121,7 @@ def test_a_run_directory_tells_its_progress(spec: SweepSpec, tmp_path: Path) -> 
 def test_a_search_that_goes_on_leaves_a_run_incomplete_and_its_time_unknown(cells: tuple[Cell, ...]) -> None:
     records = at_rate([c for cell in cells for c in cell.configs], 1e6)
     goes_on = {cells[0].cell_id: False, "a cell without points": False, cells[1].cell_id: True}
-    stranger = Training("b", "process 7 on there", ("x", "y"), 40, NOW - 9, NOW - 2)
+    stranger = TrainingPack("b", "process 7 on there", ("x", "y"), 40, NOW - 9, NOW - 2)
     made = told(cells, records, stranger, searches=goes_on)
     assert (made.num_searches, made.num_searching) == (3, 2)
     assert not made.complete

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from stsq_core import UserError
-from sweeps.store.files import disk_errors, keep, retry_io, write_atomically
+from sweeps.store.files import disk_errors, retry_io, write_atomically, write_with_retries
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path):
@@ -91,6 +91,6 @@ def test_what_is_kept_is_whole_after_an_outage(tmp_path, quick, monkeypatch):
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    keep(tmp_path / "file", b"state")
+    write_with_retries(tmp_path / "file", b"state")
     assert (tmp_path / "file").read_bytes() == b"state"
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
