@@ -6,7 +6,6 @@ they are: there `${field:x}` stands for a column of W&B's query.
 
 import hashlib
 import json
-import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +23,6 @@ RUNS = {"name": "wandb"}
 
 FONT = "Source Sans Pro, system-ui, sans-serif"
 MAX_SMALL_PANELS = 24
-MAX_TICKS = 6
 SUBTITLE_LETTERS = 62
 """What fits on a line over a panel of the threshold chart."""
 
@@ -122,7 +120,7 @@ def _panel(chart: Chart, *, width: int, height: int, subtitle: str = "") -> Spec
 def _axis(field: str, axis: Axis) -> Spec:
     ticks: Spec = {}
     if axis.ticks is not None:
-        ticks = {"values": list(axis.ticks[:: math.ceil(len(axis.ticks) / MAX_TICKS) or 1]), "format": "~g"}
+        ticks = {"values": list(axis.ticks), "format": "~g"}
     if axis.words and axis.ticks is not None:
         names = {f"{tick:g}": word.text for tick, word in zip(axis.ticks, axis.words, strict=True)}
         ticks = {"values": list(axis.ticks), "labelExpr": f"({json.dumps(names)})[format(datum.value, '~g')]"}

@@ -9,5 +9,5 @@ from .report import (
     write_tables as write_tables,
 )
 from .run_sections import progress_section as progress_section
-from .sections import section as section
+from .sections import page_section as page_section
 from .summary import footer as footer, heading as heading, status_words as status_words

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from dashboards.page.interactive import plotly_strips
-from dashboards.page.sections import Section, key, lead, more, name_html, plot_place, section, tag
+from dashboards.page.sections import (
+    PageSection,
+    figure_element,
+    lead_paragraph,
+    legend_entry,
+    name_html,
+    page_section,
+    rest_note,
+    status_tag,
+)
 from dashboards.plots import MAX_CELLS, MAX_SEED_LINES, CellView, cell_names, cell_strips
 from dashboards.words import Html, architecture_name, element, interval_text, prose, star_words, table, whole_letter
 from stsq_core.configs import SAMPLES, WIDTH
@@ -16,7 +25,7 @@ from sweeps.thresholds import Points, WidthThreshold
 MAX_TRIALS_LISTED = 60
 
 
-def cell_section(findings: Findings, views: Sequence[CellView], given: str) -> Section | None:
+def cell_section(findings: Findings, views: Sequence[CellView], given: str) -> PageSection | None:
     """A panel for each cell, of which the page's script shows the chosen one; without a script all are shown."""
     if not findings.thresholds:
         return None
@@ -24,16 +33,17 @@ def cell_section(findings: Findings, views: Sequence[CellView], given: str) -> S
     names = dict(zip((one.cell_id for one in findings.thresholds), cell_names(findings.thresholds), strict=True))
     by_cell = {view.threshold.cell_id: view for view in views}
     run, noun = shlex.quote(given), findings.spec.criterion.size.noun
-    return section(
+    return page_section(
         "cell",
-        "One cell, closely",
-        lead(
-            f"From above: where the threshold may lie, as its replicates tell; the share of seeds solved at each {noun};"
-            f" every seed's relative loss. Trials with the chosen rate of each {noun}. Point at a mark to see its trial."
+        "One cell in detail",
+        lead_paragraph(
+            f"From top to bottom: the distribution of the threshold's replicates; the share of seeds solved at each {noun}; the"
+            f" relative loss of every seed. Only trials with the learning rate chosen for each {noun}. Hover over a mark to see"
+            " its trial."
         ),
         _chooser(shown, names),
         *(_panel(one, names[one.cell_id], by_cell.get(one.cell_id), run) for one in shown),
-        more(len(findings.thresholds) - len(shown), "cells are in trials.csv"),
+        rest_note(len(findings.thresholds) - len(shown), "cells are in trials.csv"),
     )
 
 
@@ -65,7 +75,7 @@ def _panel(threshold: WidthThreshold, name: str, view: CellView | None, run: str
         words = f"{kind}, {name}: relative loss, share of seeds solved and threshold against {threshold.size.quantity}"
         picture = [
             element("p", *_keys(view), class_="key"),
-            *plot_place(plotly_strips(cell_strips(view)), words),
+            *figure_element(plotly_strips(cell_strips(view)), words),
             _saving(threshold, name),
         ]
     return element(
@@ -81,13 +91,15 @@ def _panel(threshold: WidthThreshold, name: str, view: CellView | None, run: str
 
 def _keys(view: CellView) -> list[Html]:
     few = not view.quantiles and view.threshold.num_seeds <= MAX_SEED_LINES
-    keys = [key("dot", "one seed" if few else "5, 25, 75 and 95% of seeds" if view.quantiles else "one seed at one width")]
-    keys += [
-        key("", "median over seeds"),
-        key("dashed", "target", colour="var(--target)"),
-        key("band", "interval"),
+    keys = [
+        legend_entry("dot", "one seed" if few else "5, 25, 75 and 95% of seeds" if view.quantiles else "one seed at one width")
     ]
-    return keys + ([key("dotted", "exact floor", colour="var(--ink)")] if view.floor else [])
+    keys += [
+        legend_entry("", "median over seeds"),
+        legend_entry("dashed", "target", colour="var(--target)"),
+        legend_entry("band", "interval"),
+    ]
+    return keys + ([legend_entry("dotted", "exact floor", colour="var(--ink)")] if view.floor else [])
 
 
 def _saving(threshold: WidthThreshold, name: str) -> Html:
@@ -112,7 +124,7 @@ def _facts(threshold: WidthThreshold, run: str) -> Html:
         else []
     )
     pairs: list[tuple[str, object]] = [
-        ("Threshold", tag(threshold.status, status)),
+        ("Threshold", status_tag(threshold.status, status)),
         *m_star,
         (f"{threshold.level:.0%} interval", interval_text(threshold)),
         ("Criterion", f"{threshold.success_rate:.0%} of seeds at a loss of {threshold.target_loss:g} or less"),
@@ -121,7 +133,7 @@ def _facts(threshold: WidthThreshold, run: str) -> Html:
         ("Cell", element("code", threshold.cell_id)),
         ("Setting", threshold.label),
         *([("Note", threshold.note)] if threshold.note else []),
-        ("Again", element("code", f"stsq show {run}")),
+        ("Command", element("code", f"stsq show {run}")),
     ]
     return element("dl", *(part for name, value in pairs for part in (element("dt", prose(name)), element("dd", value))))
 
@@ -155,14 +167,16 @@ def _trials(threshold: WidthThreshold, name: str, run: str) -> Html:
         "status": "Status",
         "lr": "#Rate",
         "seed": "#Seed",
-        "again": "Run it again",
+        "again": "Command",
     }
     note = (
         f"{len(chosen)} trials"
         if len(shown) == len(chosen)
         else f"{len(chosen):,} trials, one of each {threshold.size.noun} shown"
     )
-    summary = element("summary", "The trials it rests on, and the command of each ", element("small", note))
+    summary = element(
+        "summary", "Trials behind this threshold, with the command that trains each again ", element("small", note)
+    )
     return element("details", summary, table(columns, rows), id=f"trials-{threshold.cell_id}")
 
 

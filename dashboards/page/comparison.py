@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from dashboards.page.html_document import Document
 from dashboards.page.interactive import plotly_spec
 from dashboards.page.run_sections import total_bar
-from dashboards.page.sections import MAX_ROWS, Section, lead, more, plot_place, section, tag
+from dashboards.page.sections import (
+    MAX_ROWS,
+    PageSection,
+    figure_element,
+    lead_paragraph,
+    page_section,
+    rest_note,
+    status_tag,
+)
 from dashboards.page.summary import summary_words
 from dashboards.plots import cell_names, comparison_chart, run_shade
 from dashboards.words import Html, architecture_name, element, interval_text, left_words, table
@@ -44,7 +52,7 @@ def comparison_of(runs: Sequence[Compared], *, pages: Sequence[str]) -> Document
     return Document(title, head, tuple(one for one in sections if one is not None), foot)
 
 
-def _runs_section(runs: Sequence[Compared], pages: Sequence[str]) -> Section:
+def _runs_section(runs: Sequence[Compared], pages: Sequence[str]) -> PageSection:
     rows = [
         {
             "run": element("a", _swatch(place), run.given, href=page),
@@ -59,32 +67,32 @@ def _runs_section(runs: Sequence[Compared], pages: Sequence[str]) -> Section:
     columns = {
         "run": "Run", "sweep": "Sweep", "bar": "Trials", "ended": "#Ended", "left": "#Time left", "found": "Thresholds",
     }  # fmt: skip
-    return section("runs", "Runs", table(columns, rows, class_="progress"), class_="first")
+    return page_section("runs", "Runs", table(columns, rows, class_="progress"), class_="first")
 
 
-def _figure_section(runs: Sequence[Compared]) -> Section | None:
+def _figure_section(runs: Sequence[Compared]) -> PageSection | None:
     kinds = dict.fromkeys(one.kind for run in runs for one in run.findings.thresholds)
     panels = []
     for kind in kinds:
         of_runs = [(run.given, [one for one in run.findings.thresholds if one.kind == kind]) for run in runs]
         if (chart := comparison_chart(kind, of_runs)) is not None:
-            place = plot_place(plotly_spec(chart), f"{chart.title}: thresholds of all runs")
+            place = figure_element(plotly_spec(chart), f"{chart.title}: thresholds of all runs")
             panels.append(element("div", element("h3", chart.title), place, class_="panel"))
     if not panels:
         return None
     level = runs[0].findings.spec.criterion.level
     key = element("p", *(element("span", _swatch(place), run.given) for place, run in enumerate(runs)), class_="key")
     caption = (
-        f"Bars are {level:.0%} intervals. Open marks lie beyond the widths tried. Marks of equal cells stand a little apart."
+        f"Bars are {level:.0%} intervals. Hollow marks lie beyond the widths tried. Marks of the same cell are shifted apart."
     )
-    return section(
+    return page_section(
         "thresholds",
         "Thresholds",
         element("figure", key, element("div", *panels, class_="panels"), element("figcaption", caption), class_="hero"),
     )
 
 
-def _cells_section(runs: Sequence[Compared]) -> Section | None:
+def _cells_section(runs: Sequence[Compared]) -> PageSection | None:
     """A row a cell, a column a run; cells are the same where nothing but widths, seeds and rates differs."""
     cells: dict[str, list[WidthThreshold | None]] = {}
     for place, run in enumerate(runs):
@@ -106,19 +114,19 @@ def _cells_section(runs: Sequence[Compared]) -> Section | None:
     columns = {"kind": "Architecture", "cell": "Cell"}
     columns |= {str(place): f"#{_plain(run.given)}" for place, run in enumerate(runs)}
     columns |= {"ratio": "#Last / first", "apart": "Intervals"}
-    return section(
+    return page_section(
         "cells",
         "Cell by cell",
-        lead(
+        lead_paragraph(
             f"`{samples[0].size.letter}`* with its interval. Cells are the same where the runs differ in nothing but"
             f" {samples[0].size.nouns}, seeds and learning rates."
         ),
         table(columns, rows[:MAX_ROWS]),
-        more(len(rows) - MAX_ROWS, "cells"),
+        rest_note(len(rows) - MAX_ROWS, "cells"),
     )
 
 
-def _settings_section(runs: Sequence[Compared]) -> Section | None:
+def _settings_section(runs: Sequence[Compared]) -> PageSection | None:
     """The settings in which the sweep files differ, and where and with what the runs were made."""
     specs = [flattened(run.findings.spec.model_dump(mode="json")) for run in runs]
     names = [
@@ -132,14 +140,14 @@ def _settings_section(runs: Sequence[Compared]) -> Section | None:
     if not rows:
         return None
     columns = {"field": "Field"} | {str(place): _plain(run.given) for place, run in enumerate(runs)}
-    return section("settings", "In what they differ", table(columns, rows), more(len(names) - MAX_FIELDS, "fields differ"))
+    return page_section("settings", "Differences", table(columns, rows), rest_note(len(names) - MAX_FIELDS, "fields differ"))
 
 
 def _threshold(threshold: WidthThreshold | None) -> object:
     if threshold is None:
         return "not in this run"
     if threshold.m_star is None:
-        return tag(threshold.status, threshold.status.replace("_", " "))
+        return status_tag(threshold.status, threshold.status.replace("_", " "))
     return [element("b", f"{threshold.m_star:.2f}"), " ", element("small", interval_text(threshold))]
 
 

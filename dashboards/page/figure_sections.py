@@ -1,4 +1,4 @@
-"""The page's figures: thresholds, losses, curves, how thresholds narrowed down, and the custom figures of a sweep file."""
+"""The page's figures: thresholds, losses, curves, thresholds through the run, and the custom figures of a sweep file."""
 
 from collections.abc import Callable, Sequence
 from typing import assert_never
@@ -6,7 +6,16 @@ from typing import assert_never
 import numpy as np
 
 from dashboards.page.interactive import heat_spec, plotly_spec
-from dashboards.page.sections import Section, downloads, key, lead, more, name_html, plot_place, section
+from dashboards.page.sections import (
+    PageSection,
+    downloads,
+    figure_element,
+    lead_paragraph,
+    legend_entry,
+    name_html,
+    page_section,
+    rest_note,
+)
 from dashboards.plots import (
     MAX_CELLS,
     CellView,
@@ -31,7 +40,7 @@ MAX_RETRACED = 2 * MAX_CELLS
 """Cells whose intervals through training are computed."""
 
 
-def thresholds_section(findings: Findings, charts: Sequence[Chart], names: Sequence[str]) -> Section | None:
+def thresholds_section(findings: Findings, charts: Sequence[Chart], names: Sequence[str]) -> PageSection | None:
     """The threshold figure with what it shows and what it must not be read as."""
     if not charts:
         return None
@@ -43,7 +52,7 @@ def thresholds_section(findings: Findings, charts: Sequence[Chart], names: Seque
             "div",
             element("h3", chart.title),
             element("p", prose(chart.note), class_="setting"),
-            plot_place(plotly_spec(chart), f"{name} against {one}: {chart.title}"),
+            figure_element(plotly_spec(chart), f"{name} against {one}: {chart.title}"),
             element("p", *_chart_key(chart), class_="key"),
             class_="panel",
         )
@@ -54,7 +63,7 @@ def thresholds_section(findings: Findings, charts: Sequence[Chart], names: Seque
         element("b", prose(f"{name} `{size.letter}`* against `{' or '.join(dict.fromkeys(against))}`.")),
         *map(prose, _caption(findings, charts)),
     )
-    return section(
+    return page_section(
         "thresholds",
         f"{name}s" if size != SAMPLES else "Samples to the target",
         element("figure", element("div", *drawn, class_="panels"), caption, class_="hero"),
@@ -65,7 +74,7 @@ def thresholds_section(findings: Findings, charts: Sequence[Chart], names: Seque
     )
 
 
-def losses_section(views: Sequence[CellView], names: Sequence[str]) -> Section | None:
+def losses_section(views: Sequence[CellView], names: Sequence[str]) -> PageSection | None:
     """Small multiples of loss against width."""
     if not views:
         return None
@@ -73,25 +82,25 @@ def losses_section(views: Sequence[CellView], names: Sequence[str]) -> Section |
         "one seed, or the 5, 25, 75 and 95% quantiles where there are many" if any(v.quantiles for v in views) else "one seed"
     )
     keys = [
-        key("dot", dots),
-        key("", "median over seeds"),
-        key("dashed", "target", colour="var(--target)"),
-        key("band", "interval of the threshold"),
+        legend_entry("dot", dots),
+        legend_entry("", "median over seeds"),
+        legend_entry("dashed", "target", colour="var(--target)"),
+        legend_entry("band", "interval of the threshold"),
     ]
-    keys += [key("dotted", "exact floor", colour="var(--ink)")] if any(view.floor for view in views) else []
+    keys += [legend_entry("dotted", "exact floor", colour="var(--ink)")] if any(view.floor for view in views) else []
     size = views[0].threshold.size
     when = "at every evaluation, against the samples drawn until then" if size == SAMPLES else "after the last step"
-    return section(
+    return page_section(
         "losses",
         f"Loss against {size.quantity}",
-        lead(f"Relative loss on fresh data {when}: 1 is a network that has learned nothing. Logarithmic axes."),
+        lead_paragraph(f"Relative loss on fresh data {when}: 1 is a network that has learned nothing. Logarithmic axes."),
         element("p", *keys, class_="key"),
         *_multiples(views, loss_charts, _loss_words),
         downloads(names, ("losses.png", "losses.pdf")),
     )
 
 
-def curves_section(views: Sequence[CellView]) -> Section | None:
+def curves_section(views: Sequence[CellView]) -> PageSection | None:
     """Small multiples of loss against step."""
     views = [view for view in views if view.curves]
     if not views:
@@ -101,24 +110,24 @@ def curves_section(views: Sequence[CellView]) -> Section | None:
     )
     size = views[0].threshold.size
     ends = ("narrow", ramp, "wide") if size == WIDTH else (f"few {size.quantity}", ramp, "many")
-    return section(
+    return page_section(
         "curves",
         "Loss through training",
-        lead(
+        lead_paragraph(
             "Relative loss of the training batch against step, the median over seeds of each"
             f" {size.noun} at its chosen learning rate."
         ),
         element(
             "p",
             element("span", *ends),
-            key("dashed", "target", colour="var(--target)"),
+            legend_entry("dashed", "target", colour="var(--target)"),
             class_="key",
         ),
         *_multiples(views, curve_charts, _curve_words),
     )
 
 
-def interval_history_section(findings: Findings, *, known: KnownThresholds) -> Section | None:
+def interval_history_section(findings: Findings, *, known: KnownThresholds) -> PageSection | None:
     """Small figures of each threshold with its interval against the number of trials that had ended; None where none moved."""
     names = dict(zip((one.cell_id for one in findings.thresholds), cell_names(findings.thresholds), strict=True))
     shown = [threshold for threshold in findings.thresholds if threshold.status == "found"][:MAX_RETRACED]
@@ -128,7 +137,7 @@ def interval_history_section(findings: Findings, *, known: KnownThresholds) -> S
         states = [state for state in histories.get(now.cell_id, ()) if state.threshold.status == "found"]
         if len(states) > 1:
             name, words = names[now.cell_id], f"{now.size.letter}* = {star_words(now.m_star)} after {now.num_trials:,} trials"
-            place = plot_place(
+            place = figure_element(
                 plotly_spec(history_chart(name, states), small=True), f"{architecture_name(now.kind)}, {name}: {words}"
             )
             link = element("a", name_html(name), href=f"#cell={now.cell_id}")
@@ -141,28 +150,33 @@ def interval_history_section(findings: Findings, *, known: KnownThresholds) -> S
         parts += [
             element("h3", element("span", architecture_name(kind), class_=kind)),
             element("div", *of_kind[:MAX_CELLS], class_="multiples"),
-            more(len(of_kind) - MAX_CELLS, "cells are not drawn"),
+            rest_note(len(of_kind) - MAX_CELLS, "cells are not drawn"),
         ]
-    return section(
+    return page_section(
         "narrowing",
-        "How the thresholds narrowed down",
-        lead(
+        "Thresholds through the run",
+        lead_paragraph(
             f"The threshold `{findings.spec.criterion.size.letter}`* of a cell after each pack of its trials, against the"
             " number of trials that had ended. States with the threshold beyond the range tried are left out. Logarithmic axes."
         ),
-        element("p", key("", "threshold"), key("band", f"{findings.spec.criterion.level:.0%} interval"), class_="key"),
+        element(
+            "p",
+            legend_entry("", "threshold"),
+            legend_entry("band", f"{findings.spec.criterion.level:.0%} interval"),
+            class_="key",
+        ),
         *parts,
     )
 
 
-def custom_figures_section(figures: Sequence[CustomFigure], names: Sequence[str], *, level: float) -> Section | None:
+def custom_figures_section(figures: Sequence[CustomFigure], names: Sequence[str], *, level: float) -> PageSection | None:
     """The figures that the sweep file declares, one below the other."""
     if not figures:
         return None
-    return section(
+    return page_section(
         "drawings",
         "Figures",
-        lead(f"Lines are means over seeds; bands and bars are {level:.0%} intervals; dotted lines are theory."),
+        lead_paragraph(f"Lines are means over seeds; bands and bars are {level:.0%} intervals; dotted lines are theory."),
         *(_custom_figure(figure, names) for figure in figures),
     )
 
@@ -177,7 +191,7 @@ def _chart_key(chart: Chart) -> list[Html]:
         dashes = {"solid": "", "dashed": "dashed", "dashdot": "dashed", "dotted": "dotted"}
         look = dashes[layer.dash] if isinstance(layer, Line) else f"mark {layer.shape}{' ring' if layer.hollow else ''}"
         colour = f"light-dark({layer.shade.light}, {layer.shade.dark})"
-        keys.append(key(look, element("span", Html(layer.name.html)), colour=colour))
+        keys.append(legend_entry(look, element("span", Html(layer.name.html)), colour=colour))
     return list(dict.fromkeys(keys))
 
 
@@ -217,7 +231,7 @@ def _custom_figure(figure: CustomFigure, names: Sequence[str]) -> Html:
                 limit = max(float(np.abs(heat.matrix).max()) for heat in row) or 1.0
                 for heat in row:
                     title = element("h4", Html(Formula.of(heat.title).html))
-                    cards.append(element("div", title, plot_place(heat_spec(heat, limit), heat.title), class_="multiple"))
+                    cards.append(element("div", title, figure_element(heat_spec(heat, limit), heat.title), class_="multiple"))
             return element("figure", head, element("div", *cards, class_="multiples heat"), files)
         case ChartFigure():
             panels = []
@@ -225,7 +239,7 @@ def _custom_figure(figure: CustomFigure, names: Sequence[str]) -> Html:
                 above = element("h4", Html(Formula.of(chart.title).html)) if chart.title else None
                 words = f"{figure.title}: {chart.y.label.text} against {chart.x.label.text} {chart.title.replace('$', '')}"
                 panels.append(
-                    element("div", above, plot_place(plotly_spec(chart, legend="below"), words), class_="panel drawn")
+                    element("div", above, figure_element(plotly_spec(chart, legend="below"), words), class_="panel drawn")
                 )
             return element("figure", head, element("div", *panels, class_="panels"), files)
         case _:
@@ -253,7 +267,7 @@ def _multiples(
                 "div",
                 element("h4", name_html(view.name)),
                 element("p", prose(words(view))),
-                plot_place(plotly_spec(chart, small=True), f"{architecture_name(kind)}, {view.name}"),
+                figure_element(plotly_spec(chart, small=True), f"{architecture_name(kind)}, {view.name}"),
                 class_="multiple",
             )
             for view, chart in zip(shown, share_loss_axis(draw(shown)), strict=True)
@@ -261,7 +275,7 @@ def _multiples(
         parts += [
             element("h3", element("span", architecture_name(kind), class_=kind)),
             element("div", *cards, class_="multiples"),
-            more(len(of_kind) - len(cards), "cells are in the table"),
+            rest_note(len(of_kind) - len(cards), "cells are in the table"),
         ]
     return parts
 

@@ -8,7 +8,7 @@ from importlib import resources
 from string import Template
 
 from dashboards.page.interactive import plotly_script
-from dashboards.page.sections import Section
+from dashboards.page.sections import PageSection
 from dashboards.words import Html, element, joined, json_script, theme_pairs
 
 
@@ -18,7 +18,7 @@ class Document:
 
     title: str
     heading: Html
-    sections: tuple[Section, ...]
+    sections: tuple[PageSection, ...]
     footer: Html
 
     @property

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from dashboards.page.interactive import plotly_spec
-from dashboards.page.sections import Section, downloads, lead, plot_place, section, tag
+from dashboards.page.sections import PageSection, downloads, figure_element, lead_paragraph, page_section, status_tag
 from dashboards.plots import Chart
 from dashboards.words import (
     Html,
@@ -34,20 +34,20 @@ TABLES, FIGURES = ("laws.csv", "laws.tex"), ("laws.png", "laws.pdf")
 
 def laws_section(
     findings: Findings, residuals: Sequence[Chart], exponents: Chart | None, names: Sequence[str]
-) -> Section | None:
+) -> PageSection | None:
     """All laws of every regime with their verdicts, the held-out cells, residuals and exponents."""
     compared = [(regime, regime.comparison) for regime in findings.regimes if regime.comparison is not None]
     if not compared:
         return None
     level = f"{findings.spec.criterion.level:.0%}"
-    return section(
+    return page_section(
         "laws",
-        "The laws they follow",
-        lead(
-            "The laws are fitted to each architecture on the same cells, in the logarithm of the"
-            f" {findings.spec.criterion.size.noun}; a cell counts by its own interval, a censored one by the side on which it"
-            f" lies. Intervals ({level}) are over seeds and cells. The better law has the lower AICc; the error left out is"
-            " that of predicting each cell from the others."
+        "Scaling laws",
+        lead_paragraph(
+            "All laws are fitted to the same cells of an architecture, in the logarithm of the"
+            f" {findings.spec.criterion.size.noun}. A cell counts by its own interval, a censored one as a bound. Intervals"
+            f" ({level}) are over seeds and cells. A lower AICc is better. The leave-one-out error is that of predicting each"
+            " cell from the others."
         ),
         *(_regime(findings, regime, comparison) for regime, comparison in compared),
         *_figures(residuals, exponents),
@@ -65,7 +65,7 @@ def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Ht
         "standing": "",
         "numbers": "Numbers",
         "delta": "#AICc",
-        "loo": "#Error left out",
+        "loo": "#Leave-one-out error",
         "residual": "#Largest residual",
         "scatter": "#Scatter",
     }
@@ -91,7 +91,7 @@ def _law_row(comparison: LawComparison, law: ScalingLaw) -> dict[str, object]:
         "loo": _percent(law.loo_error),
         "residual": _percent(law.largest_residual),
         "scatter": _percent(law.scatter),
-        "standing": tag(TAGS.get(standing, ""), standing),
+        "standing": status_tag(TAGS.get(standing, ""), standing),
     }
 
 
@@ -105,7 +105,7 @@ def _held_out(comparison: LawComparison) -> Html | None:
             "predicted": width_words(own.predicted),
             "measured": measured_words(own),
             "error": "–" if own.error is None else f"{own.error:+.1%}",  # noqa: RUF001
-            "agrees": tag({True: "found", False: "failed", None: ""}[own.agrees], agreement_words(own)),
+            "agrees": status_tag({True: "found", False: "failed", None: ""}[own.agrees], agreement_words(own)),
         }
         for law in laws
         for own in comparison.predictions(law)
@@ -120,7 +120,7 @@ def _held_out(comparison: LawComparison) -> Html | None:
         "error": "#Error",
         "agrees": "",
     }
-    words = "Held out of every fit, predicted by it with an interval for a new cell, and measured:"
+    words = "Held-out cells: predicted by each fit, with an interval for a new cell, and measured:"
     return element("div", element("p", words, class_="fine"), table(columns, rows))
 
 
@@ -129,7 +129,7 @@ def _figures(residuals: Sequence[Chart], exponents: Chart | None) -> list[Html]:
         element(
             "div",
             element("h3", chart.title),
-            plot_place(
+            figure_element(
                 plotly_spec(chart, legend="above"), f"Residuals of the laws against {chart.x.label.text}: {chart.title}"
             ),
             class_="panel drawn",
@@ -140,22 +140,22 @@ def _figures(residuals: Sequence[Chart], exponents: Chart | None) -> list[Html]:
     if drawn:
         caption = element(
             "figcaption",
-            element("b", "What the laws leave over."),
+            element("b", "Residuals of the laws."),
             prose(
-                " Coloured: the law that theory expects of the architecture (the best one where it expects none), bars the"
-                " intervals of the measurements. Grey: the law that it expects of the other architecture. A law that holds"
-                " leaves no trend; one far off leaves the panel. Hollow marks were held out."
+                " Coloured: the law that theory expects of the architecture (the best one where it expects none), with the"
+                " intervals of the measurements. Grey: the law that theory expects of the other architecture. A law that holds"
+                " leaves no trend; residuals of one that is far off lie outside the panel. Hollow marks were held out."
             ),
         )
         parts.append(element("figure", element("div", *drawn, class_="panels"), caption, class_="hero residuals"))
     if exponents:
         height = f"height:{70 + 46 * len(exponents.marks)}px"
         spec = plotly_spec(exponents, labels_inside=True)
-        place = plot_place(spec, "Fitted exponents with their intervals", style=height)
+        place = figure_element(spec, "Fitted exponents with their intervals", style=height)
         caption = element(
             "figcaption",
-            element("b", "Fitted powers."),
-            prose(" A power of 1 is growth in proportion; a logarithm looks like a small power that falls as `T` grows."),
+            element("b", "Fitted exponents."),
+            prose(" An exponent of 1 is proportional growth; a logarithm looks like a small exponent that falls as `T` grows."),
         )
         parts.append(element("figure", place, caption, class_="hero exponents"))
     return parts

@@ -19,7 +19,7 @@ from dashboards.page.html_document import Document, static_html
 from dashboards.page.laws_section import laws_section
 from dashboards.page.result_sections import table_section, verdicts_section
 from dashboards.page.run_sections import failures_section, progress_section, provenance_section, rerun_section
-from dashboards.page.sections import Section
+from dashboards.page.sections import PageSection
 from dashboards.page.summary import footer, heading
 from dashboards.paper import (
     custom_figure,
@@ -78,10 +78,10 @@ def write_report(run_path: Path | str, findings: Findings | None = None) -> Path
 class Contents:
     """The sections of a page, and what draws the figures that they offer for download."""
 
-    sections: tuple[Section, ...]
+    sections: tuple[PageSection, ...]
     figures: dict[str, Draw]
 
-    def with_section(self, fresh: Section) -> "Contents":
+    def with_section(self, fresh: PageSection) -> "Contents":
         """The same page with another form of one of its sections."""
         return replace(self, sections=tuple(fresh if one.name == fresh.name else one for one in self.sections))
 
@@ -101,7 +101,7 @@ def contents_of(findings: Findings, progress: Progress, *, given: str, known: Kn
     return Contents(tuple(one for one in sections if one is not None), figures)
 
 
-def _of_thresholds(findings: Findings, given: str, known: KnownThresholds) -> tuple[list[Section | None], dict[str, Draw]]:
+def _of_thresholds(findings: Findings, given: str, known: KnownThresholds) -> tuple[list[PageSection | None], dict[str, Draw]]:
     """Thresholds, the losses behind them and the tables: the page of a sweep without custom figures."""
     charts = threshold_charts(findings.regimes)
     views = cell_views(findings.thresholds, read_shown_curves(findings))
@@ -127,7 +127,7 @@ def _of_thresholds(findings: Findings, given: str, known: KnownThresholds) -> tu
     return sections, figures
 
 
-def _of_custom_figures(findings: Findings) -> tuple[list[Section | None], dict[str, Draw]]:
+def _of_custom_figures(findings: Findings) -> tuple[list[PageSection | None], dict[str, Draw]]:
     """The verdicts on the claims of a sweep, and the figures that its file declares."""
     level = findings.spec.criterion.level
     customs = custom_figures(findings.spec.drawings, findings.observations, findings.run, level=level)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dashboards.page.sections import MAX_ROWS, Section, downloads, lead, more, section, tag
+from dashboards.page.sections import MAX_ROWS, PageSection, downloads, lead_paragraph, page_section, rest_note, status_tag
 from dashboards.page.summary import summary_words
 from dashboards.paper import Row, threshold_rows
 from dashboards.words import (
@@ -30,18 +30,18 @@ MAX_SETTINGS = 60
 CLASSES = {"holds": "found", "does not hold": "failed", "not enough data": "above_range"}
 
 
-def verdicts_section(findings: Findings) -> Section | None:
+def verdicts_section(findings: Findings) -> PageSection | None:
     """Every claim with its rule, its answer, and its numbers setting by setting."""
     if not findings.verdicts:
         return None
     level = findings.spec.criterion.level
-    return section(
+    return page_section(
         "claims",
-        "What was claimed, and what came of it",
-        lead(
-            "Each claim and its rule stand in the sweep file. A number is a mean over seeds, of ratios the geometric"
-            f" one, with its {level:.0%} interval. A claim holds where the whole interval keeps the rule, and does not where"
-            " none of it does."
+        "Claims and their verdicts",
+        lead_paragraph(
+            "The sweep file states each claim and its rule. Values are means over seeds, geometric ones of ratios, with their"
+            f" {level:.0%} intervals. A claim holds where the whole interval meets the rule, and does not hold where none of it"
+            " does."
         ),
         *(_claim(verdict) for verdict in findings.verdicts),
         class_="first",
@@ -56,7 +56,7 @@ def _claim(verdict: Verdict) -> Html:
             "value": number_words(setting.value),
             "interval": setting_interval(setting),
             "seeds": setting.num_seeds,
-            "answer": tag(CLASSES[setting.answer], setting.answer),
+            "answer": status_tag(CLASSES[setting.answer], setting.answer),
         }
         for setting in shown
     ]
@@ -65,15 +65,15 @@ def _claim(verdict: Verdict) -> Html:
     held = f" It holds in {verdict.num_holding} of {len(verdict.settings)} settings." if several else None
     return element(
         "div",
-        element("h3", tag(CLASSES[verdict.answer], verdict.answer), " ", verdict.says, id=f"claim-{verdict.name}"),
+        element("h3", status_tag(CLASSES[verdict.answer], verdict.answer), " ", verdict.says, id=f"claim-{verdict.name}"),
         element("p", element("b", "Rule: "), prose(f"{verdict.quantity}, {verdict.rule}."), held),
         table(columns, rows) if rows else None,
-        more(len(verdict.settings) - len(shown), "settings are in verdicts.json"),
+        rest_note(len(verdict.settings) - len(shown), "settings are in verdicts.json"),
         class_="claim",
     )
 
 
-def table_section(findings: Findings) -> Section | None:
+def table_section(findings: Findings) -> PageSection | None:
     """The table of thresholds."""
     if not findings.thresholds:
         return None
@@ -105,12 +105,12 @@ def table_section(findings: Findings) -> Section | None:
     columns |= {"note": "#Note"} if notes else {}
     criterion = findings.spec.criterion
     counts = f"Of {len(findings.thresholds)} cells: {summary_words(findings.thresholds)}."
-    return section(
+    return page_section(
         "table",
-        "The thresholds in numbers",
-        lead(f"{_definition(criterion)} {counts}"),
+        "Table of thresholds",
+        lead_paragraph(f"{_definition(criterion)} {counts}"),
         table(columns, shown),
-        more(len(rows) - len(shown), "cells are in the files"),
+        rest_note(len(rows) - len(shown), "cells are in the files"),
         element("p", element("b", "All cells: "), "; ".join(common), ".", class_="note") if common else None,
         element("ol", *(element("li", note) for note in notes), class_="notes") if notes else None,
         downloads(["thresholds.csv", "thresholds.tex", "thresholds.json", "trials.csv"]),
@@ -150,7 +150,7 @@ def _table_row(threshold: WidthThreshold, row: Row) -> dict[str, object]:
         "widths": f"{widest:,}" if threshold.size == SAMPLES else f"{len(threshold.widths)}: {narrowest:g} to {widest:g}",
         "seeds": threshold.num_seeds,
         "limit": row["limit"],
-        "status": tag(threshold.status, threshold.status.replace("_", " ")),
+        "status": status_tag(threshold.status, threshold.status.replace("_", " ")),
     }
 
 

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 
-from dashboards.page.sections import MAX_ROWS, Section, downloads, more, name_html, section, tag
+from dashboards.page.sections import MAX_ROWS, PageSection, downloads, name_html, page_section, rest_note, status_tag
 from dashboards.paper import failures_table
 from dashboards.plots import MAX_CELLS, cell_names
 from dashboards.words import (
@@ -27,13 +27,13 @@ SHARES = {
     "training": "in training",
     "waiting": "waiting",
 }
-"""The parts of a bar in the order in which they stand, and in words."""
+"""The parts of a bar in their order, and in words."""
 
 MANY_CELLS = 12
 """More cells than this are folded away once nothing is left to train."""
 
 
-def progress_section(progress: Progress, *, thresholds: Sequence[WidthThreshold] = ()) -> Section:
+def progress_section(progress: Progress, *, thresholds: Sequence[WidthThreshold] = ()) -> PageSection:
     """The progress by cell and by worker; of a complete run with many cells the list of cells is folded.
 
     The cells of the first `thresholds` have panels on the page and are linked to them.
@@ -42,7 +42,7 @@ def progress_section(progress: Progress, *, thresholds: Sequence[WidthThreshold]
     names = dict(zip((cell.cell_id for cell in progress.cells), _names(progress), strict=True))
     totals = _totals(progress)
     cells = _cells(progress, names, linked)
-    return section(
+    return page_section(
         "progress",
         "Progress",
         element("p", *_progress_sentence(progress), class_="lead"),
@@ -68,7 +68,7 @@ def _progress_sentence(progress: Progress) -> list[object]:
         return [element("b", f"All {progress.num_trials:,}"), " trials have ended."]
     if progress.holder is None:
         searches = f", {words}" if (words := searches_words(progress)) else ""
-        return [ended, f" trials have ended{searches}. Nobody runs the sweep now: the same command goes on from here."]
+        return [ended, f" trials have ended{searches}. The sweep is not running; the same command continues it."]
     left = left_words(progress.seconds_left)
     return [
         ended,
@@ -91,7 +91,7 @@ def _count(cell: CellProgress, share: str) -> int:
 
 
 def _bar(counts: Mapping[str, int], *, large: bool = False) -> Html:
-    """A bar whose parts are as long as their shares; what it shows stands in its label too."""
+    """A bar whose parts are as long as their shares; its label has the same numbers."""
     total = max(1, sum(counts.values()))
     words = ", ".join(f"{count:,} {SHARES[share]}" for share, count in counts.items() if count) or "no trials"
     parts = [element("i", class_=share, style=f"width:{100 * count / total:.3f}%") for share, count in counts.items() if count]
@@ -121,7 +121,7 @@ def _cells(progress: Progress, names: Mapping[str, Html], linked: Collection[str
         for cell in progress.cells[:MAX_ROWS]
     ]
     columns = {"kind": "Architecture", "cell": "Cell", "bar": "Trials", "ended": "#Ended", "left": "#Time left"}
-    cut = more(len(progress.cells) - len(rows), "cells are in trials.csv")
+    cut = rest_note(len(progress.cells) - len(rows), "cells are in trials.csv")
     return element("div", table(columns, rows, class_="progress"), cut)
 
 
@@ -165,7 +165,7 @@ def _folded(inside: Html, words: str) -> Html:
     return element("details", element("summary", words), inside, id="all-cells")
 
 
-def failures_section(findings: Findings, given: str) -> Section | None:
+def failures_section(findings: Findings, given: str) -> PageSection | None:
     """Trials that gave no loss: counted by cell and reason, with one to look at."""
     rows = failures_table(findings.records)
     if not rows and not findings.notes:
@@ -173,7 +173,7 @@ def failures_section(findings: Findings, given: str) -> Section | None:
     shown = [
         row
         | {
-            "status": tag(row["status"], row["status"]),
+            "status": status_tag(row["status"], row["status"]),
             "again": element("code", f"stsq trial {shlex.quote(given)} {row['trial_id']}"),
         }
         for row in rows[:MAX_ROWS]
@@ -192,17 +192,17 @@ def failures_section(findings: Findings, given: str) -> Section | None:
     if failed:
         spec, run = shlex.quote(str(findings.run.spec)), shlex.quote(given)
         lead_words += f" Try the failed ones again with stsq run {spec} --out {run} --retry-failed."
-    return section(
+    return page_section(
         "failures",
         "Failures",
         element("p", lead_words, class_="lead") if rows else None,
-        table(columns | {"again": "Look at one"}, shown) if rows else None,
-        more(len(rows) - len(shown), "groups are in trials.csv"),
+        table(columns | {"again": "Example"}, shown) if rows else None,
+        rest_note(len(rows) - len(shown), "groups are in trials.csv"),
         *(element("p", note, class_="note") for note in findings.notes),
     )
 
 
-def rerun_section(findings: Findings, given: str) -> Section | None:
+def rerun_section(findings: Findings, given: str) -> PageSection | None:
     """The commands that make every number again; those of single trials stand beside their cells."""
     if not findings.records:
         return None
@@ -216,7 +216,7 @@ def rerun_section(findings: Findings, given: str) -> Section | None:
         (f"stsq show {run}", "print what was found"),
         (f"stsq report {run}", "make this page again"),
     ]
-    return section(
+    return page_section(
         "rerun",
         "Run it again",
         element(
@@ -226,7 +226,7 @@ def rerun_section(findings: Findings, given: str) -> Section | None:
     )
 
 
-def provenance_section(findings: Findings) -> Section:
+def provenance_section(findings: Findings) -> PageSection:
     """When, where, with what and at which cost."""
     pairs: list[tuple[str, object]] = []
     if findings.sessions:
@@ -259,7 +259,7 @@ def provenance_section(findings: Findings) -> Section:
         ("Sweep", element("code", str(findings.run.spec))),
     ]
     listed = [part for name, value in pairs for part in (element("dt", name), element("dd", value))]
-    return section("provenance", "Provenance", element("dl", *listed), downloads(["sweep.yaml", "trials.csv"]))
+    return page_section("provenance", "Provenance", element("dl", *listed), downloads(["sweep.yaml", "trials.csv"]))
 
 
 def criterion_words(criterion: Criterion) -> str:

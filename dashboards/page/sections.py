@@ -11,41 +11,47 @@ MAX_ROWS = 400
 
 
 @dataclass(frozen=True)
-class Section:
-    """One section: the name of its anchor, its title, its markup."""
+class PageSection:
+    """One section of the page: the name of its anchor, its title, its markup."""
 
     name: str
     title: str
     html: Html
 
 
-def section(name: str, title: str, *content: object, class_: str | None = None, heading: bool = True) -> Section:
+def page_section(name: str, title: str, *content: object, class_: str | None = None, heading: bool = True) -> PageSection:
+    """A section; its title is in the list of contents, and above it as a `heading`."""
     head = element("h2", title) if heading else None
-    return Section(name, title, element("section", head, *content, id=name, class_=class_, aria_label=title))
+    return PageSection(name, title, element("section", head, *content, id=name, class_=class_, aria_label=title))
 
 
-def lead(text: str) -> Html:
+def lead_paragraph(text: str) -> Html:
+    """What a section shows, in a few sentences below its title."""
     return element("p", prose(text), class_="lead")
 
 
-def plot_place(spec: Spec, words: str, *, style: str | None = None) -> list[Html]:
-    """A place for a figure, and its data right behind it, where the page's script looks for them."""
+def figure_element(spec: Spec, words: str, *, style: str | None = None) -> list[Html]:
+    """The element of a figure, followed by its data for the page's script; `words` describe it to screen readers."""
     return [element("div", class_="plot", role="img", aria_label=words, style=style), json_script(spec)]
 
 
-def key(kind: str, words: object, *, colour: str | None = None) -> Html:
+def legend_entry(kind: str, words: object, *, colour: str | None = None) -> Html:
+    """An entry of a legend; `kind` is the class of its mark or line."""
     return element("span", element("i", class_=kind or None, style=colour and f"color:{colour}"), words)
 
 
-def tag(status: str, words: str) -> Html:
+def status_tag(status: str, words: str) -> Html:
+    """A coloured label."""
     return element("span", words, class_=f"tag {status}")
 
 
-def more(count: int, words: str) -> Html | None:
+def rest_note(count: int, words: str) -> Html | None:
+    """A note on what a table or figure leaves out."""
     return element("p", f"{count:,} more {words}.", class_="note") if count > 0 else None
 
 
 def downloads(names: Iterable[str], wanted: Sequence[str] | None = None) -> Html:
+    """Links to the files beside the page, of those names that are `wanted`."""
     links = [element("a", name, href=name, download=name) for name in names if wanted is None or name in wanted]
     return element("ul", *(element("li", link) for link in links), class_="downloads")
 

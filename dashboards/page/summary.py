@@ -97,7 +97,7 @@ def laws_behind(findings: Findings) -> tuple[ScalingLaw, ...]:
 
 
 def status_words(findings: Findings) -> tuple[str, bool]:
-    """How far the sweep is, and whether it is complete."""
+    """The progress of the sweep in words, and whether it is complete."""
     ended = len(findings.records)
     parts = [
         f"{ended:,} trials ended" if not findings.num_waiting else f"{ended:,} of {ended + findings.num_waiting:,} trials ended"

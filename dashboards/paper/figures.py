@@ -297,7 +297,7 @@ def _draw_marks(axes: Axes, marks: Marks) -> None:
     if marks.low is not None and marks.high is not None:
         middle = x if marks.interval_of == "x" else y
         reach[f"{marks.interval_of}err"] = np.maximum([middle - np.asarray(marks.low), np.asarray(marks.high) - middle], 0)
-    look: dict[str, Any] = {"markeredgewidth": 0} if marks.size <= 6 else {
+    look: dict[str, Any] = {"markeredgewidth": 0} if marks.opacity < 1 else {} if marks.size <= 6 else {
         "markerfacecolor": CARD.light if marks.hollow else colour, "markeredgecolor": colour if marks.hollow else CARD.light,
         "markeredgewidth": 1.1 if marks.hollow else 0.6,
     }  # fmt: skip

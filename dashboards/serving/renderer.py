@@ -24,8 +24,8 @@ from dashboards.page import (
     footer,
     heading,
     live_html,
+    page_section,
     progress_section,
-    section,
     write_figures,
     write_tables,
 )
@@ -214,7 +214,7 @@ def _stamp(paths: Iterable[Path]) -> object:
 
 
 def _unreadable(given: str, reason: str) -> Document:
-    note = section("unreadable", "This run cannot be read", element("p", reason, class_="note"))
+    note = page_section("unreadable", "This run cannot be read", element("p", reason, class_="note"))
     return Document(given, element("header", element("h1", given), id="heading"), (note,), footer(given) or Html(""))
 
 

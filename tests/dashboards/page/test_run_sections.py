@@ -38,7 +38,7 @@ def test_a_run_in_training_tells_its_worker_and_the_time_left(half: RunDirectory
 
 def test_a_run_that_nobody_runs_says_so_and_tells_no_time(half: RunDirectory) -> None:
     told = words(progress_section(read_progress(half)).html)
-    assert "Nobody runs the sweep now" in told
+    assert "The sweep is not running" in told
     assert "about" not in told
     assert "Workers" not in told
 
