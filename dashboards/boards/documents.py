@@ -80,7 +80,7 @@ def make_report(board: Board) -> Any:
         project=board.project,
         entity=board.entity,
         title=findings.spec.heading[:MAX_TITLE],
-        description=f"stsq {findings.spec.name}: {len(findings.records):,} of {findings.num_declared:,} trials",
+        description=f"stsq {findings.spec.name}: {len(findings.records):,} of {len(findings.declared):,} trials",
         blocks=list(_blocks(board)),
         width="fluid",
     )

@@ -1,4 +1,4 @@
-"""The page's look at one cell at a time: its picture, its numbers, its trials and the command that trains each again."""
+"""The page's section on single cells: picture, numbers, trials, and the command that trains each trial again."""
 
 import shlex
 from collections.abc import Sequence

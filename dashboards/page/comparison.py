@@ -1,4 +1,4 @@
-"""The page that compares runs side by side: their thresholds in one figure and one table, and in what the sweeps differ."""
+"""The page that compares runs side by side: thresholds in one figure and one table, and differences of the sweeps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ SESSION = {"Code": "git_revision", "Machine": "cpu", "Versions": "versions"}
 
 @dataclass(frozen=True)
 class Compared:
-    """One run of a comparison, as its path names it."""
+    """One run of a comparison; `given` is its path as the user wrote it."""
 
     given: str
     findings: Findings
@@ -127,7 +127,7 @@ def _cells_section(runs: Sequence[Compared]) -> PageSection | None:
 
 
 def _settings_section(runs: Sequence[Compared]) -> PageSection | None:
-    """The settings in which the sweep files differ, and where and with what the runs were made."""
+    """The settings in which the sweep files differ, and the code, machine and versions of the runs."""
     specs = [flattened(run.findings.spec.model_dump(mode="json")) for run in runs]
     names = [
         name for name in dict.fromkeys(name for spec in specs for name in spec) if len({repr(s.get(name)) for s in specs}) > 1
@@ -159,7 +159,7 @@ def _ratio(own: Sequence[WidthThreshold | None]) -> str:
 
 
 def _apart(own: Sequence[WidthThreshold | None]) -> str:
-    """Whether the intervals of all runs overlap; nothing where one of them has none."""
+    """Whether the intervals of all runs overlap; empty where one of them has none."""
     ends = [(one.low, one.high) for one in own if one is not None]
     if len(ends) < len(own) or any(low is None or high is None for low, high in ends):
         return ""

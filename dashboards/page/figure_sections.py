@@ -41,7 +41,7 @@ MAX_RETRACED = 2 * MAX_CELLS
 
 
 def thresholds_section(findings: Findings, charts: Sequence[Chart], names: Sequence[str]) -> PageSection | None:
-    """The threshold figure with what it shows and what it must not be read as."""
+    """The threshold figure with its caption, and a note where architectures were measured on different settings."""
     if not charts:
         return None
     against = ["setting" if chart.x.words else chart.x.label.text for chart in charts]

@@ -1,4 +1,4 @@
-"""The page's section of laws: which law the thresholds of each architecture follow, how sure that is, what was predicted."""
+"""The page's section of laws: the law that the thresholds of each architecture follow, its rivals, and predictions."""
 
 import math
 from collections.abc import Sequence
@@ -120,7 +120,7 @@ def _held_out(comparison: LawComparison) -> Html | None:
         "error": "#Error",
         "agrees": "",
     }
-    words = "Held-out cells: predicted by each fit, with an interval for a new cell, and measured:"
+    words = "Cells held out of the fits: predicted by each law with an interval for a new cell, and measured:"
     return element("div", element("p", words, class_="fine"), table(columns, rows))
 
 

@@ -31,7 +31,7 @@ CLASSES = {"holds": "found", "does not hold": "failed", "not enough data": "abov
 
 
 def verdicts_section(findings: Findings) -> PageSection | None:
-    """Every claim with its rule, its answer, and its numbers setting by setting."""
+    """Every claim with its rule, its answer, and its numbers by setting."""
     if not findings.verdicts:
         return None
     level = findings.spec.criterion.level
@@ -155,13 +155,13 @@ def _table_row(threshold: WidthThreshold, row: Row) -> dict[str, object]:
 
 
 def _common_notes(thresholds: Sequence[WidthThreshold]) -> list[str]:
-    """Notes that every cell carries, which stand once under the table."""
+    """Notes that all cells share, shown once under the table."""
     notes = [threshold.note.split("; ") for threshold in thresholds]
     return [note for note in notes[0] if note and len(notes) > 1 and all(note in others for others in notes)]
 
 
 def _own_note(threshold: WidthThreshold, row: Row, common: Sequence[str]) -> str:
-    """What must be known about one cell alone; a threshold below the exact floor can only come from widths too far apart."""
+    """Notes on one cell alone; a threshold below the exact floor can only come from widths too far apart."""
     notes = [note for note in threshold.note.split("; ") if note and note not in common]
     if threshold.m_star is not None and row["bound"] is not None and threshold.m_star < row["bound"]:
         notes.append(

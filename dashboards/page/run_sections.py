@@ -1,4 +1,4 @@
-"""The page's sections on the run itself: progress, failures, commands that make every number again, provenance."""
+"""The page's sections on the run itself: progress, failures, commands that reproduce every number, provenance."""
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -54,7 +54,7 @@ def progress_section(progress: Progress, *, thresholds: Sequence[WidthThreshold]
 
 
 def total_bar(progress: Progress) -> Html:
-    """How all trials of a run ended, in one bar."""
+    """The statuses of all trials of a run in one bar."""
     return _bar(_totals(progress))
 
 
@@ -203,7 +203,7 @@ def failures_section(findings: Findings, given: str) -> PageSection | None:
 
 
 def rerun_section(findings: Findings, given: str) -> PageSection | None:
-    """The commands that make every number again; those of single trials stand beside their cells."""
+    """The commands that reproduce every number; those of single trials are beside their cells."""
     if not findings.records:
         return None
     run = shlex.quote(given)
@@ -227,7 +227,7 @@ def rerun_section(findings: Findings, given: str) -> PageSection | None:
 
 
 def provenance_section(findings: Findings) -> PageSection:
-    """When, where, with what and at which cost."""
+    """Time, machine, versions and cost of the run."""
     pairs: list[tuple[str, object]] = []
     if findings.sessions:
         last = findings.sessions[-1]

@@ -36,7 +36,7 @@ def heading(findings: Findings) -> Html:
 
 
 def footer(given: str) -> Html:
-    """From what the page was made, and how to make it again."""
+    """The source of the page, and the command that makes it again."""
     return element("p", "Made by stsq from the ledger and journals of ", element("code", given), ". Make it again: ",
                    element("code", f"stsq report {shlex.quote(given)}"), ".")  # fmt: skip
 
@@ -92,7 +92,7 @@ def claims_headline(verdicts: Sequence[Verdict]) -> tuple[Phrase, ...]:
 
 
 def laws_behind(findings: Findings) -> tuple[ScalingLaw, ...]:
-    """The laws of the regimes that the headline speaks of."""
+    """The laws of the regimes in the headline."""
     return tuple(regime.law for regime in _leading(findings.regimes) if regime.law is not None)
 
 

@@ -37,7 +37,7 @@ from dashboards.words import CARD, FAINT, INK, MUTED, Dash, paper_mark, tick_wor
 TWO_COLUMNS_IN = 7.0
 MAX_SMALL_MULTIPLES = 20
 LEGEND_LETTERS = 52
-"""The longest name of which two stand beside each other in a legend."""
+"""The longest name of which a legend has two in a row."""
 
 NAME_LETTERS = 28
 """What fits on a line at a named place of an axis."""

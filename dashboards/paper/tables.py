@@ -80,7 +80,7 @@ def thresholds_csv(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingL
 
 
 def trials_csv(records: Iterable[LedgerRecord]) -> str:
-    """Every trial of a ledger as CSV, with the cell it belongs to; a size that is not the width has a column of its own."""
+    """Every trial of a ledger as CSV, with the cell it belongs to; a size other than the width has its own column."""
     outcomes = Outcomes.of(records)
     trials = outcomes.trials
     size = trials.families[0].size if trials.families else WIDTH

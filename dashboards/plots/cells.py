@@ -89,7 +89,7 @@ class CellView:
 
 
 def cell_views(thresholds: Sequence[WidthThreshold], curves: Mapping[str, Curve]) -> tuple[CellView, ...]:
-    """The view of every cell that has a finished trial; names tell what varies between cells of one architecture."""
+    """The view of every cell with a finished trial; its name has the settings that vary between cells of its architecture."""
     return tuple(
         _view(threshold, name, curves)
         for threshold, name in zip(thresholds, cell_names(thresholds), strict=True)
@@ -98,9 +98,9 @@ def cell_views(thresholds: Sequence[WidthThreshold], curves: Mapping[str, Curve]
 
 
 def cell_names(thresholds: Sequence[OfCell]) -> tuple[str, ...]:
-    """A short name for each cell: T, with whatever else varies between cells of its architecture: `T = 16, query = sum`.
+    """A short name for each cell, T and the other settings that vary within its architecture: `T = 16, query = sum`.
 
-    The whole label where that does not tell cells apart.
+    Cells that would share a name have their whole labels.
     """
     configs = [threshold.config_sample for threshold in thresholds]
     axes = axes_of(thresholds)

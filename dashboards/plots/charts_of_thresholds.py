@@ -265,7 +265,7 @@ def _series(regimes: Sequence[Regime], letter: Letter) -> list[_Series]:
 
 
 def _name(of_kind: Sequence[tuple[Regime, dict[str, int]]], regime: Regime, letters: dict[str, int], axes: Axes) -> str:
-    """The architecture with what sets a series apart from the others of it: letters of the task, and settings."""
+    """The architecture, with the letters and settings that distinguish a series from others of it."""
     apart: list[str] = []
     if len({tuple(own.items()) for _, own in of_kind}) > 1:
         apart += [f"{regime.letter(name)} = {value}" for name, value in letters.items()]
@@ -275,7 +275,7 @@ def _name(of_kind: Sequence[tuple[Regime, dict[str, int]]], regime: Regime, lett
 
 
 def _names(series: Sequence[_Series]) -> tuple[str, ...]:
-    """The settings of three or more series that have one mark each; nothing where marks lie along a letter."""
+    """Names of the places of three or more series with one mark each; none where marks vary along a letter."""
     if len(series) < 3 or any(len(one.thresholds) > 1 for one in series):
         return ()
     parts = [one.name.split(", ") for one in series]

@@ -22,7 +22,7 @@ from sweeps.thresholds import mean_interval
 SMALL = 1e-12
 MOST_HUES = 3
 ROOM = 1.3
-"""The least ratio of two ticks that stand side by side on a logarithmic axis."""
+"""The least ratio of neighbouring ticks on a logarithmic axis."""
 
 LABELS = {
     "loss": "relative loss",

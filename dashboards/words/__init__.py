@@ -1,4 +1,4 @@
-"""Results in words: columns, laws, thresholds, labels, colours, ticks, HTML-safe text."""
+"""Results in words: settings, laws, thresholds, progress; names, colours and ticks of figures; HTML-safe text."""
 
 import lazy_loader
 

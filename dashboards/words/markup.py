@@ -1,4 +1,4 @@
-"""HTML that cannot be broken by what it shows: text is escaped when it enters an element, and only elements pass unescaped."""
+"""HTML that its content cannot break: text is escaped when it enters an element, and only elements pass unescaped."""
 
 import html
 import json
@@ -8,7 +8,7 @@ VOID = frozenset({"br", "img", "hr", "link", "meta"})
 
 
 class Html(str):
-    """Markup made by this module, safe to put into a page as it stands."""
+    """Markup made by this module, safe to put into a page unescaped."""
 
     __slots__ = ()
 

@@ -21,7 +21,7 @@ COLUMNS_OF_THEIR_OWN = frozenset({"model.kind", "task.T", "task.q", "task.d"})
 
 
 class OfCell(Protocol):
-    """Whatever belongs to one cell: its threshold, or how far it is."""
+    """Anything that belongs to one cell: its threshold, or its progress."""
 
     @property
     def kind(self) -> str: ...
@@ -66,7 +66,7 @@ class Axes:
 
 
 def axes_of(thresholds: Iterable[OfCell]) -> Axes:
-    """The axes of the cells that these thresholds, or whatever else there is of cells, belong to."""
+    """The axes of the cells of these thresholds, or of anything else that belongs to a cell."""
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for threshold in thresholds:
         by_kind.setdefault(threshold.kind, []).append(_flat(threshold.config_sample, _size_of(threshold)))
@@ -100,7 +100,7 @@ def family_names(laws: Sequence[ScalingLaw], thresholds: Sequence[WidthThreshold
 
 
 def field_name(field: str) -> str:
-    """The shortest end of a dotted field that names it alone; a model's comes before a task's of that name."""
+    """The shortest unambiguous end of a dotted field; a model's field takes precedence over a task's of the same name."""
     leaves = known_leaves()
     if not field.startswith("task."):
         leaves = tuple(leaf for leaf in leaves if not leaf.startswith("task."))

@@ -16,7 +16,7 @@ def star_words(value: float | None) -> str:
 
 
 def interval_text(threshold: WidthThreshold) -> str:
-    """An interval; an end beyond the widths tried is an inequality, never a number."""
+    """An interval in words; an end beyond the widths tried is an inequality, never a number."""
     if threshold.status == "failed" or (threshold.low is None and threshold.high is None and not _censored(threshold)):
         return "none"
     low = f"below {min(threshold.widths):g}" if threshold.low is None else star_words(threshold.low)
@@ -36,7 +36,7 @@ def found_words(threshold: WidthThreshold) -> str:
 
 
 def end_words(threshold: WidthThreshold, *, largest: bool) -> str:
-    """What the largest or the least is of the sizes tried."""
+    """The name of the largest or the least size tried."""
     if threshold.size == WIDTH:
         return "the widest tried" if largest else "the narrowest tried"
     if threshold.size == SAMPLES:

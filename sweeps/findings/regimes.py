@@ -23,7 +23,7 @@ class Regime:
 
     @property
     def law(self) -> ScalingLaw | None:
-        """The law that theory expects of the architecture; where it expects none the best, of more than two cells."""
+        """The law that theory expects of the architecture; where it expects none, the best law of more than two cells."""
         if self.comparison is None or not (self.comparison.is_expected or len(self.comparison.laws[0].points) > 2):
             return None
         return self.comparison.expected
@@ -38,11 +38,11 @@ class Regime:
 
     @property
     def size(self) -> Size:
-        """What the thresholds are about."""
+        """The size that the thresholds are of."""
         return self.thresholds[0].size
 
     def letter(self, name: str) -> str:
-        """The letter that the task's paper has for T, q or d."""
+        """The letter for T, q or d in the task's paper."""
         return self.sample.task.letters.get(name, name)
 
     @property

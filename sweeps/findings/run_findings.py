@@ -1,4 +1,4 @@
-"""The findings of a run: sweep, results, thresholds, laws and verdicts, read and computed once for whatever shows them."""
+"""The findings of a run: sweep, results, thresholds, laws and verdicts, read and computed once for all that show them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from sweeps.thresholds import WidthThreshold, thresholds_of
 
 @dataclass(frozen=True)
 class Findings:
-    """A run directory's sweep, results, thresholds and laws; `num_declared` counts the trials that the sweep declares now."""
+    """A run directory's sweep, results, thresholds and laws; `declared` holds the ids of the trials that the sweep declares."""
 
     run: RunDirectory
     sweep: ExpandedSweep
@@ -60,11 +60,6 @@ class Findings:
         """The law that theory expects of each regime."""
         return tuple(regime.law for regime in self.regimes if regime.law is not None)
 
-    @property
-    def num_declared(self) -> int:
-        """Trials that the sweep declares."""
-        return len(self.declared)
-
     @cached_property
     def num_waiting(self) -> int:
         """Declared trials that have not ended."""
@@ -77,7 +72,7 @@ class Findings:
 
     @property
     def progress_basis(self) -> ProgressBasis:
-        """What the run's progress rests on."""
+        """The results that the run's progress is computed from."""
         searches = {cell.cell_id: False for cell in self.sweep.searched}
         searches |= {t.cell_id: t.search.finished for t in self.thresholds if t.search is not None}
         return ProgressBasis(self.cells, self.records, searches)
@@ -93,7 +88,7 @@ class Findings:
         return not self.num_waiting and not self.num_searching
 
     def num_ended(self, status: Status) -> int:
-        """Trials that ended in one way."""
+        """The number of trials that ended with a status."""
         return self.records.num_ended(status)
 
     @property
@@ -112,7 +107,7 @@ class Findings:
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """What came of each claim of the sweep."""
+        """The verdict on each claim of the sweep."""
         if not self.spec.claims:
             return ()
         return verdicts(self.spec.claims, self.observations, level=self.spec.criterion.level, thresholds=self.thresholds)
