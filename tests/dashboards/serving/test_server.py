@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 
 from dashboards.page.html_document import Document
-from dashboards.page.sections import section
+from dashboards.page.sections import page_section
 from dashboards.serving.renderer import View
 from dashboards.serving.server import application, listening_socket
 from dashboards.words.markup import element
@@ -33,7 +33,7 @@ def listening(shelf: Path, *, num_runs: int) -> Iterator[int]:
 
 def document(words: str) -> Document:
     head = element("header", element("h1", words), id="heading")
-    return Document("a page", head, (section("one", "One", element("p", words)),), element("p", "foot"))
+    return Document("a page", head, (page_section("one", "One", element("p", words)),), element("p", "foot"))
 
 
 @pytest.fixture
