@@ -6,7 +6,6 @@ with their width and seed, so that a killed search goes on with the very points 
 order has them wait.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +20,6 @@ from sweeps.cells import SearchedCell
 from sweeps.search.finished_points import Curves, FinishedPoint, intermediate_values
 from sweeps.search.sampler import WIDTH
 from sweeps.search.samplers import suggest_width
-from sweeps.thresholds import SearchState
 
 OWNER = "stsq:run"
 TARGET = "target"
@@ -113,15 +111,6 @@ class CellStudy:
             self._enqueue(key)
         return tuple(self._asked(RandomSampler(seed=0), iter(())) for _ in keys)
 
-    def publish(self, state: SearchState, level: float) -> None:
-        """Write what is known of the threshold to the study, for whoever looks at it."""
-        found: dict[str, object] = {"state": state.reason or "searching", "points": state.num_points}
-        if state.posterior is not None:
-            ends = state.posterior.interval(level)
-            found |= {"estimate": _width(state.posterior.median), "interval": [_width(end) for end in ends]}
-        for name, value in found.items():
-            self._study.set_user_attr(f"stsq:{name}", value)
-
     def release(self) -> None:
         """Let the points wait that will not end in this session: none of them is left running."""
         for frozen in self._trials(TrialState.RUNNING):
@@ -134,7 +123,7 @@ class CellStudy:
 
     @property
     def study(self) -> optuna.Study:
-        """For a sampler to look at."""
+        """The study itself, for samplers and for attributes."""
         return self._study
 
     @property
@@ -203,8 +192,3 @@ def _finished_key(frozen: FrozenTrial) -> tuple[int, int, float | None, str] | N
     if key is None or "status" not in attributes:
         return None
     return (*key, frozen.value if frozen.state is TrialState.COMPLETE else None, str(attributes["status"]))
-
-
-def _width(log_width: float) -> float | None:
-    """A width for people; None beyond the range."""
-    return round(math.exp(log_width), 2) if math.isfinite(log_width) else None

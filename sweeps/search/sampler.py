@@ -14,7 +14,7 @@ again goes on. A trial that failed counts as a lapse where its user attribute `s
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -54,18 +54,18 @@ class _StudyPoints:
         waiting = [*self.unfinished, *range(self.num_read, len(trials))]
         self.unfinished, self.in_flight, self.num_read = [], {}, len(trials)
         for place in waiting:
-            self._note(place, trials[place])
+            trial = trials[place]
+            if not trial.state.is_finished():
+                self.unfinished.append(place)
+            if WIDTH in trial.params:
+                self._note(trial)
 
-    def _note(self, place: int, trial: FrozenTrial) -> None:
-        if not trial.state.is_finished():
-            self.unfinished.append(place)
-        if WIDTH not in trial.params:
-            return
-        self._bound(trial.distributions[WIDTH])
+    def _note(self, trial: FrozenTrial) -> None:
+        self.bound(_bounds(trial.distributions[WIDTH]))
         width = int(trial.params[WIDTH])
         if trial.state == TrialState.RUNNING:
             self.in_flight[trial.number] = width
-        elif (log_loss := _log_loss(trial)) is not None:
+        elif (log_loss := _log_loss(trial.state, trial.values, trial.user_attrs)) is not None:
             self.add(width, log_loss)
 
     def add(self, width: int, log_loss: float) -> None:
@@ -73,21 +73,15 @@ class _StudyPoints:
         self.log_losses.append(log_loss)
         self.posterior = None
 
-    def _bound(self, distribution: BaseDistribution) -> None:
-        bounds = _bounds(distribution)
+    def bound(self, bounds: tuple[int, int]) -> None:
         if bounds != self.bounds:
             self.bounds, self.posterior = bounds, None
 
 
-def _log_loss(trial: FrozenTrial) -> float | None:
+def _log_loss(state: TrialState, values: Sequence[float] | None, attributes: Mapping[str, Any]) -> float | None:
     """The log loss of a trial that ended; inf where it diverged, None where it is no evidence."""
-    if trial.state == TrialState.COMPLETE:
-        return _log(trial.values)
-    diverged = trial.state == TrialState.FAIL and trial.user_attrs.get(STATUS) == DIVERGED
-    return math.inf if diverged else None
-
-
-def _log(values: Sequence[float] | None) -> float:
+    if state != TrialState.COMPLETE:
+        return math.inf if state == TrialState.FAIL and attributes.get(STATUS) == DIVERGED else None
     loss = values[0] if values else math.nan
     if not math.isfinite(loss):
         return math.inf
@@ -184,8 +178,7 @@ class ThresholdSampler(BaseSampler):
         bounds = _bounds(param_distribution)
         with self._lock:
             known = self._read(study)
-            if known.bounds != bounds:
-                known.bounds, known.posterior = bounds, None
+            known.bound(bounds)
             posterior = self._posterior(known)
             in_flight = [width for number, width in known.in_flight.items() if number != trial.number]
             shift = np.random.default_rng((self.seed, len(known.widths))).uniform(-0.25, 0.25)
@@ -202,7 +195,8 @@ class ThresholdSampler(BaseSampler):
             if len(known.in_flight) > 1 and len(known.widths) % self.batch:
                 return
             reached = self._state_of(known)
-        self._publish(study, reached)
+        if reached.posterior is not None:
+            publish(study, reached, self.level)
         if reached.finished:
             try:
                 study.stop()
@@ -210,28 +204,13 @@ class ThresholdSampler(BaseSampler):
                 return  # A study without a running `optimize` has no loop to stop: `state` says that the search may end.
 
     def _with(self, known: _StudyPoints, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> _StudyPoints:
-        """What will be known once this trial has ended, which the storage does not know yet."""
-        log_loss = _log(values) if state == TrialState.COMPLETE else None
-        if state == TrialState.FAIL and trial.user_attrs.get(STATUS) == DIVERGED:
-            log_loss = math.inf
+        """The study's points with this trial, which has just ended and which the storage has as running still."""
+        log_loss = _log_loss(state, values, trial.user_attrs)
         if log_loss is None or WIDTH not in trial.params:
             return known
         extended = replace(known, widths=list(known.widths), log_losses=list(known.log_losses))
         extended.add(int(trial.params[WIDTH]), log_loss)
         return extended
-
-    def _publish(self, study: Study, reached: SearchState) -> None:
-        if reached.posterior is None:
-            return
-        low, high = (_width(end) for end in reached.posterior.interval(self.level))
-        found = {
-            "stsq:state": reached.reason or "searching",
-            "stsq:estimate": _width(reached.posterior.median),
-            "stsq:interval": [low, high],
-            "stsq:points": reached.num_points,
-        }
-        for name, value in found.items():
-            study.set_user_attr(name, value)
 
     def _read(self, study: Study) -> _StudyPoints:
         known = self._studies.setdefault(study, _StudyPoints())
@@ -259,6 +238,12 @@ class ThresholdSampler(BaseSampler):
         return SearchState(reason != "", reason, len(known.widths), posterior)
 
 
-def _width(log_width: float) -> float | None:
-    """A width for people; None beyond the range."""
-    return round(math.exp(log_width), 2) if math.isfinite(log_width) else None
+def publish(study: Study, state: SearchState, level: float) -> None:
+    """Write the state of a search to the user attributes of its study, for viewers; widths beyond the range are None."""
+    found: dict[str, object] = {"state": state.reason or "searching", "points": state.num_points}
+    if state.posterior is not None:
+        ends = [state.posterior.median, *state.posterior.interval(level)]
+        estimate, *interval = (round(math.exp(end), 2) if math.isfinite(end) else None for end in ends)
+        found |= {"estimate": estimate, "interval": interval}
+    for name, value in found.items():
+        study.set_user_attr(f"stsq:{name}", value)

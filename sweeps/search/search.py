@@ -14,7 +14,7 @@ from sweeps.schedule import Strategy
 from sweeps.schema import SweepSpec
 from sweeps.search.cell_study import CellStudy, OpenPoint
 from sweeps.search.finished_points import Curves, FinishedPoint, finished_points
-from sweeps.search.sampler import ThresholdSampler
+from sweeps.search.sampler import ThresholdSampler, publish
 from sweeps.search.samplers import sampler_for
 from sweeps.search.study_storage import open_storage, storage_errors
 from sweeps.store import LedgerRecord, Outcomes
@@ -143,7 +143,7 @@ class _CellSearch:
         if not in_flight:
             self._study.reconcile(ended_points)
             self._state = self._look(points)
-            self._study.publish(self._state, self._spec.criterion.level)
+            publish(self._study.study, self._state, self._spec.criterion.level)
             self._asked = False
 
     def close(self) -> None:

@@ -31,31 +31,24 @@ class SearchState:
 
 def state_of(points: CellPoints, criterion: Criterion, settings: SearchSettings) -> SearchState:
     """The state of a cell's search, no point of which is in flight."""
-    num = points.num_complete
-    losses = points.judged[points.evidence]
-    if not len(losses):
-        return SearchState(num >= settings.batch, "failed" if num >= settings.batch else "", num, None)
-    if np.isinf(losses).all():
+    num, evidence = points.num_complete, points.evidence
+    losses = points.judged[evidence]
+    if not np.isfinite(losses).any():
         # A round over the whole range without one loss: no width is to blame, and more rounds would bring no number.
-        return SearchState(num >= settings.batch, "diverged" if num >= settings.batch else "", num, None)
-    posterior = posterior_of(points, criterion)
-    reason: StopReason = stop_reason(posterior, level=criterion.level, tolerance=settings.tolerance, cap=settings.cap)
-    if not reason and num >= settings.cap:
-        reason = "cap"  # failed points are no evidence, and cost as much
-    return SearchState(reason != "", reason, num, posterior)
-
-
-def posterior_of(points: CellPoints, criterion: Criterion) -> ThresholdPosterior:
-    """The posterior of log m* from the points that are evidence, each at the rate of its neighbourhood."""
-    evidence = points.evidence
-    return ThresholdPosterior(
+        is_over = num >= settings.batch
+        return SearchState(is_over, "" if not is_over else "diverged" if len(losses) else "failed", num, None)
+    posterior = ThresholdPosterior(
         points.widths[evidence],
-        points.judged[evidence],
+        losses,
         low=points.cell.low,
         high=points.cell.high,
         log_target=math.log(criterion.target_loss),
         success_rate=criterion.success_rate,
     )
+    reason: StopReason = stop_reason(posterior, level=criterion.level, tolerance=settings.tolerance, cap=settings.cap)
+    if not reason and num >= settings.cap:
+        reason = "cap"  # failed points are no evidence, and cost as much
+    return SearchState(reason != "", reason, num, posterior)
 
 
 def stop_reason(posterior: ThresholdPosterior, *, level: float, tolerance: float, cap: int) -> StopReason:
@@ -69,13 +62,8 @@ def stop_reason(posterior: ThresholdPosterior, *, level: float, tolerance: float
         return "above_range"
     if posterior.probability_below >= beyond:
         return "below_range"
-    if _is_precise(posterior, level=level, tolerance=tolerance):
+    low, high = posterior.interval(level)
+    is_bounded = math.isfinite(low) and math.isfinite(high)
+    if is_bounded and (high - low <= 2 * math.log1p(tolerance) or math.exp(high) - math.exp(low) <= 1):
         return "precise"
     return "cap" if len(posterior.widths) >= cap else ""
-
-
-def _is_precise(posterior: ThresholdPosterior, *, level: float, tolerance: float) -> bool:
-    low, high = posterior.interval(level)
-    if math.isinf(low) or math.isinf(high):
-        return False
-    return high - low <= 2 * math.log1p(tolerance) or math.exp(high) - math.exp(low) <= 1

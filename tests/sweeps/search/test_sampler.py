@@ -185,8 +185,11 @@ def test_the_state_of_trials_is_that_of_their_study() -> None:
 
 
 def test_a_trial_is_read_once_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    read, counts = sweeps.search.sampler._log_loss, []
-    monkeypatch.setattr(sweeps.search.sampler, "_log_loss", lambda trial: counts.append(trial.number) or read(trial))
+    points, counts = sweeps.search.sampler._StudyPoints, []
+    read = points._note
+    monkeypatch.setattr(
+        points, "_note", lambda own, trial: (trial.state.is_finished() and counts.append(trial.number)) or read(own, trial)
+    )
     study = study_of(cap=10_000)
     distribution = optuna.distributions.IntDistribution(2, 8192, log=True)
     width = round(M_STAR)

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from sweeps.cells.expanded_sweep import searched_cells
+from sweeps.schema.search_spec import SearchSettings
+from sweeps.schema.spec import Criterion
 from sweeps.thresholds.search_points import CellPoints, outcomes_by_cell
+from sweeps.thresholds.search_state import state_of
 
 
 @pytest.fixture
@@ -60,3 +63,59 @@ def test_a_lucky_seed_does_not_choose_its_own_rate(cell, fcn, record):
 
     records = [record(fcn(20 + seed, seed=seed, lr=lr), loss(seed, lr)) for seed in range(8) for lr in (0.01, 0.02)]
     assert set(points_of(cell, records).chosen.tolist()) == {0}
+
+
+def state_after(cell, fcn, record, losses, **settings):
+    """The state after points of these losses, one rate after the other at widths across the range."""
+    records = [record(fcn(4 + 8 * place, seed=place, lr=lr), loss) for place, loss in enumerate(losses) for lr in cell.rates]
+    return state_of(points_of(cell, records), Criterion(), SearchSettings(**settings))
+
+
+@pytest.mark.parametrize(("loss", "reason"), [(math.inf, "diverged"), (None, "failed")])
+def test_a_search_without_one_loss_ends_with_its_first_round(cell, fcn, record, loss, reason):
+    assert [state_after(cell, fcn, record, [loss] * num, batch=6).reason for num in (5, 6)] == ["", reason]
+
+
+def test_failed_points_are_no_evidence_and_spend_the_cap(cell, fcn, record):
+    losses = [0.5, 0.05, *[None] * 9]
+    assert [state_after(cell, fcn, record, losses[:num], cap=10).reason for num in (9, 10)] == ["", "cap"]
+
+
+def test_widths_at_the_ends_of_the_range_are_points(cell, fcn, record):
+    records = [
+        record(fcn(width, lr=lr), 0.5) for width in (cell.low - 1, cell.low, cell.high, cell.high + 1) for lr in cell.rates
+    ]
+    assert points_of(cell, records).widths.tolist() == [cell.low, cell.high]
+
+
+def test_a_rate_is_chosen_by_the_nearest_points_or_by_all_within_a_quarter(cell, fcn, record):
+    """Three points far below prefer the other rate: they are reached only where fewer than five points are near."""
+
+    def chosen(near):
+        widths = [20, 20, 20, *near]
+        losses = {width: (0.2, 0.6) if width == 20 else (0.6, 0.2) for width in widths}
+        records = [
+            record(fcn(width, seed=seed, lr=lr), losses[width][place])
+            for seed, width in enumerate(widths)
+            for place, lr in enumerate(cell.rates)
+        ]
+        points = points_of(cell, records)
+        return cell.rates[points.chosen[points.widths == 100][0]]
+
+    assert chosen([100, 130, 140, 150]) == 0.02
+    assert chosen([100, 130]) == 0.01
+    assert chosen([100, 24]) == 0.01
+    # Within a quarter of the width more than five count, and none beyond it.
+    many = [70, 70, 70, 70, 70, 80, 80, 80, 80, 81, 124, 124, 124, 124, 124, 124]
+    assert spread_choice(cell, fcn, record, many) == 0.02
+
+
+def spread_choice(cell, fcn, record, widths):
+    """The rate at 100 where lower widths prefer the first rate and higher ones the second."""
+    records = [
+        record(fcn(width, seed=seed, lr=lr), 0.2 if (width < 100) == (place == 0) else 0.6)
+        for seed, width in enumerate([100, *widths])
+        for place, lr in enumerate(cell.rates)
+    ]
+    points = points_of(cell, records)
+    return cell.rates[points.chosen[points.widths == 100][0]]
