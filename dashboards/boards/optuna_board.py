@@ -12,9 +12,7 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-import optuna
 import plotly.graph_objects as go
-from optuna.storages import InMemoryStorage
 
 from dashboards.boards.extras import load_extra
 from dashboards.page import plotly_spec
@@ -23,7 +21,7 @@ from dashboards.words import interval_text, whole_letter
 from stsq_core.configs import UserError
 from sweeps.cells import Cell
 from sweeps.findings import Findings, read_findings
-from sweeps.search import copied_studies, open_studies, quiet_optuna, studies_of
+from sweeps.search import copied_studies, open_studies, quiet_optuna, studies_in, studies_of
 from sweeps.store import RunDirectory, open_run
 from sweeps.thresholds import WidthThreshold, width_thresholds
 
@@ -93,18 +91,17 @@ class OptunaBoard:
         self._server.shutdown()
         self._server.server_close()
 
-    def _studies(self) -> InMemoryStorage:
+    def _studies(self) -> Any:
         """Copies of the run's studies, named by the labels of their cells, with notes and figures."""
         findings = read_findings(self._run.path)
         cells = findings.cells
         thresholds = findings.thresholds or width_thresholds(findings.records, findings.spec.criterion)
         storage = open_studies(self._run, findings.spec.search.storage) or studies_of(cells, thresholds)
-        held = [optuna.load_study(study_name=name, storage=storage) for name in optuna.get_all_study_names(storage)]
+        held = studies_in(storage)
         named = study_cells([(study.study_name, study.user_attrs) for study in held], [cell.cell_id for cell in cells])
         labels = {cell.cell_id: cell.label for cell in cells}
         copies = copied_studies(storage, {name: labels[cell_id] for name, cell_id in named.items()})
-        shown = [optuna.load_study(study_name=name, storage=copies) for name in optuna.get_all_study_names(copies)]
-        pairs = zip(held, shown, strict=True)
+        pairs = zip(held, studies_in(copies), strict=True)
         annotate(findings, thresholds, [(named[own.study_name], copy) for own, copy in pairs if own.study_name in named])
         return copies
 
@@ -163,7 +160,7 @@ def _stamp(run: RunDirectory) -> object:
     return tuple(path.stat().st_size if path.exists() else 0 for path in (run.ledger, run.studies, run.spec))
 
 
-def annotate(findings: Findings, thresholds: Iterable[WidthThreshold], studies: Iterable[tuple[str, optuna.Study]]) -> None:
+def annotate(findings: Findings, thresholds: Iterable[WidthThreshold], studies: Iterable[tuple[str, Any]]) -> None:
     """Write note and figures of its cell into each study; `studies` come with the cell_id of their cell."""
     from optuna_dashboard import save_note, save_plotly_graph_object  # comes with an extra
 

@@ -155,6 +155,11 @@ def copied_studies(storage: BaseStorage, names: Mapping[str, str]) -> InMemorySt
     return copies
 
 
+def studies_in(storage: BaseStorage) -> list[optuna.Study]:
+    """All studies of a storage, in its order."""
+    return [optuna.load_study(study_name=name, storage=storage) for name in optuna.get_all_study_names(storage)]
+
+
 def studies_of(cells: Sequence[Cell], thresholds: Iterable[WidthThreshold]) -> InMemoryStorage:
     """A study of every declared cell, named by its `cell_id`; cells that have no result yet have no trial.
 
