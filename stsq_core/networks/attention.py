@@ -1,4 +1,4 @@
-"""Attention of any kind on any task: scores, rank, heads and layers as `architecture.Attention` says, and `Transformer`.
+"""Attention of any kind on any task: scores, rank, heads and layers as `configs.Attention` declares, and `Transformer`.
 
 Arrays of one head are named as in the papers, `W` and `V`; those of several are numbered. With a rank, W is told by its factors
 `A` and `B`, and of two layers the first has `W_1` (or factors) and `U`.
