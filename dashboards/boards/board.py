@@ -15,7 +15,7 @@ from dashboards.publishing import NOTHING_ASKED, choose_destination, directory_i
 from stsq_core.configs import Size
 from sweeps.cells import Cell
 from sweeps.findings import Findings, read_findings
-from sweeps.schema import flattened, free_fields
+from sweeps.schema import fields_of, flattened, free_fields
 from sweeps.store import open_run
 
 SUMMARY = (keys.STATUS, keys.REASON, keys.RELATIVE_LOSS)
@@ -84,7 +84,7 @@ class Board:
     def swept(self) -> tuple[SweptField, ...]:
         """The fields that the sweep file varies, the architecture where there are several, and m for the width; no seed."""
         axes = {axis for group in self.findings.spec.trials for axis in (*group.grid, *group.zip)} | {"model.kind"}
-        own = [flattened(cell.trials[0].model_dump(mode="json")) for cell in self.cells]
+        own = [fields_of(cell.trials[0]) for cell in self.cells]
         names = {
             name: None
             for fields in own

@@ -3,7 +3,7 @@
 A table is a pandas DataFrame and a figure a plotly one, so that a notebook can use all of pandas and plotly on them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +28,7 @@ from dashboards.plots import (
 from dashboards.words import CARD, INK, element
 from sweeps.cells import Cell
 from sweeps.findings import Findings, read_findings
-from sweeps.schema import flattened, free_fields
+from sweeps.schema import fields_of, free_fields
 from sweeps.store import MEASURED, LedgerRecord, RunDirectory, read_curves, read_metrics, trials_of_journal
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def measurement_rows(run: RunDirectory) -> Iterator[tuple[str, int, str, float]]
 
 def _declared(cell: Cell, axes: Sequence[str]) -> Iterator[Row]:
     config, trials = cell.trials[0], cell.trials
-    fields = flattened(config.model_dump(mode="json"))
+    fields = fields_of(config)
     shared = {
         "cell_id": cell.cell_id,
         "cell": cell.label,
@@ -236,10 +236,10 @@ def _end(record: LedgerRecord | None, trial_id: str, chosen: set[str], training:
 
 def _axes(cells: Sequence[Cell]) -> tuple[str, ...]:
     """The other fields in which cells of one architecture differ."""
-    by_kind: dict[str, list[Row]] = {}
+    by_kind: dict[str, list[Mapping[str, Any]]] = {}
     for cell in cells:
         config = cell.trials[0]
-        by_kind.setdefault(config.model.kind, []).append(flattened(config.model_dump(mode="json")))
+        by_kind.setdefault(config.model.kind, []).append(fields_of(config))
     axes: dict[str, None] = {}
     for fields in by_kind.values():
         names = dict.fromkeys(name for own in fields for name in own if name not in RENAMED.union(free_fields()))

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from stsq_core.configs import WIDTH, Size, TrialConfig
 from sweeps.findings import ClaimSetting
 from sweeps.laws import ScalingLaw
-from sweeps.schema import flattened, free_fields, known_leaves
+from sweeps.schema import fields_of, free_fields, known_leaves
 from sweeps.thresholds import WidthThreshold
 
 COLUMNS_OF_THEIR_OWN = frozenset({"model.kind", "task.T", "task.q", "task.d"})
@@ -126,7 +126,7 @@ def value_words(value: object) -> str:
 
 
 def _flat(config: TrialConfig, size: Size = WIDTH) -> dict[str, Any]:
-    flat = flattened(config.model_dump(mode="json"))
+    flat = fields_of(config)
     own = COLUMNS_OF_THEIR_OWN.union(free_fields(size))
     return {field: value for field, value in flat.items() if field not in own}
 

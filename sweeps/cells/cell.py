@@ -9,7 +9,7 @@ import numpy as np
 
 from stsq_core.configs import PLUGIN, WIDTH, Architecture, Fcn, Size, Transformer, TrialConfig, deviations
 from sweeps.cells.trials import Trials
-from sweeps.schema import flattened, free_fields
+from sweeps.schema import fields_of, flattened, free_fields
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def distinct_labels(configs: Sequence[TrialConfig], size: Size = WIDTH) -> tuple
         if label in places:
             places[label].append(place)
     for label, alike in places.items():
-        fields = [flattened(configs[place].model_dump(mode="json")) for place in alike]
+        fields = [fields_of(configs[place]) for place in alike]
         differing = [
             name
             for name in dict.fromkeys(name for flat in fields for name in flat)

@@ -5,13 +5,13 @@ threshold counts by the side on which it lies.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from sweeps.findings.claim_results import Answer, ClaimSetting, Verdict, answer_of, leaf, sides
 from sweeps.laws import by_regime, fitted_law, law_cells, letter_law, spelled
-from sweeps.schema import Selection, ThresholdClaim, ThresholdGrowth, ThresholdNear, ThresholdOrder, flattened
+from sweeps.schema import Selection, ThresholdClaim, ThresholdGrowth, ThresholdNear, ThresholdOrder, fields_of
 from sweeps.thresholds import WidthThreshold
 
 Fields = tuple[tuple[str, Any], ...]
@@ -69,8 +69,8 @@ def _is_selected(threshold: WidthThreshold, selection: Selection) -> bool:
     )
 
 
-def _fields_of(threshold: WidthThreshold) -> dict[str, Any]:
-    return flattened(threshold.config_sample.model_dump(mode="json"))
+def _fields_of(threshold: WidthThreshold) -> Mapping[str, Any]:
+    return fields_of(threshold.config_sample)
 
 
 def _distinguishing(thresholds: Sequence[WidthThreshold]) -> list[Fields]:

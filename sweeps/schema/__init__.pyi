@@ -30,6 +30,7 @@ from .errors import (
     suggestion as suggestion,
 )
 from .fields import (
+    fields_of as fields_of,
     flattened as flattened,
     free_fields as free_fields,
     known_fields as known_fields,

@@ -1,8 +1,8 @@
 """The fields of a trial by their dotted names (`task.T`, `model.positions.d_e`): which exist, and how to set one."""
 
 from collections.abc import Iterator, Mapping
-from functools import cache
-from types import UnionType
+from functools import cache, lru_cache
+from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
@@ -127,6 +127,12 @@ def flattened(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
+
+
+@lru_cache(maxsize=4096)  # the same few configs (one a cell) are asked for by whoever shows, compares or labels cells
+def fields_of(config: TrialConfig) -> Mapping[str, Any]:
+    """The fields of a trial by their dotted names, as JSON has them."""
+    return MappingProxyType(flattened(config.model_dump(mode="json")))
 
 
 def _fields_of(model: type[BaseModel], prefix: str) -> list[str]:

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from stsq_core.configs import Record, TrialConfig
 from sweeps.schema.errors import FieldError, Path, PlacedError, listed, shown
-from sweeps.schema.fields import flattened, free_fields, known_leaves, unknown_field
+from sweeps.schema.fields import fields_of, free_fields, known_leaves, unknown_field
 
 Condition = dict[str, Any]
 """Dotted fields with a value, or a list of values, each."""
@@ -50,7 +50,7 @@ class LawSettings(Record):
         """Whether the cell of this trial is held out."""
         if not self.held_out:
             return False
-        fields = flattened(config.model_dump(mode="json"))
+        fields = fields_of(config)
         return any(all(_meets(fields.get(k), v) for k, v in condition.items()) for condition in self.held_out)
 
     def check(self, cells: Sequence[TrialConfig]) -> None:
@@ -91,11 +91,11 @@ def _meets(value: object, wanted: object) -> bool:
 
 
 def _values(name: str, wanted: object, cells: Sequence[TrialConfig]) -> list[TrialConfig]:
-    return [config for config in cells if _meets(flattened(config.model_dump(mode="json")).get(name), wanted)]
+    return [config for config in cells if _meets(fields_of(config).get(name), wanted)]
 
 
 def _unmet(name: str, condition: Condition, cells: Sequence[TrialConfig]) -> str:
-    present = dict.fromkeys(flattened(config.model_dump(mode="json")).get(name) for config in cells)
+    present = dict.fromkeys(fields_of(config).get(name) for config in cells)
     problem = f"no cell of this sweep has {name} = {shown(condition[name])}"
     if _values(name, condition[name], cells):
         problem = f"no cell of this sweep meets {shown(condition)} as a whole"
