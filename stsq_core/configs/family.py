@@ -51,7 +51,7 @@ class TrialFamily:
         return ids
 
     def _spelling(self, size: int) -> tuple[str, str, str]:
-        """The text that `trial_id` hashes, without the member's rate and seed (which is not told where it is 0)."""
+        """The text that `trial_id` hashes, without the member's rate and seed (which is left out where it is 0)."""
         if size not in self._spellings:
             if self._width_spelling is None:
                 self._spellings[size] = _around_rate(_spelled(self.sample.model_copy(update=self._of_size(size))))
@@ -69,9 +69,9 @@ class TrialFamily:
         """The same without the width either, which has no default; None for another size, which may be left out at its own."""
         if self.size != WIDTH or not self._is_free:
             return None
-        told = _told(self.sample)
-        told["model"] = _with(told["model"], self.sample.model.size_field, SIZE)
-        before, _, rest = json.dumps([NUMERICS, told], sort_keys=True).partition(f'"{SIZE}"')
+        fields = _deviations(self.sample)
+        fields["model"] = _with(fields["model"], self.sample.model.size_field, SIZE)
+        before, _, rest = json.dumps([NUMERICS, fields], sort_keys=True).partition(f'"{SIZE}"')
         between, after, end = _around_rate(rest)
         return before, between, after, end
 
@@ -100,14 +100,14 @@ class TrialFamily:
         return self._optimizers[lr]
 
 
-def _told(config: TrialConfig) -> dict[str, Any]:
+def _deviations(config: TrialConfig) -> dict[str, Any]:
     """What identifies a config, with `RATE` and `SEED` in place of its own."""
-    told = deviations(config) | {"seed": SEED}
-    return told | {"optimizer": told["optimizer"] | {"lr": RATE}}
+    fields = deviations(config) | {"seed": SEED}
+    return fields | {"optimizer": fields["optimizer"] | {"lr": RATE}}
 
 
 def _spelled(config: TrialConfig) -> str:
-    return json.dumps([NUMERICS, _told(config)], sort_keys=True)
+    return json.dumps([NUMERICS, _deviations(config)], sort_keys=True)
 
 
 def _around_rate(text: str) -> tuple[str, str, str]:
@@ -122,7 +122,7 @@ def _of_rate(optimizer: Optimizer, lr: float) -> Optimizer:
     return optimizer.model_copy(update={"lr": lr})
 
 
-def _with(told: Mapping[str, Any], name: str, value: object) -> dict[str, Any]:
+def _with(fields: Mapping[str, Any], name: str, value: object) -> dict[str, Any]:
     """A copy of nested data with the dotted field `name` set."""
     head, _, rest = name.partition(".")
-    return {**told, head: _with(told[head], rest, value) if rest else value}
+    return {**fields, head: _with(fields[head], rest, value) if rest else value}

@@ -88,14 +88,14 @@ class TrialConfig(Record):
 
 def deviations(record: BaseModel) -> dict[str, Any]:
     """The fields of a record that differ from their defaults, its kind, and a plugin's digest: what identifies it."""
-    told: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     if (plugin := plugin_of(type(record))) is not None:
-        told[PLUGIN] = plugin[1]
+        found[PLUGIN] = plugin[1]
     for name, default in _defaults(type(record)):
         value = getattr(record, name)
         if name == "kind" or value != default:
-            told[name] = deviations(value) if isinstance(value, BaseModel) else value
-    return told
+            found[name] = deviations(value) if isinstance(value, BaseModel) else value
+    return found
 
 
 def plugins_of(config: TrialConfig) -> dict[str, str]:

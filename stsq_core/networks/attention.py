@@ -1,6 +1,6 @@
 """Attention of any kind on any task: scores, rank, heads and layers as `configs.Attention` declares, and `Transformer`.
 
-Arrays of one head are named as in the papers, `W` and `V`; those of several are numbered. With a rank, W is told by its factors
+Arrays of one head are named as in the papers, `W` and `V`; those of several are numbered. With a rank, W is held as its factors
 `A` and `B`, and of two layers the first has `W_1` (or factors) and `U`.
 
 Source: arXiv:2406.06893 for one layer of softmax; the other kinds are the usual ones (docs/attention.md).

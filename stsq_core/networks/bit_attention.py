@@ -46,15 +46,15 @@ class BitAttentionNetwork(Network):
     def initial(self) -> Tensors:
         start, m, model = self.start(), self.model.width, self.model
         rows = {"P": self.task.T, "E": 2, "c": 1}
-        told = {name: start.normals(f"start {name}", count, m) * model.embedding_scale for name, count in rows.items()}
+        parameters = {name: start.normals(f"start {name}", count, m) * model.embedding_scale for name, count in rows.items()}
         for name in ("W_Q", "W_K", "W_V"):
-            told[name] = start.uniforms(f"start {name}", m, m) / math.sqrt(m)
+            parameters[name] = start.uniforms(f"start {name}", m, m) / math.sqrt(m)
         if model.mlp_width:
-            told["W1"] = initial_layer(start, "W1", units=model.mlp_width, inputs=m)
-        told["W2"] = initial_layer(start, "W2", units=self.examples.output_size, inputs=model.mlp_width or m)
+            parameters["W1"] = initial_layer(start, "W1", units=model.mlp_width, inputs=m)
+        parameters["W2"] = initial_layer(start, "W2", units=self.examples.output_size, inputs=model.mlp_width or m)
         if model.answer_gap is not None:
-            told["W2"] = self._raised_by_true_bits(told, model.answer_gap)
-        return told | {name: told[name] / model.readout_rate for name in READOUT if name in told}
+            parameters["W2"] = self._raised_by_true_bits(parameters, model.answer_gap)
+        return parameters | {name: parameters[name] / model.readout_rate for name in READOUT if name in parameters}
 
     def outputs(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor:
         is_true = self._is_true(batch)
@@ -83,20 +83,20 @@ class BitAttentionNetwork(Network):
     def _at_rate(self, parameters: Tensors) -> Tensors:
         return parameters | {name: parameters[name] * self.model.readout_rate for name in READOUT if name in parameters}
 
-    def _raised_by_true_bits(self, told: Tensors, gap: float) -> torch.Tensor:
+    def _raised_by_true_bits(self, parameters: Tensors, gap: float) -> torch.Tensor:
         """`W2` of least norm that answers -gap/2 where all bits are false and gap/2 where all are true, places left out.
 
         It lies along the difference of what the readout's last layer reads there, and is zero where there is none.
         """
-        read = product(told["E"], told["W_V"].mT)
+        read = product(parameters["E"], parameters["W_V"].mT)
         if self.model.mlp_width:
-            read = affine(with_one(read), told["W1"]).relu()
+            read = affine(with_one(read), parameters["W1"]).relu()
         false, true = read.unbind(1)
         difference = true - false
         norm = difference.square().sum(-1, keepdim=True)
         weights = gap * difference / norm.clamp(min=torch.finfo(norm.dtype).tiny)
         num_read = weights.shape[-1]
-        W2 = torch.zeros_like(told["W2"])
+        W2 = torch.zeros_like(parameters["W2"])
         W2[:, 0, :num_read] = weights
         W2[:, 0, num_read] = -(weights * (true + false)).sum(-1) / 2
         return W2

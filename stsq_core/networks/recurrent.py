@@ -44,19 +44,19 @@ class RecurrentNetwork(Network):
 
     def initial(self) -> Tensors:
         start, units, gates = self.start(), self.model.width, self.model.num_gates
-        told: Tensors = {}
+        parameters: Tensors = {}
         for way in self.directions:
             W_x = initial_layer(
                 start, f"W_x {way}", units=gates * units, inputs=self.task.prompt_size, bound=1 / math.sqrt(units)
             )
             biases = start.uniforms(f"start input bias {way}", gates * units, 1)[..., 0] / math.sqrt(units)
             W_x[..., self.task.prompt_size] = biases
-            told[f"W_x {way}"] = self._by_gate(W_x)
+            parameters[f"W_x {way}"] = self._by_gate(W_x)
             W_h = start.uniforms(f"start W_h {way}", gates * units, units + 1) / math.sqrt(units)
-            told[f"W_h {way}"] = self._by_gate(torch.nn.functional.pad(W_h, (0, padded_units(units) - units - 1)))
+            parameters[f"W_h {way}"] = self._by_gate(torch.nn.functional.pad(W_h, (0, padded_units(units) - units - 1)))
         size = self.examples.output_size
-        told["W_out"] = initial_layer(start, "W_out", units=size, inputs=units * len(self.directions))
-        return told
+        parameters["W_out"] = initial_layer(start, "W_out", units=size, inputs=units * len(self.directions))
+        return parameters
 
     def outputs(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor:
         Z = self.examples.prompt(batch, source).transpose(1, 2)

@@ -34,15 +34,15 @@ class TransformerMlpNetwork(Network):
     def initial(self) -> Tensors:
         start, D, heads, width = self.start(), self.task.prompt_size, self.model.heads, self.model.width
         bound = math.sqrt(6 / (4 * D))
-        told = {
+        parameters = {
             name: self._per_head(initial_layer(start, name, units=heads * D, inputs=D, bound=bound, zero_bias=True))
             for name in PROJECTIONS
         }
-        told["W_O"] = initial_layer(start, "W_O", units=heads * D, inputs=heads * D)
-        told["W_O"][..., heads * D] = 0  # its bias
-        told["W1"] = initial_layer(start, "W1", units=width, inputs=heads * D)
-        told["W2"] = initial_layer(start, "W2", units=self.examples.output_size, inputs=width)
-        return told
+        parameters["W_O"] = initial_layer(start, "W_O", units=heads * D, inputs=heads * D)
+        parameters["W_O"][..., heads * D] = 0  # its bias
+        parameters["W1"] = initial_layer(start, "W1", units=width, inputs=heads * D)
+        parameters["W2"] = initial_layer(start, "W2", units=self.examples.output_size, inputs=width)
+        return parameters
 
     def outputs(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor:
         Z = self.examples.prompt(batch, source)

@@ -253,7 +253,7 @@ def _method_problem(record: type[Any], name: str, returned: str) -> str | None:
 
 
 def _size_problem(record: type[Architecture]) -> str | None:
-    """A `size_field` that names no number, or one that has a default: trials are told apart by it."""
+    """A `size_field` that names no number, or one that has a default: it identifies a trial."""
     *branch, leaf = record.size_field.split(".")
     holders: list[type[Any]] = [record]
     for name in branch:

@@ -72,10 +72,10 @@ class _Trial:
     def __init__(self, config: TrialConfig, plugins: tuple[Plugin, ...]) -> None:
         self.config = config
         self.plugins = plugins
-        with self._told(type(config.task), "examples"):
+        with self._located(type(config.task), "examples"):
             self.examples: Examples[Any] = examples_of(config.task)
         self.examples_type = type(self.examples)
-        with self._told(type(config.model), "network"):
+        with self._located(type(config.model), "network"):
             self.network_type: type[Any] = network_of(config.model)
         self.dtype = DTYPES[config.training.dtype]
 
@@ -88,11 +88,11 @@ class _Trial:
             problem = f"it must return a subclass of stsq_core.plugins.Network; got {self.network_type!r}"
             raise self.wrong(type(self.config.model), "network", problem)
         for name in ("num_outputs", "output_size"):
-            with self._told(self.examples_type, name):
+            with self._located(self.examples_type, name):
                 value = getattr(self.examples, name)
             if not isinstance(value, int) or value < 1:
                 raise self.wrong(self.examples_type, name, f"it must be a whole number of at least 1; got {value!r}")
-        with self._told(self.examples_type, "zero_loss"):
+        with self._located(self.examples_type, "zero_loss"):
             zero_loss = self.examples.zero_loss
         if not isinstance(zero_loss, int | float) or not 0 < zero_loss < float("inf"):
             raise self.wrong(self.examples_type, "zero_loss", f"it must be a number above 0; got {zero_loss!r}")
@@ -100,22 +100,22 @@ class _Trial:
     def first_step(self, num: int) -> dict[str, list[torch.Tensor]]:
         """What the first step computes of the trial and `num` - 1 others before it, every tensor checked."""
         others = [self.config.model_copy(update={"seed": self.config.seed + ANOTHER_SEED})] * (num - 1)
-        with self._told(self.network_type, "__init__"):
+        with self._located(self.network_type, "__init__"):
             program = NetworkProgram((*others, self.config), torch.device("cpu"))
-        with self._told(self.examples_type, "batch"):
+        with self._located(self.examples_type, "batch"):
             batch = program.training_batch(0)
         self._check_batch(batch, num)
-        with self._told(self.network_type, "initial"):
+        with self._located(self.network_type, "initial"):
             parameters = program.initial()
         self._check_parameters(parameters, num)
-        with self._told(self.network_type, "outputs"):
+        with self._located(self.network_type, "outputs"):
             outputs = program.network.outputs(parameters, batch, program.source(0, fresh=False))
         self._check(self.network_type, "outputs", "the outputs", outputs, tuple(batch.target.shape), self.dtype)
         for name in ("objective", "relative_losses"):
-            with self._told(self.examples_type, name):
+            with self._located(self.examples_type, name):
                 losses = getattr(self.examples, name)(outputs, batch)
             self._check(self.examples_type, name, "it", losses, (num, self.config.batch), self.dtype)
-        with self._told(self.network_type, "outputs"):
+        with self._located(self.network_type, "outputs"):
             _, gradients = program.gradients(parameters, 0)
             self._evaluate(program, parameters)
         for name, value in gradients.items():
@@ -141,7 +141,7 @@ class _Trial:
         if not isinstance(batch, Batch):
             raise self.wrong(self.examples_type, "batch", f"it must return a Batch; got {type(batch).__name__}")
         task, examples = self.config.task, self.examples
-        told = {
+        tensors = {
             "X": (batch.X, (num, self.config.batch, task.T, task.d), "(k, batch, T, d)"),
             "target": (
                 batch.target,
@@ -149,7 +149,7 @@ class _Trial:
                 "(k, batch, R, size)",
             ),
         }
-        for name, (value, shape, letters) in told.items():
+        for name, (value, shape, letters) in tensors.items():
             self._check(self.examples_type, "batch", f"{name} {letters}", value, shape, self.dtype)
         if batch.y is not None:
             shape = (num, self.config.batch, examples.num_outputs, task.q)
@@ -194,8 +194,8 @@ class _Trial:
         return self.plugins[0].place
 
     @contextmanager
-    def _told(self, owner: type[Any], name: str) -> Iterator[None]:
-        """Tell what a plugin's code raises in one line, with the plugin's line that it came through."""
+    def _located(self, owner: type[Any], name: str) -> Iterator[None]:
+        """Turn what a plugin's code raises into an error of one line that names the plugin's line it came through."""
         try:
             yield
         except UserError:

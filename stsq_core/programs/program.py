@@ -51,8 +51,8 @@ class Program(ABC):
         Args:
             parameters: those of `initial`, trained.
             chunk: equal numbers give equal samples.
-            T: how many tokens there are, the task's number unless told.
-            q: the subsets' size, the task's unless told.
+            T: how many tokens there are, the task's number by default.
+            q: the subsets' size, the task's by default.
         """
 
     def fresh_attention_mass(self, parameters: Tensors, chunk: int) -> torch.Tensor | None:

@@ -1,6 +1,6 @@
 """What one step of one trial costs: operations and bytes counted from the formulas, for plans, packs and rooflines.
 
-Counts are per model-step (forward, gradient and update). Two kinds are told apart, because a device does them at different
+Counts are per model-step (forward, gradient and update). Two kinds are counted apart, because a device does them at different
 rates: multiplications and additions of matrix products, and instructions on vectors of numbers (a fused multiply-add is one).
 """
 
@@ -103,7 +103,7 @@ def evaluation_operations(config: TrialConfig, pack: int = 32) -> float:
 
 
 def _evaluated(config: TrialConfig, **numbers: int) -> TrialConfig:
-    """A trial whose steps are chunks of an evaluation of this one, with another T or q where one is told."""
+    """A trial whose steps are chunks of an evaluation of this one, with another T or q where one is given."""
     training = config.training.model_copy(update={"batch_size": CHUNK})
     return config.model_copy(update={"task": config.task.model_copy(update=numbers), "training": training})
 

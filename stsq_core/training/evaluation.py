@@ -97,8 +97,8 @@ def _attention(program: Program, parameters: Tensors, chunks: range) -> Metrics:
 
 
 def _directions(program: Program, parameters: Tensors) -> Metrics:
-    told = [describe(program.weights(parameters, place), config) for place, config in enumerate(program.configs)]
-    return {name: tuple(values[name] for values in told) for name in told[0]}
+    described = [describe(program.weights(parameters, place), config) for place, config in enumerate(program.configs)]
+    return {name: tuple(values[name] for values in described) for name in described[0]}
 
 
 def _is_one_hot(config: TrialConfig) -> bool:

@@ -108,9 +108,9 @@ class Stack:
     def _finished(
         self, trial_id: str, metrics: dict[str, float], step: int, seconds: float, weights: dict[str, np.ndarray] | None
     ) -> TrialResult:
-        told = metrics | self._samples_to_target(trial_id) if self._evaluation.has_metrics else {}
+        measured = metrics | self._samples_to_target(trial_id) if self._evaluation.has_metrics else {}
         mean, error = metrics["loss"], metrics["loss_stderr"]
-        return TrialResult(self._configs[trial_id], "finished", mean, error, step, seconds, weights, told)
+        return TrialResult(self._configs[trial_id], "finished", mean, error, step, seconds, weights, measured)
 
     def _samples_to_target(self, trial_id: str) -> dict[str, float]:
         """How many samples a trial had drawn when it was first measured at its target; nothing without a target."""
