@@ -20,7 +20,7 @@ class SparseBoolean(TokenTask):
     """AND, OR, majority or parity of q hidden bits of T.
 
     `inputs: iid` draws bits independently; `structured` lets each bit repeat its left neighbour with probability 1/2 and draws
-    it anew otherwise: neighbours are correlated, and the hidden bits must be distinguished from those beside them. With `balanced` a new
+    it anew otherwise: neighbours are correlated, and hidden bits must be found among them. With `balanced` a new
     bit is true with the probability at which the function of independent bits is true half of the time: `2^(-1/q)` for AND,
     `1 - 2^(-1/q)` for OR. Without it, and for majority and parity, it is 1/2.
     """

@@ -59,6 +59,10 @@ class Size(ABC):
     def of(self, config: TrialConfig) -> int:
         """The size of a trial."""
 
+    def applies_to(self, config: TrialConfig) -> bool:
+        """Whether the trial has such a size."""
+        return True
+
     @abstractmethod
     def is_free(self, config: TrialConfig) -> bool:
         """Whether trials of one cell differ in it."""
@@ -117,6 +121,9 @@ class _Field(Size):
         if not isinstance(value, int):
             raise UserError(f"criterion.of: {self.name} is no whole number of this trial; got {value!r}: use another `of`")
         return value
+
+    def applies_to(self, config: TrialConfig) -> bool:
+        return isinstance(self._value(config), int)
 
     def is_free(self, config: TrialConfig) -> bool:
         return True

@@ -26,8 +26,7 @@ from stsq_core.configs import (
 )
 from stsq_core.networks.attention import AttentionNetwork
 from stsq_core.networks.bit_attention import BitAttentionNetwork
-from stsq_core.networks.fcn import FcnNetwork
-from stsq_core.networks.feedforward import FeedforwardNetwork
+from stsq_core.networks.feedforward import FcnNetwork, FeedforwardNetwork
 from stsq_core.networks.network import Network
 from stsq_core.networks.recurrent import RecurrentNetwork
 from stsq_core.networks.transformer_mlp import TransformerMlpNetwork

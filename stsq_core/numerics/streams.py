@@ -32,13 +32,8 @@ class Purpose(IntEnum):
     FRESH_QUERIES = 9
 
 
-def stream_key(seed: int, purpose: Purpose, step: int) -> int:
-    """A 64-bit key for the triple, by three rounds of the SplitMix64 finaliser (Steele, Lea, Flood 2014)."""
-    return mix(mix(mix(seed) + purpose) + step)
-
-
 def mix(x: int) -> int:
-    """The SplitMix64 finaliser: a bijection of 64-bit words."""
+    """The SplitMix64 finaliser (Steele, Lea, Flood 2014), a bijection; a key is `mix(mix(mix(seed) + purpose) + step)`."""
     x = (x + 0x9E3779B97F4A7C15) & _MASK
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK

@@ -7,6 +7,7 @@ t-distribution.
 import math
 from typing import Literal, assert_never
 
+import numpy as np
 import torch
 
 from stsq_core.configs import (
@@ -20,7 +21,6 @@ from stsq_core.configs import (
     missing_case,
 )
 from stsq_core.numerics import placeless
-from stsq_core.oracles import floors, moment_variance
 from stsq_core.tasks.examples import Batch, Examples, Source
 from stsq_core.tasks.selection import selected
 
@@ -30,8 +30,8 @@ class SelectedMeanExamples(Examples[SelectedMean]):
 
     def __init__(self, task: SelectedMean) -> None:
         super().__init__(task)
-        self._clean = task.d * floors.target_variance(task)
-        self._weights = floors.weights(task)
+        self._clean = task.d * target_variance(task)
+        self._weights = weights_of(task)
 
     @property
     def output_size(self) -> int:
@@ -113,3 +113,36 @@ def tokens(source: Source, law: TokenLaw, count: int, *, T: int, d: int) -> torc
         case _:
             raise missing_case(law, "stsq_core/tasks/selected_tokens.py: tokens")
     return numbers.view(-1, count, T, d)
+
+
+def weights_of(task: SelectedMean) -> np.ndarray:
+    """The weights w_t of the tokens, of mean square 1, shape (T,)."""
+    w = np.exp(-task.decay * np.arange(task.T) / max(1, task.T - 1))
+    return np.asarray(w / math.sqrt(np.mean(w * w)))
+
+
+def covariance(task: SelectedMean) -> np.ndarray:
+    """`E x_ti x_si` over tokens t and s, (T, T), the same for every coordinate i."""
+    rho = task.tokens.rho if isinstance(task.tokens, CorrelatedTokens) else 0.0
+    return np.asarray(np.full((task.T, task.T), rho) + (1 - rho) * np.eye(task.T))
+
+
+def target_variance(task: SelectedMean) -> float:
+    """The variance of one coordinate of `(1/q) sum_{t in y} w_t x_t`: `tr(C S)`, S the second moment."""
+    return float(np.sum(covariance(task) * second_moment(task)))
+
+
+def second_moment(task: SelectedMean) -> np.ndarray:
+    """`E_y a a^T` for `a_t = w_t 1[t in y] / q`, (T, T)."""
+    T, q, w = task.T, task.q, weights_of(task)
+    pair = q * (q - 1) / (T * (T - 1)) if T > 1 else 1.0
+    together = np.full((T, T), pair) + (q / T - pair) * np.eye(T)
+    return np.asarray(np.outer(w, w) * together / q**2)
+
+
+def moment_variance(task: Moment) -> float:
+    """The variance of one coordinate of the target: `order! / q`; about the mean `2(q-1)/q^2` or `6(q-1)(q-2)/q^3`."""
+    q = task.q
+    if task.about == "zero":
+        return math.factorial(task.order) / q
+    return 2 * (q - 1) / q**2 if task.order == 2 else 6 * (q - 1) * (q - 2) / q**3

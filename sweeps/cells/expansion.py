@@ -71,7 +71,7 @@ def _checked(group: TrialGroup, path: Path, size: Size) -> Iterator[TrialConfig]
         except ValidationError as error:
             where, problem = first_problem(error, TrialConfig, data)
             raise PlacedError((*path, *standing(group, assignment, where, problem)), problem) from None
-        if not size.is_told(config):
+        if not size.applies_to(config):
             problem = f"thresholds are of {size.name}, and trials of group {group.name!r} have no whole number there"
             raise PlacedError(("criterion", "of"), f"{problem}: give it one in every group, or use another `of`")
         yield config
@@ -155,7 +155,7 @@ def _blocks(group: TrialGroup, start: int, size: Size) -> Iterator[Block]:
             config = TrialConfig.model_validate(data_of(group, chosen | {name: values[0] for name, values in free.items()}))
             if columns.size_axis is not None and columns.size_axis != _free_size_axis(config):
                 raise _NotFreeError
-            if not size.is_told(config):
+            if not size.applies_to(config):
                 raise _NotFreeError
             family = TrialFamily(config, size)
             cell_id = cell_of(config, size)

@@ -48,8 +48,8 @@ def test_words_are_those_of_the_papers() -> None:
     assert size_named("model.tail_width").letter == "tail_width"
 
 
-def test_a_field_that_holds_no_number_is_told(fcn: Any) -> None:
+def test_a_field_that_holds_no_number_is_refused(fcn: Any) -> None:
     size = size_named("training.num_samples")
-    assert not size.is_told(fcn())
+    assert not size.applies_to(fcn())
     with pytest.raises(UserError, match=r"training\.num_samples is no whole number of this trial; got None"):
         size.of(fcn())

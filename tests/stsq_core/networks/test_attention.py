@@ -9,9 +9,9 @@ import torch
 from stsq_core import TrialConfig, train_pack
 from stsq_core.networks.attention import mass, weigh
 from stsq_core.networks.network_program import NetworkProgram
-from stsq_core.oracles import floors
 from stsq_core.programs.minibatch_transformer import PracticalTransformer
 from stsq_core.tasks.examples import Batch
+from tests.stsq_core.oracles import floors
 
 CPU = torch.device("cpu")
 F64 = torch.float64

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from stsq_core.kernels import Draws, kernels_for
-from stsq_core.numerics.streams import Purpose, Streams, stream_key
+from stsq_core.numerics.streams import Purpose, Streams, mix
 
 KERNELS = kernels_for(torch.device("cpu"))
 
@@ -32,6 +32,11 @@ def test_a_trials_draws_do_not_depend_on_its_neighbours() -> None:
         assert torch.equal(together[name][1], draw[0]), name
         assert torch.equal(together[name][4], draw[0]), name
         assert not torch.equal(together[name][0], draw[0]), name
+
+
+def stream_key(seed: int, purpose: Purpose, step: int) -> int:
+    """A 64-bit key for the triple, by three rounds of the SplitMix64 finaliser."""
+    return mix(mix(mix(seed) + purpose) + step)
 
 
 def test_keys_are_those_of_seed_purpose_and_step() -> None:

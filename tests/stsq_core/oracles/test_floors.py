@@ -7,7 +7,9 @@ import pytest
 
 from stsq_core import UserError
 from stsq_core.configs.selected_tokens import Moment, SelectedMean
-from stsq_core.oracles import floors, theory
+from stsq_core.oracles import theory
+from stsq_core.tasks.selected_tokens import covariance, target_variance, weights_of
+from tests.stsq_core.oracles import floors
 
 CORRELATED = {"kind": "correlated", "rho": 0.4}
 
@@ -21,22 +23,22 @@ def test_the_plain_mean_has_the_floor_of_sparse_token_selection(T: int, q: int, 
     task = mean_task(T=T, q=q, d=d)
     for width in range(T * d + 2):
         assert floors.linear_floor(task, width) == pytest.approx(theory.fcn_floor(width, T=T, d=d, q=q), abs=1e-12)
-    assert d * floors.target_variance(task) == pytest.approx(d / q)
+    assert d * target_variance(task) == pytest.approx(d / q)
 
 
 @pytest.mark.parametrize("fields", [{"decay": 1.5}, {"tokens": CORRELATED}, {"tokens": CORRELATED, "decay": 2.0, "noise": 0.5}])
 def test_no_linear_map_comes_below_the_floor_and_the_best_one_reaches_it(fields: dict) -> None:
     """The least mean error of predicting all targets from m functionals, averaged over every subset."""
     task = mean_task(**fields)
-    w, C = floors.weights(task), floors.covariance(task)
+    w, C = weights_of(task), covariance(task)
     assert np.mean(w**2) == pytest.approx(1)
     a = np.array([[w[t] * (t in y) / task.q for t in range(task.T)] for y in combinations(range(task.T), task.q)])
-    assert np.mean(np.einsum("yt,ts,ys->y", a, C, a)) == pytest.approx(floors.target_variance(task))
+    assert np.mean(np.einsum("yt,ts,ys->y", a, C, a)) == pytest.approx(target_variance(task))
 
     def missed(A: np.ndarray) -> float:
         """Of d = 2 coordinates, each seen through its own rows A of half the width."""
         explained = C @ A.T @ np.linalg.solve(A @ C @ A.T, A @ C)
-        left = np.mean(np.einsum("yt,ts,ys->y", a, C - explained, a)) / floors.target_variance(task)
+        left = np.mean(np.einsum("yt,ts,ys->y", a, C - explained, a)) / target_variance(task)
         noise = floors.noise_floor(task.noise)
         return noise + (1 - noise) * float(left)
 

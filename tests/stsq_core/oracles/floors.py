@@ -1,30 +1,14 @@
-"""Floors of the tasks beside sparse token selection: the least relative loss that a model can have. No torch, float64.
+"""Floors of the tasks beside sparse token selection: the least relative loss that a model can have. Float64.
 
-Derivations are in docs/attention.md; each is checked by brute force in tests/stsq_core/test_floors.py.
+Derivations are in docs/attention.md; each is checked by brute force in test_floors.py.
 """
 
 import math
 
 import numpy as np
 
-from stsq_core.configs import CorrelatedTokens, Moment, Query, SelectedMean, UserError
-
-
-def weights(task: SelectedMean) -> np.ndarray:
-    """The weights w_t of the tokens, of mean square 1, shape (T,)."""
-    w = np.exp(-task.decay * np.arange(task.T) / max(1, task.T - 1))
-    return np.asarray(w / math.sqrt(np.mean(w * w)))
-
-
-def covariance(task: SelectedMean) -> np.ndarray:
-    """`E x_ti x_si` over tokens t and s, (T, T), the same for every coordinate i."""
-    rho = task.tokens.rho if isinstance(task.tokens, CorrelatedTokens) else 0.0
-    return np.asarray(np.full((task.T, task.T), rho) + (1 - rho) * np.eye(task.T))
-
-
-def target_variance(task: SelectedMean) -> float:
-    """The variance of one coordinate of `(1/q) sum_{t in y} w_t x_t`: `tr(C S)`, S as in `linear_floor`."""
-    return float(np.sum(covariance(task) * _second_moment(task)))
+from stsq_core.configs import Moment, Query, SelectedMean, UserError
+from stsq_core.tasks.selected_tokens import covariance, second_moment
 
 
 def noise_floor(noise: float) -> float:
@@ -43,18 +27,10 @@ def linear_floor(task: SelectedMean, width: int) -> float:
         raise UserError(f"width must be at least 0; got {width}")
     values, vectors = np.linalg.eigh(covariance(task))
     root = vectors * np.sqrt(np.clip(values, 0, None)) @ vectors.T
-    shares = np.repeat(np.sort(np.linalg.eigvalsh(root @ _second_moment(task) @ root)), task.d)
+    shares = np.repeat(np.sort(np.linalg.eigvalsh(root @ second_moment(task) @ root)), task.d)
     missed = float(max(0.0, shares[: max(0, len(shares) - width)].sum()) / shares.sum())
     noise = noise_floor(task.noise)
     return noise + (1 - noise) * missed
-
-
-def moment_variance(task: Moment) -> float:
-    """The variance of one coordinate of the target: `order! / q`; about the mean `2(q-1)/q^2` or `6(q-1)(q-2)/q^3`."""
-    q = task.q
-    if task.about == "zero":
-        return math.factorial(task.order) / q
-    return 2 * (q - 1) / q**2 if task.order == 2 else 6 * (q - 1) * (q - 2) / q**3
 
 
 def moment_floor(task: Moment, width: int) -> float:
@@ -93,11 +69,3 @@ def linear_attention_loss(*, T: int, d_e: int, query: Query, q: int = 1) -> floa
     inside = 2 * float(chance[solvable].sum())
     outside = (T - 2) * float(chance @ norms) / d_e
     return 1 - inside**2 / (2 * (inside + outside))
-
-
-def _second_moment(task: SelectedMean) -> np.ndarray:
-    """`E_y a a^T` for `a_t = w_t 1[t in y] / q`, (T, T)."""
-    T, q, w = task.T, task.q, weights(task)
-    pair = q * (q - 1) / (T * (T - 1)) if T > 1 else 1.0
-    together = np.full((T, T), pair) + (q / T - pair) * np.eye(T)
-    return np.asarray(np.outer(w, w) * together / q**2)
