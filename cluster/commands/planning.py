@@ -185,7 +185,8 @@ def cost_lines(plan: Plan, rate: Rate, *, slots: int, searches: Sequence[SearchP
     model_steps = plan.num_steps + sum(one.model_steps for one in searches)
     seconds = plan.seconds(rate.operations_per_s, slots=slots) + operations / slots / rate.operations_per_s + OVERHEAD_S
     core_hours = plan.device_hours(rate.operations_per_s) + operations / rate.operations_per_s / 3600
-    lines.append(f"{model_steps:,} model-steps, {plan.operations + operations:.3g} operations{_memory_words(plan)}")
+    memory = f", at most {plan.memory_bytes / 2**20:.0f} MiB a pack" if plan.packs else ""
+    lines.append(f"{model_steps:,} model-steps, {plan.operations + operations:.3g} operations{memory}")
     lines.append(f"about {_duration(seconds)} with {slots} workers on CPU, {core_hours:.2g} core-hours ({rate.source})")
     if searches:
         more = sum(one.most_operations - one.expected_operations for one in searches) / slots / rate.operations_per_s
@@ -196,26 +197,16 @@ def cost_lines(plan: Plan, rate: Rate, *, slots: int, searches: Sequence[SearchP
     return lines
 
 
-def _memory_words(plan: Plan) -> str:
-    return f", at most {plan.memory_bytes / 2**20:.0f} MiB a pack" if plan.packs else ""
-
-
-def _rounds_steps(searches: Sequence[SearchPlan]) -> float:
-    """Pack-steps of searches on a GPU, where nearly every point of a first round has a pack of its own and later rounds have
-    one.
-    """
-    steps = 0.0
-    for one in searches:
-        first = min(FIRST_ROUND_PACKS, one.num_expected) if not one.num_done else 0
-        steps += (first + (one.num_expected - first) / FIRST_ROUND_PACKS) * one.cell.family.sample.training.steps
-    return steps
-
-
 def gpu_seconds(plan: Plan, searches: Sequence[SearchPlan] = ()) -> float:
     """Seconds on one GPU, where trials of one shape train in packs of `GPU_PACKS` at least."""
-    launches = sum(pack.num_steps * min(1.0, len(pack.trials) / GPU_PACKS[0]) for pack in plan.packs) + _rounds_steps(searches)
+    pack_steps = sum(pack.num_steps * min(1.0, len(pack.trials) / GPU_PACKS[0]) for pack in plan.packs)
+    for one in searches:
+        # nearly every point of a first round trains in a separate pack, as widths far apart do; a later round is one pack
+        first = min(FIRST_ROUND_PACKS, one.num_expected) if not one.num_done else 0
+        num_packs = first + (one.num_expected - first) / FIRST_ROUND_PACKS
+        pack_steps += num_packs * one.cell.family.sample.training.steps
     operations = plan.operations + sum(one.expected_operations for one in searches)
-    return operations / GPU_RATE + launches * GPU_LAUNCHES_S
+    return operations / GPU_RATE + pack_steps * GPU_LAUNCHES_S
 
 
 def warning_lines(plan: Plan) -> list[str]:

@@ -22,7 +22,7 @@ from cluster.tune.metrics import Metrics
 from cluster.tune.placement import WorkerSlot
 from cluster.tune.ray_private import actor_of, error_of, skip_usage_tags
 from cluster.tune.trainable import PackTrainable
-from cluster.tune.watch import HangWatch, HeadWatch
+from cluster.tune.watch import HeadWatch, Watchdog
 from cluster.tune.worker_pool import PREEMPTED, WorkerPool
 
 
@@ -92,12 +92,12 @@ class PoolCallback(tune.Callback):
     """Sends orders to workers and losses of workers to the pool; at every step looks for a stop, a lost head, hung workers."""
 
     def __init__(
-        self, pool: WorkerPool, orders: dict[str, Order], metrics: Metrics, hang_watch: HangWatch, head: HeadWatch | None
+        self, pool: WorkerPool, orders: dict[str, Order], metrics: Metrics, watchdog: Watchdog, head: HeadWatch | None
     ) -> None:
         self._pool = pool
         self._orders = orders
         self._metrics = metrics
-        self._hang_watch = hang_watch
+        self._watchdog = watchdog
         self._head = head
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
@@ -106,10 +106,10 @@ class PoolCallback(tune.Callback):
         with aborting():
             if self._head is not None:
                 self._head.check()
-            for pack_id, seconds in self._hang_watch.hung(self._pool.running).items():
+            for pack_id, seconds in self._watchdog.hung(self._pool.running).items():
                 name = self._pool.running[pack_id]
                 self._pool.mark_hung(name, f"no step for {seconds:.0f} s")
-                self._hang_watch.forget(pack_id)
+                self._watchdog.forget(pack_id)
                 # Tune then reports it like any other lost worker
                 ray.kill(actor_of(next(trial for trial in trials if trial.trial_id == name)))
 
@@ -178,7 +178,7 @@ def fit_pool(pool: WorkerPool, metrics: Metrics, head: HeadWatch | None) -> None
     metrics.watch(pool)
     name, run, options = secrets.token_hex(4), pool.work.run, pool.work.options
     reports = ReportStopper(pool)
-    hang_watch = HangWatch(run, hung_after_s=options.hung_after_s, checkpoint_every_s=options.checkpoint_every_s)
+    watchdog = Watchdog(run, hung_after_s=options.hung_after_s, checkpoint_every_s=options.checkpoint_every_s)
     tune.Tuner(
         tune.with_resources(PackTrainable, lambda config: tune.PlacementGroupFactory([WorkerSlot(**config).resources])),
         tune_config=tune.TuneConfig(
@@ -193,7 +193,7 @@ def fit_pool(pool: WorkerPool, metrics: Metrics, head: HeadWatch | None) -> None
             storage_path=str(run.ray.resolve()),
             stop=reports,
             verbose=0,
-            callbacks=[PoolCallback(pool, reports.orders, metrics, hang_watch, head)],
+            callbacks=[PoolCallback(pool, reports.orders, metrics, watchdog, head)],
             failure_config=tune.FailureConfig(max_failures=0),  # the pool counts losses, by pack
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),

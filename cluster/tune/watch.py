@@ -124,7 +124,7 @@ class _LastSign:
     since: float
 
 
-class HangWatch:
+class Watchdog:
     """Finds packs without a sign of life for so long that their workers must hang.
 
     A sign of life is any change of a pack's claim, journal or state: a worker that trains writes a state every few seconds.

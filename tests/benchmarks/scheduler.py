@@ -130,25 +130,25 @@ class Workers:
 
 
 def answer_to(order: str) -> dict[str, Any]:
-    """What a worker tells of a pack that it has trained."""
+    """A worker's report of a pack that it has trained."""
     configs = json.loads(order)["configs"]
     result = {"status": "finished", "relative_loss": 0.5, "relative_loss_stderr": 0.01, "steps": 600, "seconds": 1.0}
     results = [result | {"metrics": {}} for _ in configs]
-    told = {"configs": configs, "numerics": NUMERICS, "device": "cpu", "results": results, "failure": None}
-    return {"outcome": json.dumps(told)}
+    fields = {"configs": configs, "numerics": NUMERICS, "device": "cpu", "results": results, "failure": None}
+    return {"outcome": json.dumps(fields)}
 
 
 def through_pool(pool: WorkerPool, workers: Workers, num_workers: int) -> None:
     """The pool alone: the least that any driver must do."""
 
-    def told(name: str, answer: dict[str, Any]) -> None:
+    def report(name: str, answer: dict[str, Any]) -> None:
         order = pool.handle_report(name, answer)
         if order is None:
             pool.remove_worker(name)
             return
         text = order.as_json()
         with workers.clock.stopped():
-            workers.after(workers.seconds_of(text), lambda: told(name, answer_to_later(text)))
+            workers.after(workers.seconds_of(text), lambda: report(name, answer_to_later(text)))
 
     def answer_to_later(text: str) -> dict[str, Any]:
         with workers.clock.stopped():
@@ -156,7 +156,7 @@ def through_pool(pool: WorkerPool, workers: Workers, num_workers: int) -> None:
 
     for place in range(num_workers):
         if pool.add_worker(str(place)) is not None:
-            workers.after(START_S, lambda name=str(place): told(name, {"room": vars(Room(most=workers.pack))}))
+            workers.after(START_S, lambda name=str(place): report(name, {"room": vars(Room(most=workers.pack))}))
     while not pool.over:
         if (event := workers.next_event(0.1)) is not None:
             event()
@@ -246,7 +246,7 @@ class SimulatedActors:
             order, handle.order = handle.order, None
             handle.iteration += 1
             seconds = 0.01 if order is None else self._workers.seconds_of(order)
-            self._workers.after(seconds, lambda: on_result(tracked_actor, self._told(order, handle.iteration)))
+            self._workers.after(seconds, lambda: on_result(tracked_actor, self._result(order, handle.iteration)))
 
     def next(self, timeout: float | None = None) -> bool:
         waited_on = [*self._pending[: self.num_live_actors], self._ready]
@@ -257,7 +257,7 @@ class SimulatedActors:
         event()
         return True
 
-    def _told(self, order: str | None, iteration: int) -> dict[str, Any]:
+    def _result(self, order: str | None, iteration: int) -> dict[str, Any]:
         with self._workers.clock.stopped():
             own = {"room": vars(Room(most=self._workers.pack))} if order is None else answer_to(order)
             return own | {"done": False, "training_iteration": iteration, "time_this_iter_s": 1.0, "time_total_s": 1.0}
@@ -360,9 +360,9 @@ def one_trial_a_pack(num_packs: int, num_workers: int) -> dict[str, Any]:
         ).fit()
     ended, part = count.ended_at, len(count.ended_at) // 10
     first, last = ended[num_workers + part] - ended[num_workers], ended[-num_workers] - ended[-num_workers - part]
-    told = {"trials": len(ended), "workers": num_workers}
-    told |= {"first_tenth_ms": round(1e3 * first / part, 2), "last_tenth_ms": round(1e3 * last / part, 2)}
-    return told | {"memory_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 3)}
+    fields = {"trials": len(ended), "workers": num_workers}
+    fields |= {"first_tenth_ms": round(1e3 * first / part, 2), "last_tenth_ms": round(1e3 * last / part, 2)}
+    return fields | {"memory_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 3)}
 
 
 def main() -> int:
@@ -375,15 +375,15 @@ def main() -> int:
     parser.add_argument("--one-trial-a-pack", action="store_true")
     args = parser.parse_args()
     if args.through == "pool" and not args.one_trial_a_pack:
-        told = simulate(args.workers, args.packs, args.trials, args.mean, args.through)
+        fields = simulate(args.workers, args.packs, args.trials, args.mean, args.through)
     else:
         with ray_cluster(None, num_cpus=2):
             if args.one_trial_a_pack:
                 print(json.dumps(one_trial_a_pack(args.packs, args.workers)))
                 return 0
-            told = simulate(args.workers, args.packs, args.trials, args.mean, args.through)
-    print(json.dumps(told))
-    return int(told["busy"] < BUSY_GATE or told["memory_gib"] >= MEMORY_GATE_GIB)
+            fields = simulate(args.workers, args.packs, args.trials, args.mean, args.through)
+    print(json.dumps(fields))
+    return int(fields["busy"] < BUSY_GATE or fields["memory_gib"] >= MEMORY_GATE_GIB)
 
 
 if __name__ == "__main__":

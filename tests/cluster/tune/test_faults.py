@@ -82,7 +82,7 @@ def test_a_worker_that_hangs_is_ended_and_its_pack_goes_on(
     assert found == {trial_id: (status, loss) for trial_id, (status, loss, *_) in undisturbed.items()}
 
 
-def test_a_worker_that_is_told_to_end_saves_its_pack_which_goes_on_at_no_cost_in_retries(
+def test_a_worker_that_must_end_saves_its_pack_which_goes_on_at_no_cost_in_retries(
     stsq: Any, sweep: Path, until: Any, numbers: Numbers, undisturbed: dict[str, tuple[object, ...]]
 ) -> None:
     run = stsq.folder / "runs/small"
@@ -150,8 +150,8 @@ print(len(list(ask_nodes(slowly, what="anything"))))
 
 
 def test_a_node_that_goes_while_it_is_asked_is_left_out(nodes: RayNodes) -> None:
-    told = nodes.ask(ASK_WHILE_ONE_GOES % nodes.add().pid)
-    before, answered = (int(line) for line in told.splitlines() if line.isdecimal())  # Ray has words of its own about it
+    printed = nodes.ask(ASK_WHILE_ONE_GOES % nodes.add().pid)
+    before, answered = (int(line) for line in printed.splitlines() if line.isdecimal())  # Ray has words of its own about it
     assert answered == before - 1 > 0
 
 
@@ -214,10 +214,10 @@ def test_a_full_disk_is_one_error_and_the_same_command_goes_on_when_there_is_roo
     )
     if done.returncode == 99:
         pytest.skip("no file system can be mounted here")
-    told = {path.name: path.read_text() for path in stsq.folder.glob("*.err")}
+    printed = {path.name: path.read_text() for path in stsq.folder.glob("*.err")}
     codes = [(stsq.folder / f"{which}.code").read_text().strip() for which in ("first", "second")]
-    assert codes == ["2", "0"], told
-    (line,) = [line for line in told["first.err"].splitlines() if line.startswith("stsq:")]
+    assert codes == ["2", "0"], printed
+    (line,) = [line for line in printed["first.err"].splitlines() if line.startswith("stsq:")]
     assert "No space left on device; free some space" in line
     assert numbers(stsq.folder / "copied") == undisturbed
 

@@ -31,7 +31,7 @@ def nodes() -> Iterator[RayNodes]:
         yield cluster
 
 
-def told_by(process: Any, beginning: str) -> str:
+def line_of(process: Any, beginning: str) -> str:
     """The next line on a process's standard error that begins so."""
     return next(line for line in process.stderr if line.startswith(beginning))
 
@@ -52,9 +52,9 @@ def numbers_at(nodes: RayNodes) -> dict[tuple[str, str], float]:
         except urllib.error.URLError:  # an agent that is still starting
             continue
         for name, tags, value in LINE.findall(text):
-            told = dict(re.findall(r'(\w+)="([^"]*)"', tags))
-            if name.startswith("ray_stsq") and told["sweep"] == "small":
-                found[name, told.get("status", told.get("state", ""))] = float(value)
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', tags))
+            if name.startswith("ray_stsq") and labels["sweep"] == "small":
+                found[name, labels.get("status", labels.get("state", ""))] = float(value)
     return found
 
 
@@ -67,22 +67,22 @@ def test_workers_follow_the_gpus_that_come_and_prometheus_sees_them(
     run = stsq.folder / "runs/small"
     words = ("--address", nodes.address, "--wait-for-gpus", 10, "--gpus-per-worker", 0.5, "--wandb", "disabled")
     process = stsq.start("run", write_sweep(small), *words, **nodes.access)
-    told_by(process, "the cluster has no GPU yet: waiting 10 minutes")
+    line_of(process, "the cluster has no GPU yet: waiting 10 minutes")
 
     nodes.add(num_cpus=2, num_gpus=1)
-    assert told_by(process, "Ray is up") == "Ray is up: 2 workers (0.5 of a GPU each) on 2 nodes\n"
+    assert line_of(process, "Ray is up") == "Ray is up: 2 workers (0.5 of a GPU each) on 2 nodes\n"
     until(lambda: len(workers_of(run)) == 2, timeout_s=PATIENCE_S, what="two workers that share a GPU")
 
     nodes.add(num_cpus=1, num_gpus=1)
     until(lambda: len(workers_of(run)) == 3, timeout_s=PATIENCE_S, what="a worker on the GPU that came later")
 
     def all_at_work() -> dict[tuple[str, str], float] | None:
-        told = numbers_at(nodes)
-        return told if told.get(("ray_stsq_packs", "in_flight")) == told.get(("ray_stsq_workers", "")) == 3 else None
+        found = numbers_at(nodes)
+        return found if found.get(("ray_stsq_packs", "in_flight")) == found.get(("ray_stsq_workers", "")) == 3 else None
 
-    told = until(all_at_work, timeout_s=PATIENCE_S, what="three workers at work, as Prometheus reads it")
-    assert {name for name, _ in told} == {metric.exported_name for metric in METRICS}
-    assert sum(value for (name, _), value in told.items() if name == "ray_stsq_trials") == 24
+    found = until(all_at_work, timeout_s=PATIENCE_S, what="three workers at work, as Prometheus reads it")
+    assert {name for name, _ in found} == {metric.exported_name for metric in METRICS}
+    assert sum(value for (name, _), value in found.items() if name == "ray_stsq_trials") == 24
 
     process.send_signal(signal.SIGINT)
     ended = stsq.wait(process, timeout_s=PATIENCE_S)

@@ -53,20 +53,20 @@ def test_the_docs_name_every_metric() -> None:
 
 
 def test_numbers_are_set_with_the_runs_tags_and_no_more_often_than_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[str, float, dict[str, str]]] = []
-    monkeypatch.setattr(Gauge, "set", lambda self, value, tags=None: told.append((self._name, value, tags)))
+    published: list[tuple[str, float, dict[str, str]]] = []
+    monkeypatch.setattr(Gauge, "set", lambda self, value, tags=None: published.append((self._name, value, tags)))
     numbers = {(metrics.TRIALS, ("failed",)): 3.0, (metrics.RATE, ()): 7.0}
     monkeypatch.setattr(metrics, "numbers_of", lambda pool: numbers)
     pool: Any = object()
     one = RayMetrics(sweep="small", run="/shared/run")
     one.publish()
-    assert told == []  # nobody to tell of yet
+    assert published == []  # nobody to tell of yet
     one.watch(pool)
     one.publish()
     one.publish()
-    assert told == [("stsq_trials", 3.0, {"status": "failed"}), ("stsq_model_steps_per_second", 7.0, {})]
+    assert published == [("stsq_trials", 3.0, {"status": "failed"}), ("stsq_model_steps_per_second", 7.0, {})]
     assert one._gauges[metrics.RATE]._default_tags == {"sweep": "small", "run": "/shared/run"}
     quiet = NoMetrics()
     quiet.watch(pool)
     quiet.publish()
-    assert len(told) == 2
+    assert len(published) == 2

@@ -1,4 +1,4 @@
-"""Seats from what nodes offer, and the room of a worker: no Ray here, nodes are told as `ray.nodes()` tells them."""
+"""Worker slots on the nodes of a cluster, and the room of a worker: no Ray here, nodes are as `ray.nodes()` lists them."""
 
 import math
 from typing import Any
@@ -37,13 +37,11 @@ def node(cpus: float, gpus: float = 0, *, memory: float = 0, alive: bool = True)
         ([node(0)], RunOptions(), {CORE: 1}),
     ],
 )
-def test_seats_are_what_living_nodes_have_place_for(
-    nodes: list[Any], options: RunOptions, slots: dict[WorkerSlot, int]
-) -> None:
+def test_slots_are_counted_on_living_nodes(nodes: list[Any], options: RunOptions, slots: dict[WorkerSlot, int]) -> None:
     assert slots_of(nodes, options) == slots
 
 
-def test_a_seat_says_what_ray_reserves_and_where_it_trains() -> None:
+def test_a_slot_names_its_resources_and_its_device() -> None:
     slots = list(slots_of([node(8, 2), node(4, memory=2**32)], RunOptions(gpus_per_worker=0.5, cpu_workers=1)))
     assert [slot.resources for slot in slots] == [{"CPU": 1.0, "GPU": 0.5}, {"CPU": 1.0}]
     assert [(slot.device, slot.spare) for slot in slots] == [("auto", False), ("cpu", True)]
@@ -58,7 +56,7 @@ def test_cuda_without_a_gpu_is_refused() -> None:
         slots_of([node(4)], RunOptions(device="cuda"))
 
 
-def test_a_worker_tells_the_room_of_the_device_that_torch_sees() -> None:
+def test_a_worker_reports_the_room_of_the_device_that_torch_sees() -> None:
     slot = WorkerSlot("gpu", gpu_share=1.0, device="cpu", core_bytes=2**31)
     assert own_room(slot.as_config()) == Room("cpu", 2**31)
 
@@ -68,7 +66,7 @@ def test_a_worker_tells_the_room_of_the_device_that_torch_sees() -> None:
     [(90.0, 1.0, 90.0), (90.0, 0.25, 25.0), (10.0, 0.25, 10.0)],
     ids=["whole", "its share", "no more than is free"],
 )
-def test_a_worker_that_shares_a_gpu_tells_its_part_of_the_memory(
+def test_a_worker_that_shares_a_gpu_reports_its_part_of_the_memory(
     monkeypatch: pytest.MonkeyPatch, unused: float, share: float, room: float
 ) -> None:
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (unused, 100.0))

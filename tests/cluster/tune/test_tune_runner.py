@@ -60,8 +60,8 @@ def test_killed_worker_then_killed_driver_change_no_bit(
     os.kill(worker, signal.SIGKILL)
     until(lambda: training(run, state.stem) not in (None, worker), what="another worker on the pack")
     process.send_signal(signal.SIGKILL)
-    _, told = process.communicate()
-    assert "a worker was lost" in told
+    _, printed = process.communicate()
+    assert "a worker was lost" in printed
 
     again = stsq.run("run", sweep, *QUIET)
     assert again.code == 0, again
@@ -126,8 +126,8 @@ def test_a_driver_killed_while_ray_starts_leaves_a_run_that_starts_anew(
 def training(run: Path, pack_id: str) -> int | None:
     """The process that has claimed a pack."""
     claim = run / "checkpoints" / f"{pack_id}.claim"
-    told = re.match(r"process (\d+)", claim.read_text() if claim.exists() else "")
-    return int(told.group(1)) if told else None
+    printed = re.match(r"process (\d+)", claim.read_text() if claim.exists() else "")
+    return int(printed.group(1)) if printed else None
 
 
 def is_slow(run: Path, pack_id: str) -> bool:
@@ -141,8 +141,8 @@ def curves(run: Path) -> dict[str, list[list[float]]]:
 
 
 def children(pid: int) -> list[int]:
-    told = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True, check=True).stdout.split("\n")[1:-1]
-    pairs = [tuple(map(int, line.split())) for line in told]
+    printed = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True, check=True).stdout.split("\n")[1:-1]
+    pairs = [tuple(map(int, line.split())) for line in printed]
     found, generation = [], {pid}
     while generation := {child for child, parent in pairs if parent in generation}:
         found += generation

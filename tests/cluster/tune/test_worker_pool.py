@@ -62,12 +62,12 @@ def make_pool(tmp_path: Path, fcn: Any) -> MakePool:
 
 
 def outcome(order: Order, *, failure: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What a worker tells of a pack it has trained, or failed to."""
+    """A worker's report of a pack that it has trained, or failed to."""
     result = {"status": "finished", "relative_loss": 0.5, "relative_loss_stderr": 0.01, "steps": 20, "seconds": 1.0}
     configs = [config.model_dump(mode="json") for config in order.pack.configs]
     results = [] if failure else [result | {"metrics": {}} for _ in configs]
-    told = {"configs": configs, "numerics": NUMERICS, "device": "cpu", "results": results, "failure": failure}
-    return {"outcome": json.dumps(told)}
+    report = {"configs": configs, "numerics": NUMERICS, "device": "cpu", "results": results, "failure": failure}
+    return {"outcome": json.dumps(report)}
 
 
 def ended(pool: WorkerPool) -> int:
@@ -115,7 +115,7 @@ def test_nobody_is_hired_beyond_the_seats_or_the_packs(make_pool: MakePool) -> N
     assert [few.add_worker(str(place)) is not None for place in range(3)] == [True, True, False]
 
 
-def test_seats_that_come_are_filled_and_packs_divided_for_them(make_pool: MakePool) -> None:
+def test_slots_that_come_are_filled_and_packs_divided_for_them(make_pool: MakePool) -> None:
     slots = {CORE: 1}
     pool = make_pool(16, slots, packs_of=8)
     pool.add_worker("first")
@@ -178,7 +178,7 @@ def test_a_node_that_is_taken_away_costs_its_packs_no_retry(make_pool: MakePool)
     assert given(pool.handle_report("last", LARGE)).pack == packs[0]
 
 
-def test_a_worker_that_was_ended_because_it_hung_is_told_as_such(make_pool: MakePool) -> None:
+def test_a_worker_that_was_ended_because_it_hung_is_reported_as_such(make_pool: MakePool) -> None:
     pool = make_pool(8, {CORE: 1}, packs_of=8, budget=Budget(retries=1))
     for name in "ab":
         pool.add_worker(name)
@@ -246,8 +246,8 @@ def test_the_metrics_count_every_trial_once(make_pool: MakePool) -> None:
     given(pool.handle_report("b", SMALL))
     pool.handle_report("a", outcome(order))
     pool.handle_loss("b", "ActorDiedError", "the actor died")
-    told = numbers_of(pool)
-    assert {metric for metric, _ in told} == set(METRICS)
-    trials = {status: told[TRIALS, (status,)] for status in ("finished", "diverged", "failed", "training", "waiting")}
+    report = numbers_of(pool)
+    assert {metric for metric, _ in report} == set(METRICS)
+    trials = {status: report[TRIALS, (status,)] for status in ("finished", "diverged", "failed", "training", "waiting")}
     assert trials == {"finished": 2, "diverged": 0, "failed": 0, "training": 2, "waiting": 6}
-    assert (told[PACKS, ("in_flight",)], told[PACKS, ("waiting",)], told[RETRIES, ()]) == (1, 3, 1)
+    assert (report[PACKS, ("in_flight",)], report[PACKS, ("waiting",)], report[RETRIES, ()]) == (1, 3, 1)
