@@ -1,4 +1,4 @@
-"""The `stsq` commands, one module each."""
+"""The `stsq` commands."""
 
 import lazy_loader
 

@@ -83,7 +83,7 @@ def show_kinds(console: Console) -> None:
 
 
 def _first_sentence(record: type[BaseModel]) -> str:
-    """The first sentence of its own docstring, without its full stop; nothing where it has none."""
+    """The first sentence of the docstring, without its full stop; empty if there is none."""
     paragraph = (vars(record).get("__doc__") or "").strip().partition("\n\n")[0]
     return re.split(r"(?<! al)\.(?:\s|$)", " ".join(paragraph.split()), maxsplit=1)[0]
 

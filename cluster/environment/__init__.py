@@ -53,11 +53,6 @@ COMMAND_LINE = frozenset({"lazy_loader", "pydantic", "rich", "typer"})
 """Modules that `stsq doctor` needs in order to report on all the others."""
 
 
-def missing_packages(modules: Sequence[str] = tuple(REQUIRED)) -> tuple[str, ...]:
-    """The packages of these modules that the interpreter lacks, by the names under which they are installed."""
-    return tuple(package for module, package in REQUIRED.items() if module in modules and not is_importable(module))
-
-
 def is_importable(module: str) -> bool:
     """Whether the interpreter finds a module, without importing it."""
     return importlib.util.find_spec(module) is not None
@@ -79,7 +74,7 @@ def refusal(arguments: Sequence[str] = ()) -> str | None:
             f"{where} is Python {platform.python_version()}, and stsq needs {needed} or later: put another `python` first in "
             "the PATH of the nodes, or submit to a cluster that has one"
         )
-    if missing := missing_packages(_needed(arguments)):
+    if missing := [REQUIRED[module] for module in _needed(arguments) if not is_importable(module)]:
         return (
             f"{where} lacks {', '.join(missing)}: install stsq and its dependencies on every node (pip install -c "
             "constraints.txt 'PATH_OR_WHEEL_OF_STSQ'), or put the `python` that has them first in the PATH of the nodes"

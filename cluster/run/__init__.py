@@ -1,4 +1,4 @@
-"""Running a sweep, whatever trains its packs: options, worker, budgets, progress, exit code."""
+"""Running a sweep, on Ray or inline: options, worker, budgets, progress, exit code."""
 
 import lazy_loader
 

@@ -31,7 +31,7 @@ from sweeps.store import gc_paused
 
 PREFIX = "stsq-ray-"
 MAX_ROOT = 40
-"""The longest root for the directory of a Ray of our own: its sockets lie 60 characters deeper."""
+"""The longest root for the temporary directory of a Ray that is started here: its sockets lie 60 characters deeper."""
 
 OBJECT_STORE_BYTES = 100 * 2**20
 PROBE_TIMEOUT_S = 120.0
@@ -93,7 +93,7 @@ def ray_cluster(address: str | None, *, num_cpus: int) -> Iterator[None]:
         if address:
             opened.callback(_shut_down)
             try:
-                # with no runtime environment of ours: inside a job it would have to agree with the job's
+                # without a runtime environment: inside a job it would have to agree with the job's
                 ray.init(address=address, **logging_options)
             except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
                 raise UserError(f"no Ray cluster answers at {address!r}: {error}") from error

@@ -30,7 +30,7 @@ COUNT_SLOTS_EVERY_S = 5.0
 
 
 class TuneRunner(Runner):
-    """Trains on a Ray: the one named by `--address` or `RAY_ADDRESS`, else one of our own that ends with the run.
+    """Trains on a Ray: the one named by `--address` or `RAY_ADDRESS`, else one that starts and ends with the run.
 
     Workers follow the cluster: their slots are counted anew every few seconds.
     """
