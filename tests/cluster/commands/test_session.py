@@ -116,10 +116,10 @@ def test_all_trials_failing_is_exit_code_1_with_a_table_and_can_be_retried(
 def test_a_trial_that_raises_fails_alone(
     here: Here, tmp_path: Path, write_sweep: Write, small: dict[str, Any], numbers: Numbers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import stsq_core
+    from stsq_core import training
 
     here("run", write_sweep(), *QUIET, "--out", "undisturbed")
-    undisturbed, train_pack = numbers(tmp_path / "undisturbed"), stsq_core.train_pack
+    undisturbed, train_pack = numbers(tmp_path / "undisturbed"), training.train_pack
     culprit = sorted(undisturbed)[3]
 
     def train(configs: Any, **options: Any) -> Any:
@@ -127,7 +127,7 @@ def test_a_trial_that_raises_fails_alone(
             raise ValueError("boom")
         return train_pack(configs, **options)
 
-    monkeypatch.setattr(stsq_core, "train_pack", train)
+    monkeypatch.setattr(training, "train_pack", train)
     ended = here("run", write_sweep(), *QUIET)
     assert ended.code == 1, ended
     assert "1 trials failed and 0 diverged, of 8" in ended.out

@@ -35,13 +35,13 @@ finally:
 """
 FAILING = """
 import sys
-import stsq_core
-train_pack = stsq_core.train_pack
+from stsq_core import training
+train_pack = training.train_pack
 def train(configs, **how):
     if configs[0].model.kind == "fcn":
         raise RuntimeError("a cosmic ray")
     return train_pack(configs, **how)
-stsq_core.train_pack = train
+training.train_pack = train
 from cluster.commands.cli import main
 main(sys.argv[1:])
 """
