@@ -52,8 +52,7 @@ def test_what_the_product_imports_is_declared_and_what_is_declared_is_imported()
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
     imported = {name.partition(".")[0] for name in names} - sys.stdlib_module_names - set(rooms)
     brought_by_others = {"triton", "pydantic_core"}  # by torch's CUDA builds, by pydantic
-    assert imported - set(OPTIONAL) - brought_by_others <= set(environment.REQUIRED)
-    assert set(environment.REQUIRED) - {"scipy"} <= imported  # Optuna's Gaussian process imports scipy
+    assert imported - set(OPTIONAL) - brought_by_others == set(environment.REQUIRED)
 
 
 def test_every_version_is_bounded_above_and_what_was_tried_lies_within() -> None:
