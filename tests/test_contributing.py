@@ -47,7 +47,7 @@ results = [(result.status, result.relative_loss) for result in train_pack(trials
 assert [status for status, _ in results] == ["finished", "finished", "finished", "diverged", "finished"], results
 assert results[0][1] < results[4][1] < results[1][1] < 1, results
 assert [(alone.status, alone.relative_loss) for one in trials for alone in train_pack([one])] == results
-raise SystemExit(pytest.main(["-q", "-p", "no:cacheprovider", "-k", "HeavyBall or neighbours", "tests/stsq_core/training"]))
+raise SystemExit(pytest.main(["-q", "-p", "no:cacheprovider", "-k", "heavy_ball or neighbours", "tests/stsq_core/training"]))
 """
 
 UNION_ALONE = """
