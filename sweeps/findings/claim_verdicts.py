@@ -45,8 +45,8 @@ def verdicts(
 def _verdict(claim: TrialClaim, observations: list[Observation], level: float) -> Verdict:
     match claim:
         case Bound():
-            settings, quantity = _bound(claim, observations, level), _bounded(claim)
-            rule = sides(claim.at_least, claim.at_most)
+            settings, rule = _bound(claim, observations, level), sides(claim.at_least, claim.at_most)
+            quantity = f"{claim.metric} after training" + (" over that before" if claim.over_step0 else "")
         case Compare():
             settings, rule = _compare(claim, observations, level), "below 1"
             quantity = f"{' and '.join(claim.metrics)}: {leaf(claim.field)} = {claim.smaller} over {claim.than}"
@@ -104,10 +104,6 @@ def _bound(claim: Bound, observations: Sequence[Observation], level: float) -> l
     low = -math.inf if claim.at_least is None else claim.at_least
     high = math.inf if claim.at_most is None else claim.at_most
     return _per_seed(observations, number, (low, high), level)
-
-
-def _bounded(claim: Bound) -> str:
-    return f"{claim.metric} after training" + (" over that before" if claim.over_step0 else "")
 
 
 def _compare(claim: Compare, observations: Sequence[Observation], level: float) -> list[ClaimSetting]:

@@ -63,7 +63,7 @@ def _final(record: LedgerRecord) -> dict[str, float]:
 
 def selected(observations: Iterable[Observation], selection: Selection) -> list[Observation]:
     """The observations that a selection is about."""
-    return [one for one in observations if all(_matches(one.fields.get(k), v) for k, v in selection.where.items())]
+    return [one for one in observations if all(matches(one.fields.get(k), v) for k, v in selection.where.items())]
 
 
 def cells_of(observations: Iterable[Observation]) -> list[list[Observation]]:
@@ -85,5 +85,6 @@ def differing(observations: Sequence[Observation]) -> tuple[str, ...]:
     return tuple(name for name, seen in everywhere.items() if len(set(seen)) > 1)
 
 
-def _matches(value: object, wanted: object) -> bool:
+def matches(value: object, wanted: object) -> bool:
+    """Whether a field has the wanted value, or one of several."""
     return value in wanted if isinstance(wanted, list | tuple) else value == wanted

@@ -174,7 +174,8 @@ def progress_of(basis: ProgressBasis, training: Sequence[TrainingPack], *, holde
     for pack in packs:
         waits[pack.places] = False
     rate = _rate(records, packs) if holder and packs else None
-    ends = _ends(packs, _packs_waiting(declared, waits, num_workers=len(packs)), rate) if rate else []
+    handed_out = make_packs(declared.trials.take(waits), slots=max(1, len(packs))) if rate else ()
+    ends = _ends(packs, [(declared.places(pack.trial_ids), pack.operations) for pack in handed_out], rate) if rate else []
     lefts = np.zeros(len(cells))
     for places, end in ends:
         np.maximum.at(lefts, declared.cell[places], end)
@@ -255,12 +256,6 @@ def _packs_in_training(declared: _Declared, waits: np.ndarray, training: Iterabl
             pack = pack_of(declared.trials.take(places))
             packs.append(_PackInTraining(one, places, pack.operations, pack.num_steps))
     return packs
-
-
-def _packs_waiting(declared: _Declared, waits: np.ndarray, *, num_workers: int) -> list[tuple[np.ndarray, float]]:
-    """The places and operations of the packs that are still to be handed out, in their order."""
-    packs = make_packs(declared.trials.take(waits), slots=max(1, num_workers))
-    return [(declared.places(pack.trial_ids), pack.operations) for pack in packs]
 
 
 def _rate(records: Outcomes, packs: Sequence[_PackInTraining]) -> float | None:

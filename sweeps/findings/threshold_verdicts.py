@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from sweeps.findings.claim_results import Answer, ClaimSetting, Verdict, answer_of, leaf, sides
+from sweeps.findings.observations import matches
 from sweeps.laws import by_regime, fitted_law, law_cells, letter_law, spelled
 from sweeps.schema import Selection, ThresholdClaim, ThresholdGrowth, ThresholdNear, ThresholdOrder, fields_of
 from sweeps.thresholds import WidthThreshold
@@ -63,10 +64,7 @@ def bounds_of(threshold: WidthThreshold) -> Bounds:
 
 def _is_selected(threshold: WidthThreshold, selection: Selection) -> bool:
     fields = _fields_of(threshold)
-    return all(
-        name in fields and (fields[name] in wanted if isinstance(wanted, list | tuple) else fields[name] == wanted)
-        for name, wanted in selection.where.items()
-    )
+    return all(name in fields and matches(fields[name], wanted) for name, wanted in selection.where.items())
 
 
 def _fields_of(threshold: WidthThreshold) -> Mapping[str, Any]:
@@ -119,7 +117,8 @@ def _order(claim: ThresholdOrder, thresholds: Sequence[WidthThreshold]) -> list[
 def _ratio(where: Fields, first: WidthThreshold, second: WidthThreshold) -> ClaimSetting:
     """How the second threshold compares with the first; their intervals do not meet where the ratio's lies beside 1."""
     one, two = bounds_of(first), bounds_of(second)
-    num, value = min(first.num_seeds, second.num_seeds), _ratio_of_found(two.value, one.value)
+    num, both = min(first.num_seeds, second.num_seeds), (one.value, two.value)
+    value = two.value / one.value if all(math.isfinite(own) and own > 0 for own in both) else None
     low, high = _divided(two.low, one.high), _divided(two.high, one.low)
     if math.isnan(low) or math.isnan(high):
         return ClaimSetting(where, value, None, None, num, "not enough data")
@@ -168,11 +167,6 @@ def _divided(above: float, below: float) -> float:
     if below == 0:
         return math.nan if above == 0 else math.inf
     return math.nan if math.isinf(above) and math.isinf(below) else above / below
-
-
-def _ratio_of_found(above: float, below: float) -> float | None:
-    """The ratio of two thresholds; None where one of them is censored or there is none."""
-    return above / below if all(math.isfinite(one) and one > 0 for one in (above, below)) else None
 
 
 def _shown(value: float) -> float | None:

@@ -84,12 +84,8 @@ def _attributes(points: CellPoints, place: int, *, solved: bool) -> dict[str, An
 
 
 def intermediate_values(point: FinishedPoint, curves: Curves) -> dict[int, float]:
-    """The course of a point's training loss by step, as Optuna shows it."""
-    return _thinned(curves({point.trial_id: point.pack_id}).get(point.trial_id))
-
-
-def _thinned(curve: Curve | None) -> dict[int, float]:
-    """Some of a curve's finite losses, its first and last among them."""
+    """Some finite losses of a point's training curve by step, its first and last among them."""
+    curve = curves({point.trial_id: point.pack_id}).get(point.trial_id)
     if curve is None:
         return {}
     steps, losses = curve

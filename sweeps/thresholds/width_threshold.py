@@ -14,6 +14,8 @@ from sweeps.thresholds.recheck import Recheck
 from sweeps.thresholds.resampling import attainable_level
 from sweeps.thresholds.search_state import SearchState
 
+ThresholdStatus = Literal["found", "above_range", "below_range", "failed"]
+
 
 @dataclass(frozen=True)
 class Point:
@@ -94,7 +96,7 @@ class WidthThreshold:
     cell_id: str
     label: str
     config_sample: TrialConfig
-    status: Literal["found", "above_range", "below_range", "failed"]
+    status: ThresholdStatus
     m_star: float | None
     M: int | None
     low: float | None
@@ -144,28 +146,19 @@ def threshold_of(
     """The record of a threshold, from its estimate in log width.
 
     Args:
-        cell_id: the cell.
-        label: its words.
-        sample: one of its configs.
-        outcomes: all of its trials.
-        criterion: by which the threshold was estimated.
         crossing: log m*; -inf below the range, inf above it, nan where no trial gave a number.
         ends: of the interval of log m*, -inf and inf where censored; None for no interval.
-        widths: those tried.
-        num_seeds: by which it was judged.
-        points: the trials that it rests on.
-        notes: what to know before using the number.
-        replicates: of log m*.
+        points: the trials that it rests on; `outcomes` are all trials of the cell.
         again: whether larger widths miss the target again.
-        search: the state of the search, where the widths were searched.
     """
     m_star = width_of(crossing) if math.isfinite(crossing) else None
+    beyond: ThresholdStatus = "failed" if math.isnan(crossing) else "above_range" if crossing > 0 else "below_range"
     low, high = (math.nan, math.nan) if ends is None else ends
     return WidthThreshold(
         cell_id=cell_id,
         label=label,
         config_sample=sample,
-        status=_status_of(crossing),
+        status=beyond if m_star is None else "found",
         m_star=m_star,
         M=None if m_star is None else math.ceil(m_star),
         low=width_of(low) if math.isfinite(low) else None,
@@ -188,15 +181,6 @@ def threshold_of(
         search=search,
         size=criterion.size,
     )
-
-
-def _status_of(crossing: float) -> Literal["found", "above_range", "below_range", "failed"]:
-    """How a threshold ended, from its log width: nan for none."""
-    if math.isnan(crossing):
-        return "failed"
-    if math.isinf(crossing):
-        return "above_range" if crossing > 0 else "below_range"
-    return "found"
 
 
 def width_of(log_width: float) -> float:

@@ -92,7 +92,7 @@ def test_another_number_has_the_threshold_that_the_width_would_have(tmp_path: An
         seeds = {seed: place for place, seed in enumerate(dict.fromkeys(cell.trials.seeds.tolist()))}
         own = [record(config, LOSSES[config.model.tail_width][seeds[config.seed]]) for config in cell.trials]  # type: ignore[attr-defined]
         Ledger(run.ledger).append(own)
-    found = thresholds_of(spec, read_results(run, spec))
+    found = thresholds_of(spec.spec, read_results(run, spec))
     assert [threshold.m_star for threshold in found] == [10.782924128] * 2
     assert [threshold.size for threshold in found] == [size_named("model.tail_width")] * 2
     assert len({threshold.label for threshold in found}) == 2
