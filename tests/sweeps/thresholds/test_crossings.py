@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from sweeps.thresholds.crossings import chosen_rates, least_crossing
+from sweeps.thresholds.crossings import chosen_rates, least_crossing, reach_and_exceed
 
 WIDTHS = (10, 20, 40)
 TARGET = 0.1
@@ -49,6 +49,14 @@ def test_another_success_rate_asks_for_more_seeds():
     assert crossing(*seeds, success_rate=0.7)[0] == pytest.approx(crossing(seeds[3])[0])
     assert crossing(*seeds, success_rate=0.9)[0] == math.inf
     assert crossing(*seeds, success_rate=0.1)[0] == pytest.approx(crossing(seeds[0])[0])
+
+
+def test_a_success_rate_that_is_a_whole_number_of_seeds_asks_for_exactly_as_many():
+    """Rounding moves k / n * n off k for some of these."""
+    assert any(k / n * n != k for n in range(1, 200) for k in range(n))
+    for n in range(1, 200):
+        for k in range(1, n):
+            assert reach_and_exceed(k / n, n) == (k, k + 1)
 
 
 def test_a_lapse_of_one_seed_neither_moves_the_crossing_nor_raises_the_flag():

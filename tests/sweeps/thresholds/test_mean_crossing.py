@@ -52,6 +52,17 @@ def test_isotonic_means_pool_points_that_rise_and_cross_between_their_middles():
     assert len(found) == 501
 
 
+def test_a_mean_exactly_at_the_target_reaches_it():
+    losses = np.log([[[0.5, 0.5], [0.4, 0.4]]])
+    assert mean_crossing(np.log([10.0, 20.0]), losses, log_target=math.log(0.5))[0].tolist() == [-math.inf]
+
+
+def test_a_pool_far_below_the_target_counts_by_its_own_loss():
+    widths, losses = np.log([10.0, 20.0]), np.log([1.0, 1e-8])
+    where = isotonic_crossings(widths, losses, log_target=LOG_TARGET, seed=0)[0]
+    assert math.exp(where) == pytest.approx(10 * 2 ** (1 / 8))
+
+
 def test_isotonic_means_agree_with_a_threshold_that_is_known(simulated, fcn):
     rng = np.random.default_rng(0)
     widths = rng.integers(30, 55, size=80)

@@ -72,6 +72,12 @@ def test_the_median_of_five_with_the_least_and_the_largest() -> None:
     assert "the interval between order statistics of 5 seeds has level 93.8%" in threshold.note
 
 
+def test_replicates_spread_over_the_samples_between_two_evaluations() -> None:
+    replicates = np.exp(of([2000] * 5).replicates)
+    assert 1900 <= replicates.min() < 1905
+    assert 2095 < replicates.max() <= 2100
+
+
 def test_of_two_middle_ones_the_mean_of_logs() -> None:
     assert of([1000, 4000]).m_star == pytest.approx(2000)
     assert log_median(np.log([[1.0, 2.0, 8.0]])).tolist() == [math.log(2)]
@@ -119,6 +125,12 @@ def test_the_rate_is_that_of_the_least_median_never_the_best_of_a_seed() -> None
 
 def test_a_target_that_is_met_before_training_is_below_the_range() -> None:
     assert of([0.0] * 5).status == "below_range"
+
+
+def test_a_rank_whose_interval_has_exactly_the_level_is_taken() -> None:
+    level = 1 - 2 * (1 + 8) / 2**8
+    assert order_interval(8, level) == (2, pytest.approx(level))
+    assert order_interval(8, level + 1e-9)[0] == 1
 
 
 @pytest.mark.parametrize(("num", "truth"), [(5, 0.9375), (8, 0.9297)])
