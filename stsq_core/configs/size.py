@@ -21,19 +21,15 @@ LETTERS = {
 
 @dataclass(frozen=True)
 class Size(ABC):
-    """What a threshold is about. `name` is its spelling in a criterion."""
+    """What a threshold is about.
+
+    `name` is its spelling in a criterion, `letter` that of formulas and axes (m, r, H, n), and `quantity` what there is more or
+    less of: `width`, `rank`, `heads`, `samples`.
+    """
 
     name: str
-
-    @property
-    @abstractmethod
-    def letter(self) -> str:
-        """The letter of formulas and axes: m, r, H, n."""
-
-    @property
-    @abstractmethod
-    def quantity(self) -> str:
-        """What there is more or less of: `width`, `rank`, `heads`, `samples`."""
+    letter: str
+    quantity: str
 
     @property
     def noun(self) -> str:
@@ -80,16 +76,6 @@ class Size(ABC):
 class _Width(Size):
     """The width m of the model."""
 
-    name: str = "width"
-
-    @property
-    def letter(self) -> str:
-        return "m"
-
-    @property
-    def quantity(self) -> str:
-        return "width"
-
     def of(self, config: TrialConfig) -> int:
         return config.width
 
@@ -106,15 +92,6 @@ class _Width(Size):
 @dataclass(frozen=True)
 class _Field(Size):
     """A whole number at a dotted name of the config."""
-
-    @property
-    def letter(self) -> str:
-        leaf = self._leaf
-        return LETTERS.get(leaf, leaf)
-
-    @property
-    def quantity(self) -> str:
-        return self._leaf.removeprefix("num_").replace("_", " ")
 
     def of(self, config: TrialConfig) -> int:
         value = self._value(config)
@@ -141,10 +118,6 @@ class _Field(Size):
             value = getattr(value, part, None)
         return value
 
-    @property
-    def _leaf(self) -> str:
-        return self.name.rpartition(".")[2]
-
 
 @dataclass(frozen=True)
 class _SamplesDrawn(Size):
@@ -152,16 +125,6 @@ class _SamplesDrawn(Size):
 
     A trial's size is its budget, the most that it may draw.
     """
-
-    name: str = "samples"
-
-    @property
-    def letter(self) -> str:
-        return "n"
-
-    @property
-    def quantity(self) -> str:
-        return "samples"
 
     @property
     def threshold_words(self) -> str:
@@ -180,14 +143,15 @@ class _SamplesDrawn(Size):
         return ()
 
 
-WIDTH: Final[Size] = _Width()
-SAMPLES: Final[Size] = _SamplesDrawn()
+WIDTH: Final[Size] = _Width("width", "m", "width")
+SAMPLES: Final[Size] = _SamplesDrawn("samples", "n", "samples")
 
 
 def size_named(name: str) -> Size:
     """The size that a criterion's `of` names: `width`, `samples`, or a dotted field."""
-    named = {size.name: size for size in (WIDTH, SAMPLES)}
-    return named.get(name) or _Field(name)
+    leaf = name.rpartition(".")[2]
+    field = _Field(name, LETTERS.get(leaf, leaf), leaf.removeprefix("num_").replace("_", " "))
+    return {size.name: size for size in (WIDTH, SAMPLES)}.get(name, field)
 
 
 @lru_cache(maxsize=10_000)

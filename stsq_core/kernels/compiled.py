@@ -103,6 +103,7 @@ def keys(bases, step, out):
 @_inlined
 def _log(x):
     """The logarithm of a positive normal float32."""
+    # x = 2^exponent (1 + f) with 1 + f between the roots of 1/2 and 2: 0x3F3504F3 holds the bits of the root of 1/2.
     bits = np.float32(x).view(np.int32)
     exponent = int32(int32(bits - int32(0x3F3504F3)) >> int32(23))
     f = np.int32(bits - int32(exponent << int32(23))).view(np.float32) - float32(1)
@@ -126,6 +127,7 @@ def _exp_single(x):
     x = float32(-87) if x < float32(-87) else x  # written so that NaN stays NaN
     shifted = x * float32(1.44269504) + float32(12582912)  # rounds to an integer in the low bits
     n = shifted - float32(12582912)
+    # ln 2 in two parts: n times the first is exact, so r loses nothing to cancellation.
     r = x - n * float32(0.693359375) - n * float32(-2.12194440e-4)
     p = float32(1.9875691500e-4)
     p = p * r + float32(1.3981999507e-3)
@@ -154,6 +156,7 @@ def _normal_pair(w0, w1):
     """Two independent standard normals from two words; none is beyond 5.9, where 4e-9 of the mass lies."""
     u = (float32(int32(w0 >> uint32(8))) + float32(0.5)) * float32(2.0**-24)
     radius = np.sqrt(float32(-2) * _log(u))
+    # The word is a fraction of a whole turn; the nearest quarter is split off, which leaves an angle x of at most pi/4.
     turn = int32(w1)
     quarter = int32(int32(turn + int32(0x20000000)) >> int32(30))
     x = float32(int32(turn - int32(quarter << int32(30)))) * float32(math.pi / 2 * 2.0**-30)
@@ -256,6 +259,7 @@ def subsets(keys, T, out):
                 out[s, row, j] = _below(w0, w1, T - q + j + 1)
                 if j + 1 < q:
                     out[s, row, j + 1] = _below(w2, w3, T - q + j + 2)
+        # A number that was drawn before gives way to the greatest that draw j allows, which cannot have been drawn.
         for row in range(rows):
             for j in range(1, q):
                 for earlier in range(j):
@@ -334,6 +338,7 @@ def _softmax(s, top, T):
     padded = len(s)
     for t in range(T, padded):
         s[t] = -np.inf
+    # Eight maxima side by side are one vector; a single one would be a chain that no vector loop can take.
     for lane in range(8):
         top[lane] = s[lane]
     for h in range(1, padded // 8):

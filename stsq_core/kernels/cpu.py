@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from stsq_core.kernels import compiled
-from stsq_core.kernels.interface import DUAL_TOLERANCE, Draws, Kernels, PopulationStep, Rates, TokenStep
+from stsq_core.kernels.interface import DUAL_TOLERANCE, Kernels, PopulationStep, Rates, StreamKeys, TokenStep
 from stsq_core.kernels.plain import layer
 
 
@@ -22,22 +22,22 @@ class CpuKernels(Kernels):
         compiled.keys(bases.numpy(), int(step), keys.numpy())
         return keys
 
-    def normals(self, draws: Draws, *, rows: int, numbers: int, dtype: torch.dtype) -> torch.Tensor:
+    def normals(self, draws: StreamKeys, *, rows: int, numbers: int, dtype: torch.dtype) -> torch.Tensor:
         out = torch.empty((len(draws.keys), rows, numbers), dtype=dtype)
         compiled.normals(draws.keys.numpy(), out.numpy())
         return draws.spread(out)
 
-    def uniforms(self, draws: Draws, *, numbers: int, dtype: torch.dtype) -> torch.Tensor:
+    def uniforms(self, draws: StreamKeys, *, numbers: int, dtype: torch.dtype) -> torch.Tensor:
         out = torch.empty((len(draws.keys), numbers), dtype=dtype)
         compiled.uniforms(draws.keys.numpy(), out.numpy())
         return draws.spread(out)
 
-    def signs(self, draws: Draws, *, tokens: int, length: int, dtype: torch.dtype) -> torch.Tensor:
+    def signs(self, draws: StreamKeys, *, tokens: int, length: int, dtype: torch.dtype) -> torch.Tensor:
         out = torch.empty((len(draws.keys), tokens, length), dtype=dtype)
         compiled.signs(draws.keys.numpy(), out.numpy())
         return draws.spread(out)
 
-    def subsets(self, draws: Draws, *, rows: int, T: int, q: int) -> torch.Tensor:
+    def subsets(self, draws: StreamKeys, *, rows: int, T: int, q: int) -> torch.Tensor:
         out = torch.empty((len(draws.keys), rows, q), dtype=torch.int64)
         compiled.subsets(draws.keys.numpy(), T, out.numpy())
         return draws.spread(out)
@@ -56,7 +56,7 @@ class CpuKernels(Kernels):
 
     def attend_tokens(
         self,
-        draws: Draws,
+        draws: StreamKeys,
         N: torch.Tensor,
         K: torch.Tensor,
         Q: torch.Tensor,
@@ -111,6 +111,7 @@ class CpuKernels(Kernels):
             tensors = tuple(torch.empty(shape, dtype=dtype) for shape in held)
             seen = tuple(tensor.expand(shape) for tensor, shape in zip(tensors, shapes, strict=True))
             self._steps[key] = seen, _arrays(*tensors)
+        # Kept between steps: memory that is new in every step costs more than the zeros.
         for array in self._steps[key][1]:
             array.fill(0)
         return self._steps[key]

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from stsq_core.kernels import triton_kernels as device
-from stsq_core.kernels.interface import DUAL_TOLERANCE, Draws, PopulationStep, Rates, TokenStep
+from stsq_core.kernels.interface import DUAL_TOLERANCE, PopulationStep, Rates, StreamKeys, TokenStep
 from stsq_core.kernels.plain import PlainKernels
 
 COUNTERS = 512
@@ -73,13 +73,13 @@ class CudaKernels(PlainKernels):
         launch(device.keys, (_blocks(len(bases), 128),), bases, step, keys, len(bases), BLOCK=128)
         return keys
 
-    def normals(self, draws: Draws, *, rows: int, numbers: int, dtype: torch.dtype) -> torch.Tensor:
+    def normals(self, draws: StreamKeys, *, rows: int, numbers: int, dtype: torch.dtype) -> torch.Tensor:
         return self._numbers(draws, rows, numbers, dtype, normal=True)
 
-    def uniforms(self, draws: Draws, *, numbers: int, dtype: torch.dtype) -> torch.Tensor:
+    def uniforms(self, draws: StreamKeys, *, numbers: int, dtype: torch.dtype) -> torch.Tensor:
         return self._numbers(draws, 1, numbers, dtype, normal=False).squeeze(1)
 
-    def signs(self, draws: Draws, *, tokens: int, length: int, dtype: torch.dtype) -> torch.Tensor:
+    def signs(self, draws: StreamKeys, *, tokens: int, length: int, dtype: torch.dtype) -> torch.Tensor:
         k = len(draws.owner)
         out = torch.empty((k, tokens, length), dtype=dtype, device=self.device)
         grid = (_blocks(tokens, 16), k, _blocks(length, 128))
@@ -87,7 +87,7 @@ class CudaKernels(PlainKernels):
         launch(device.signs, grid, draws.keys, draws.owner, out, tokens, LENGTH=length, BLOCK=16, WIDTH=width)
         return out
 
-    def subsets(self, draws: Draws, *, rows: int, T: int, q: int) -> torch.Tensor:
+    def subsets(self, draws: StreamKeys, *, rows: int, T: int, q: int) -> torch.Tensor:
         k = len(draws.owner)
         out = torch.empty((k, rows, q), dtype=torch.int64, device=self.device)
         launch(device.subsets, (_blocks(rows, 128), k), draws.keys, draws.owner, out, ROWS=rows, T=T, Q=q, BLOCK=128)
@@ -136,7 +136,7 @@ class CudaKernels(PlainKernels):
 
     def attend_tokens(
         self,
-        draws: Draws,
+        draws: StreamKeys,
         N: torch.Tensor,
         K: torch.Tensor,
         Q: torch.Tensor,
@@ -191,7 +191,7 @@ class CudaKernels(PlainKernels):
             NUMBERS=numbers, COLUMNS=gradient.shape[-1], MOMENTS=moments is not None, BLOCK=1024,
         )  # fmt: skip
 
-    def _numbers(self, draws: Draws, rows: int, numbers: int, dtype: torch.dtype, *, normal: bool) -> torch.Tensor:
+    def _numbers(self, draws: StreamKeys, rows: int, numbers: int, dtype: torch.dtype, *, normal: bool) -> torch.Tensor:
         """Four numbers to a counter; the last group of a row may be cut."""
         k, counters = len(draws.owner), 8 * _blocks(numbers, 32)
         out = torch.empty((k, rows, numbers), dtype=dtype, device=self.device)
@@ -201,9 +201,9 @@ class CudaKernels(PlainKernels):
         )  # fmt: skip
         return out
 
-    def _tokens(self, draws: Draws, rows: int, numbers: int) -> torch.Tensor:
+    def _tokens(self, draws: StreamKeys, rows: int, numbers: int) -> torch.Tensor:
         """A batch's tokens, one draw a seed, in float32: the other precision holds the same numbers."""
-        one_a_seed = Draws(draws.keys, torch.arange(len(draws.keys), device=self.device)) if draws.shared else draws
+        one_a_seed = StreamKeys(draws.keys, torch.arange(len(draws.keys), device=self.device)) if draws.shared else draws
         return self._numbers(one_a_seed, rows, numbers, torch.float32, normal=True)
 
     def _gathered(

@@ -24,7 +24,7 @@ following it would divide by the zero singular values of dependent codes."""
 
 
 @dataclass(frozen=True)
-class Draws:
+class StreamKeys:
     """Where the draws of k trials come from: a stream's key for each distinct seed, and each trial's place among them."""
 
     keys: torch.Tensor
@@ -100,19 +100,19 @@ class Kernels(ABC):
         """The keys of one step's streams: `mix(base + step)` for the finaliser of `streams.mix`, int64, (n,)."""
 
     @abstractmethod
-    def normals(self, draws: Draws, *, rows: int, numbers: int, dtype: torch.dtype) -> torch.Tensor:
+    def normals(self, draws: StreamKeys, *, rows: int, numbers: int, dtype: torch.dtype) -> torch.Tensor:
         """Standard normals, (k, rows, numbers)."""
 
     @abstractmethod
-    def uniforms(self, draws: Draws, *, numbers: int, dtype: torch.dtype) -> torch.Tensor:
+    def uniforms(self, draws: StreamKeys, *, numbers: int, dtype: torch.dtype) -> torch.Tensor:
         """Uniform on (-1, 1), (k, numbers)."""
 
     @abstractmethod
-    def signs(self, draws: Draws, *, tokens: int, length: int, dtype: torch.dtype) -> torch.Tensor:
+    def signs(self, draws: StreamKeys, *, tokens: int, length: int, dtype: torch.dtype) -> torch.Tensor:
         """Uniform signs, (k, tokens, length); the first coordinates of a longer draw are those of a shorter one."""
 
     @abstractmethod
-    def subsets(self, draws: Draws, *, rows: int, T: int, q: int) -> torch.Tensor:
+    def subsets(self, draws: StreamKeys, *, rows: int, T: int, q: int) -> torch.Tensor:
         """Uniform q-subsets of [T], int64, (k, rows, q)."""
 
     @abstractmethod
@@ -148,7 +148,7 @@ class Kernels(ABC):
     @abstractmethod
     def attend_tokens(
         self,
-        draws: Draws,
+        draws: StreamKeys,
         N: torch.Tensor,
         K: torch.Tensor,
         Q: torch.Tensor,

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import torch
 
-from stsq_core.kernels.interface import DUAL_TOLERANCE, Draws, Kernels, PopulationStep, Rates, TokenStep
+from stsq_core.kernels.interface import DUAL_TOLERANCE, Kernels, PopulationStep, Rates, StreamKeys, TokenStep
 
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
@@ -45,7 +45,7 @@ def layer(values: torch.Tensor, hot: torch.Tensor | None, *, columns: int, recti
     """See `Kernels.layer`."""
     blocks = [values.relu_() if rectify else values] + ([] if hot is None else [hot])
     rest = values.new_zeros((*values.shape[:2], columns - sum(block.shape[-1] for block in blocks)))
-    rest[..., 0].fill_(1)
+    rest[..., 0].fill_(1)  # feeds the bias
     return torch.cat([*blocks, rest], -1)
 
 
@@ -55,7 +55,7 @@ class PlainKernels(Kernels):
     def keys(self, bases: torch.Tensor, step: int | torch.Tensor) -> torch.Tensor:
         return mix(bases + step)
 
-    def normals(self, draws: Draws, *, rows: int, numbers: int, dtype: torch.dtype) -> torch.Tensor:
+    def normals(self, draws: StreamKeys, *, rows: int, numbers: int, dtype: torch.dtype) -> torch.Tensor:
         words = _stream(draws, rows, numbers)
         u = ((words[..., 0::2, :] >> np.uint64(8)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-24)
         radius = np.sqrt(-2 * np.log(u))
@@ -63,18 +63,18 @@ class PlainKernels(Kernels):
         pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], -2).astype(np.float32)
         return self._moved(draws, pairs.reshape(*words.shape[:2], -1)[..., :numbers], dtype)
 
-    def uniforms(self, draws: Draws, *, numbers: int, dtype: torch.dtype) -> torch.Tensor:
+    def uniforms(self, draws: StreamKeys, *, numbers: int, dtype: torch.dtype) -> torch.Tensor:
         words = _stream(draws, 1, numbers)
         values = ((words >> np.uint64(8)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23) - np.float32(1)
         return self._moved(draws, values.reshape(len(words), -1)[:, :numbers], dtype)
 
-    def signs(self, draws: Draws, *, tokens: int, length: int, dtype: torch.dtype) -> torch.Tensor:
+    def signs(self, draws: StreamKeys, *, tokens: int, length: int, dtype: torch.dtype) -> torch.Tensor:
         blocks = -(-length // 128)
         words = philox(_keys(draws)[:, None, None], np.arange(tokens)[:, None], np.arange(blocks))
         bits = (words[..., None] >> np.arange(32, dtype=np.uint64)) & np.uint64(1)
         return self._moved(draws, 1 - 2 * bits.reshape(len(words), tokens, -1)[..., :length].astype(np.float32), dtype)
 
-    def subsets(self, draws: Draws, *, rows: int, T: int, q: int) -> torch.Tensor:
+    def subsets(self, draws: StreamKeys, *, rows: int, T: int, q: int) -> torch.Tensor:
         words = philox(_keys(draws)[:, None, None], np.arange(rows)[:, None], np.arange(-(-q // 2)))
         words = words.reshape(len(words), rows, -1, 2)
         chosen: list[np.ndarray] = []
@@ -117,7 +117,7 @@ class PlainKernels(Kernels):
 
     def attend_tokens(
         self,
-        draws: Draws,
+        draws: StreamKeys,
         N: torch.Tensor,
         K: torch.Tensor,
         Q: torch.Tensor,
@@ -164,15 +164,15 @@ class PlainKernels(Kernels):
             direction = torch.where(adam, m / (v.sqrt() / like(rates.root) + like(rates.eps)), gradient)
         parameter.sub_(like(rates.rate) * direction)
 
-    def _moved(self, draws: Draws, values: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
+    def _moved(self, draws: StreamKeys, values: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
         return draws.spread(torch.from_numpy(np.ascontiguousarray(values)).to(self.device, dtype))
 
 
-def _keys(draws: Draws) -> np.ndarray:
+def _keys(draws: StreamKeys) -> np.ndarray:
     return draws.keys.cpu().numpy().view(np.uint64)
 
 
-def _stream(draws: Draws, rows: int, numbers: int) -> np.ndarray:
+def _stream(draws: StreamKeys, rows: int, numbers: int) -> np.ndarray:
     """The words of numbers 0, 1, ... of each row, in groups of eight by word: (n, rows, 4 groups, 8), at least `numbers`."""
     counters = np.arange(-(-numbers // 32) * 8)
     words = philox(_keys(draws)[:, None, None], counters, np.arange(rows)[:, None])

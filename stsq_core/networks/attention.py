@@ -4,7 +4,7 @@ Arrays of one head are named as in the papers, `W` and `V`; those of several are
 `A` and `B`, and of two layers the first has `W_1` (or factors) and `U`.
 
 Every output is a sample of its own: where a task asks for R outputs a sample, its tokens stand R times. Codes and draws are
-those of `stsq_core.programs.minibatch_transformer`, whose `Samples` these are.
+those of `stsq_core.programs.full_transformer`, whose `Samples` these are.
 
 Source: arXiv:2406.06893 for one layer of softmax; the other kinds are the usual ones (docs/attention.md).
 """
@@ -150,7 +150,7 @@ class AttentionNetwork(Network):
         return shapes
 
     def _drawn(self, place: int, rows: int, columns: int) -> torch.Tensor:
-        """Zeros, or entries of standard deviation `init_scale`: W and V of the first head are those of `practical`."""
+        """Zeros, or entries of standard deviation `init_scale`: W and V of the first head are those of `FullTransformer`."""
         draws = self.streams.draws(Purpose.INIT, place)
         return self.kernels.normals(draws, rows=rows, numbers=columns, dtype=self.dtype).mul_(self._scale)
 

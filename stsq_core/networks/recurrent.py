@@ -128,8 +128,8 @@ def _start(x: torch.Tensor, size: int, units: int) -> torch.Tensor:
     return state
 
 
-def _order(T: int, reverse: bool) -> list[int]:
-    return list(range(T))[::-1] if reverse else list(range(T))
+def _order(T: int, reverse: bool) -> range:
+    return range(T)[::-1] if reverse else range(T)
 
 
 def _befores(states: torch.Tensor, units: int, reverse: bool) -> torch.Tensor:
@@ -163,7 +163,7 @@ class _Gru(torch.autograd.Function):
             fed_n = fed_n.contiguous()
             n = (x_n + r * fed_n).tanh_()
             h = n + z * (h - n)
-            h[..., units] = 1
+            h[..., units] = 1  # feeds the bias of the next step
             for store, value in zip((states, *gates, fed), (h, r, z, n, fed_n), strict=True):
                 store[:, t] = value
         ctx.save_for_backward(W, states, gates, fed)
@@ -180,7 +180,7 @@ class _Gru(torch.autograd.Function):
         for t in reversed(_order(fed.shape[1], ctx.reverse)):
             r, z, n = gates[:, :, t]
             at_h = slope[:, t] + carried
-            at_h[..., ctx.units] = 0
+            at_h[..., ctx.units] = 0  # a constant
             at_n = at_h * (1 - z) * (1 - n * n)
             at_r = at_n * fed[:, t] * r * (1 - r)
             at_z = at_h * (before[:, t] - n) * z * (1 - z)

@@ -29,7 +29,7 @@ def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     N = b.shape[2]
     M = a.shape[1]
     padding = _padding(M, a.shape[2], N, a.dtype)
-    if padding is None:
+    if padding is None:  # every slice begins on a cache line: MKL takes the same kernel for all of them
         return torch.bmm(a, b)
     more_M, more_K, more_N = padding
     a = torch.nn.functional.pad(a, (0, more_K, 0, more_M)).contiguous()
@@ -42,4 +42,5 @@ def _padding(M: int, K: int, N: int, dtype: torch.dtype) -> tuple[int, int, int]
     """Zeros to be added to M, K and N; None where every slice is aligned and no vector."""
     if M > 1 and N > 1 and all(size == aligned(size, dtype) for size in (M * K, K * N, M * N)):
         return None
+    # One more row where there is one: a product with a vector would go to another kernel in a stack of one.
     return int(M == 1), aligned(K, dtype) - K, aligned(N, dtype) - N

@@ -10,7 +10,7 @@ from functools import cache
 
 import torch
 
-from stsq_core.kernels import Draws, Kernels
+from stsq_core.kernels import Kernels, StreamKeys
 
 Step = int | torch.Tensor
 """A step's number: an int, or an int64 tensor of shape (1,) on the device, which a captured CUDA graph reads anew each time."""
@@ -50,22 +50,23 @@ class Streams:
         self._distinct = distinct
         self._named: dict[int, torch.Tensor] = {}
         self._owner = torch.tensor([place[seed] for seed in seeds], device=kernels.device)
+        # Two of a key's three rounds do not depend on the step, and are made once.
         self._bases = {
             purpose: torch.tensor([_signed(mix(mix(seed) + purpose)) for seed in distinct], device=kernels.device)
             for purpose in Purpose
         }
 
-    def draws(self, purpose: Purpose, step: Step) -> Draws:
+    def draws(self, purpose: Purpose, step: Step) -> StreamKeys:
         """Where the trials' draws for a purpose at a step come from."""
-        return Draws(self._kernels.keys(self._bases[purpose], step), self._owner)
+        return StreamKeys(self._kernels.keys(self._bases[purpose], step), self._owner)
 
-    def named(self, name: str, step: Step, *, fresh: bool) -> Draws:
+    def named(self, name: str, step: Step, *, fresh: bool) -> StreamKeys:
         """Where the trials' draws under a name come from, in training or for fresh samples; any name is a stream of its own."""
         number = _number_of(name, fresh)
         if number not in self._named:
             words = [_signed(mix(mix(seed) + number)) for seed in self._distinct]
             self._named[number] = torch.tensor(words, device=self._kernels.device)
-        return Draws(self._kernels.keys(self._named[number], step), self._owner)
+        return StreamKeys(self._kernels.keys(self._named[number], step), self._owner)
 
 
 _PURPOSES = {
@@ -87,6 +88,7 @@ def _number_of(name: str, fresh: bool) -> int:
     if purpose is not None:
         return int(purpose)
     digest = hashlib.sha256(f"{name} {'fresh' if fresh else 'training'}".encode()).digest()
+    # The top bit keeps names away from the small numbers of `Purpose`, and half of all words are still theirs.
     return int.from_bytes(digest[:8], "big") | 1 << 63
 
 

@@ -1,11 +1,11 @@
 from .codebook import BookSource as BookSource, CodeBook as CodeBook, DenseBook as DenseBook
 from .codes import Codes as Codes, codes_for as codes_for
 from .fcn import FcnProgram as FcnProgram, uniform_layers as uniform_layers
-from .minibatch_transformer import PracticalTransformer as PracticalTransformer, Samples as Samples, SharedCodes as SharedCodes
-from .population_transformer import MinibatchTransformer as MinibatchTransformer, PopulationTransformer as PopulationTransformer
+from .full_transformer import FullTransformer as FullTransformer, Samples as Samples, SharedCodes as SharedCodes
 from .program import Program as Program, Tensors as Tensors
 from .sample_codes import (
     MinibatchSampleCodes as MinibatchSampleCodes,
     PopulationSampleCodes as PopulationSampleCodes,
     SampleBook as SampleBook,
 )
+from .theorem_transformer import MinibatchTransformer as MinibatchTransformer, PopulationTransformer as PopulationTransformer

@@ -65,9 +65,6 @@ class OneHotBook(CodeBook):
         own = W_e.mT[:, : self._tokens, : self._tokens]
         return torch.nn.functional.pad(own, (0, self._rest, 0, self._rest))
 
-    def gradient(self, G: torch.Tensor) -> torch.Tensor:
-        return self.push(self.push(G).mT)
-
 
 class DenseBook(CodeBook):
     """One book a trial, shape (k, Tp, d_e), with zeros beyond the T tokens."""
@@ -138,5 +135,5 @@ class BookSource:
                 f"{self._positions.kind} codes end at the T of the task; got T={T} beyond T={self._T}: use other codes"
             )
         rows = self._codes.rows(self._streams.draws(purpose, step), padded_tokens(T))
-        rows[:, T:].zero_()
+        rows[:, T:].zero_()  # they were drawn, because a draw has whole rows, but mark no token
         return DenseBook(rows, self._positions.query, self._kernels)

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 import torch
 
 from stsq_core.configs import Gaussian, Learned, OneHot, Positions, RandomSign, Sinusoidal, missing_case
-from stsq_core.kernels import Draws, Kernels
+from stsq_core.kernels import Kernels, StreamKeys
 from stsq_core.numerics import dot
 
 BASE = 10_000
@@ -32,7 +32,7 @@ class Codes(ABC):
         self.scale = self._per_coordinate([1 / math.sqrt(width) for width in self.widths])
 
     @abstractmethod
-    def rows(self, draws: Draws, count: int) -> torch.Tensor:
+    def rows(self, draws: StreamKeys, count: int) -> torch.Tensor:
         """Codes of rows 0 to count - 1, (k, count, length); codes that are not drawn make nothing of the draws."""
 
     def _per_coordinate(self, sizes: list[float]) -> torch.Tensor:
@@ -45,7 +45,7 @@ class Codes(ABC):
 class UnitCodes(Codes):
     """Row t is the t-th unit vector, and zero where there is none."""
 
-    def rows(self, draws: Draws, count: int) -> torch.Tensor:
+    def rows(self, draws: StreamKeys, count: int) -> torch.Tensor:
         unit = torch.eye(count, self.length, dtype=self.dtype, device=self.kernels.device)
         return unit.expand(len(self.widths), -1, -1).contiguous()
 
@@ -53,14 +53,14 @@ class UnitCodes(Codes):
 class SignCodes(Codes):
     """Uniform signs over the root of d_e."""
 
-    def rows(self, draws: Draws, count: int) -> torch.Tensor:
+    def rows(self, draws: StreamKeys, count: int) -> torch.Tensor:
         return self.kernels.signs(draws, tokens=count, length=self.length, dtype=self.dtype).mul_(self.scale)
 
 
 class SphereCodes(Codes):
     """Standard normals over the norm of a trial's own coordinates."""
 
-    def rows(self, draws: Draws, count: int) -> torch.Tensor:
+    def rows(self, draws: StreamKeys, count: int) -> torch.Tensor:
         codes = self.kernels.normals(draws, rows=count, numbers=self.length, dtype=self.dtype).mul_(self.own)
         # A row of exact zeros, which one in ten million is at d_e = 1, stays one.
         return codes.div_(dot(codes, codes).sqrt_().clamp_min_(torch.finfo(self.dtype).tiny).unsqueeze(-1))
@@ -69,7 +69,7 @@ class SphereCodes(Codes):
 class SinusoidalCodes(Codes):
     """Sines and cosines of the place, which are not drawn."""
 
-    def rows(self, draws: Draws, count: int) -> torch.Tensor:
+    def rows(self, draws: StreamKeys, count: int) -> torch.Tensor:
         codes = torch.zeros((len(self.widths), count, self.length), dtype=torch.float64)
         for own, width in zip(codes, self.widths, strict=True):
             own[:, :width] = sinusoids(count, width)

@@ -72,6 +72,7 @@ class FcnProgram(Program):
             for layer, (_, inputs) in enumerate(self.shapes, 1)
         }
         arrays["W1"] = arrays["W1"][:width]
+        # The inputs of units beyond the width lie between those of its own units and those of the subset.
         arrays["W2"] = np.delete(arrays["W2"], np.s_[width:rung], axis=1)
         return arrays
 
@@ -135,6 +136,7 @@ def uniform_layers(
     """
     parameters: Tensors = {}
     for layer, (units, inputs) in enumerate(shapes):
+        # Three streams a layer: biases, weights of the units below, and weights of the subset where it has a stream of its own.
         blocks = [uniforms((units,), 3 * layer).unsqueeze(-1)]
         if layer == 1:
             # Each block is drawn with its inputs outermost, so that a narrow trial's weights are a prefix of a wide one's.

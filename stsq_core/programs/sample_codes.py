@@ -8,22 +8,22 @@ from typing import assert_never
 import torch
 
 from stsq_core.configs import CHUNK, Query
-from stsq_core.kernels import Draws
+from stsq_core.kernels import StreamKeys
 from stsq_core.numerics import Purpose, Step, dot, product
 from stsq_core.programs.codes import Codes
-from stsq_core.programs.population_transformer import (
+from stsq_core.programs.program import Tensors
+from stsq_core.programs.theorem_transformer import (
     MinibatchProgram,
     PopulationProgram,
     TransformerProgram,
     scores_of_tokens,
 )
-from stsq_core.programs.program import Tensors
 
 
 class SampleBook:
     """The codes of every sample and the query e_y in them, (k, batch, d_e)."""
 
-    def __init__(self, codes: Codes, query: Query, draws: Draws, y: torch.Tensor, *, T: int) -> None:
+    def __init__(self, codes: Codes, query: Query, draws: StreamKeys, y: torch.Tensor, *, T: int) -> None:
         k, batch, q = y.shape
         self.codes = codes.rows(draws, batch * T).view(k, batch, T, codes.length)
         members = self.codes.gather(2, y.unsqueeze(-1).expand(k, batch, q, codes.length))

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 import torch
 
 from stsq_core.configs import TokenTask
-from stsq_core.kernels import Draws, Kernels
+from stsq_core.kernels import Kernels, StreamKeys
 from stsq_core.numerics import Step, Streams
 
 
@@ -33,7 +33,7 @@ class Source:
         """What is drawn once for the whole trial, in training and for fresh samples alike: a hidden direction, fixed codes."""
         return replace(self, step=0, fresh=False)
 
-    def draws(self, name: str) -> Draws:
+    def draws(self, name: str) -> StreamKeys:
         """Where the draws under a name come from."""
         return self.streams.named(name, self.step, fresh=self.fresh)
 

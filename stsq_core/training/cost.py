@@ -64,7 +64,7 @@ def step_cost(config: TrialConfig) -> StepCost:
         case None:
             return _network(config)
         case Transformer(extensions=(_, *_)):
-            return _practical(config)
+            return _full(config)
         case Transformer(positions=codes) if codes.redraw == "per_sample":
             return _sample_codes(config)
         case Transformer():
@@ -109,7 +109,7 @@ def _evaluated(config: TrialConfig, **numbers: int) -> TrialConfig:
 
 
 def _shared_codes(config: TrialConfig) -> StepCost:
-    """The transformer whose batch shares a code book (stsq_core.programs.population_transformer)."""
+    """The transformer whose batch shares a code book (stsq_core.programs.theorem_transformer)."""
     task, batch, D = config.task, config.batch, padded_width(config)
     q, d, P = task.q, task.d, padded_tokens(task.T)
     products, per_score = 2.0 * 2 * (P * D * D + P * P * D), 2 * q + SOFTMAX + 6
@@ -131,8 +131,8 @@ def _sample_codes(config: TrialConfig) -> StepCost:
     return StepCost(2.0 * batch * D * (2 * D + 6 * task.d * sampled), vectors + _dual(config))
 
 
-def _practical(config: TrialConfig) -> StepCost:
-    """The transformer in full (stsq_core.programs.minibatch_transformer): W and V forward and backward, and Z four times."""
+def _full(config: TrialConfig) -> StepCost:
+    """The transformer in full (stsq_core.programs.full_transformer): W and V forward and backward, and Z four times."""
     task, batch, D = config.task, config.batch, padded_width(config)
     T, d, m, P = task.T, task.d, task.d + D, padded_tokens(task.T)
     products = 2.0 * batch * (2 * m * m + 3 * d * m)
@@ -217,11 +217,11 @@ def _held_bytes(config: TrialConfig, device: str) -> float:
         case None:
             return size * (_network_numbers(config) + 4 * num_parameters(config)) + subsets
         case Transformer(extensions=(_, *_)):
-            numbers = _practical_numbers(config, device)
+            numbers = _full_numbers(config, device)
         case Transformer(positions=codes) if codes.redraw == "per_sample":
             numbers = _sample_codes_numbers(config)
         case Transformer():
-            numbers = _shared_codes_numbers(config) if device == "cpu" else _shared_codes_numbers_on_a_gpu(config)
+            numbers = _shared_codes_numbers(config, device)
         case Fcn():
             numbers = _fcn_numbers(config)
         case _:
@@ -229,23 +229,18 @@ def _held_bytes(config: TrialConfig, device: str) -> float:
     return size * (numbers + 3 * num_parameters(config)) + subsets
 
 
-def _shared_codes_numbers(config: TrialConfig) -> float:
-    D, P = padded_width(config), padded_tokens(config.task.T)
-    book = 0 if _is_one_hot(config) else P * D
-    attending = 2.0 * P * P
-    if config.training.objective == "minibatch":
-        attending += 6 * config.task.d * P + 2 * config.task.d * D
-    return book + config.batch * (config.task.q + 1) + max(attending, P * P + P * D + D * D)
-
-
-def _shared_codes_numbers_on_a_gpu(config: TrialConfig) -> float:
-    """As on the CPU, with every sample's tokens and gradients at the scores (stsq_core.kernels.cuda), a draw for each trial."""
+def _shared_codes_numbers(config: TrialConfig, device: str) -> float:
     task, batch, D, P = config.task, config.batch, padded_width(config), padded_tokens(config.task.T)
-    attending = 2.0 * P * P + batch * P
-    if config.training.objective == "minibatch":
-        attending += batch * task.d * (task.T + 3) + 4 * task.d * P + 2 * task.d * D
+    is_sampled = config.training.objective == "minibatch"
+    attending = 2.0 * P * P
+    if device == "cpu":
+        attending += (6 * task.d * P + 2 * task.d * D) * is_sampled
+        drawn = task.q + 1
+    else:  # every sample's tokens and gradients at the scores are held (stsq_core.kernels.cuda), and a draw for each trial
+        attending += batch * P + (batch * task.d * (task.T + 3) + 4 * task.d * P + 2 * task.d * D) * is_sampled
+        drawn = task.q + 2
     book = 0 if _is_one_hot(config) else P * D
-    return book + batch * (task.q + 2) + max(attending, P * P + P * D + D * D)
+    return book + batch * drawn + max(attending, P * P + P * D + D * D)
 
 
 def _sample_codes_numbers(config: TrialConfig) -> float:
@@ -254,7 +249,7 @@ def _sample_codes_numbers(config: TrialConfig) -> float:
     return numbers + batch * task.T * task.d * 2 if config.training.objective == "minibatch" else numbers
 
 
-def _practical_numbers(config: TrialConfig, device: str) -> float:
+def _full_numbers(config: TrialConfig, device: str) -> float:
     """The most of three moments: as columns are mixed, as gradients are complete, and, on a core, as W is updated."""
     task, batch, D = config.task, config.batch, padded_width(config)
     T, d, m, P = task.T, task.d, task.d + D, padded_tokens(task.T)

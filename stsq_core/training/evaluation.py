@@ -75,6 +75,7 @@ def describe(weights: dict[str, np.ndarray], config: TrialConfig) -> dict[str, f
 
 def _losses(fresh: Callable[[int], torch.Tensor], chunks: range, suffix: str) -> Metrics:
     """The mean of fresh losses and its standard error, taken over chunk means: samples of a chunk may share a code book."""
+    # fsum rounds once, however many chunks there are.
     rows = torch.stack([fresh(chunk).mean(-1) for chunk in chunks], 1).double().tolist()
     means = tuple(math.fsum(values) / len(chunks) for values in rows)
     errors = tuple(_standard_error(values, mean) for values, mean in zip(rows, means, strict=True))

@@ -9,6 +9,7 @@ stack are computed slice by slice, on one thread.
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -57,33 +58,25 @@ def train_pack(
                 continue
             stack = Stack(tuple(members), torch.device(device), running)
             running = None
-            stack.train(report, _Saver(checkpoint, tuple(by_id), done, stack).save_if_due)
+            stack.train(report, partial(_save_if_due, checkpoint, tuple(by_id), done, stack))
             done |= {result.config.trial_id: result for result in stack.results(keep_weights=keep_weights)}
     return tuple(done[config.trial_id] for config in configs)
 
 
-class _Saver:
-    """Saves a pack between two steps of the stack that is training."""
-
-    def __init__(self, checkpoint: Checkpoint, trial_ids: tuple[str, ...], done: dict[str, TrialResult], stack: Stack) -> None:
-        self._checkpoint = checkpoint
-        self._trial_ids = trial_ids
-        self._done = done
-        self._stack = stack
-
-    def save_if_due(self) -> None:
-        if not self._checkpoint.due():
-            return
-        results = [
-            (trial_id, r.status, r.relative_loss, r.relative_loss_stderr, r.steps, r.seconds, _tensors(r))
-            for trial_id, r in self._done.items()
-        ]
-        state = self._stack.state
-        running = vars(state) | {"parameters": _on_cpu(state.parameters), "moments": _on_cpu(state.moments)}
-        buffer = io.BytesIO()
-        metrics = {trial_id: dict(r.metrics) for trial_id, r in self._done.items() if r.metrics}
-        torch.save({"trial_ids": list(self._trial_ids), "done": results, "metrics": metrics, "running": running}, buffer)
-        self._checkpoint.save(buffer.getvalue())
+def _save_if_due(checkpoint: Checkpoint, trial_ids: tuple[str, ...], done: dict[str, TrialResult], stack: Stack) -> None:
+    """Save a pack between two steps: the results of the stacks that are trained, and the stack that is training."""
+    if not checkpoint.due():
+        return
+    results = [
+        (trial_id, r.status, r.relative_loss, r.relative_loss_stderr, r.steps, r.seconds, _tensors(r))
+        for trial_id, r in done.items()
+    ]
+    metrics = {trial_id: dict(r.metrics) for trial_id, r in done.items() if r.metrics}
+    state = stack.state
+    running = vars(state) | {"parameters": _on_cpu(state.parameters), "moments": _on_cpu(state.moments)}
+    buffer = io.BytesIO()
+    torch.save({"trial_ids": list(trial_ids), "done": results, "metrics": metrics, "running": running}, buffer)
+    checkpoint.save(buffer.getvalue())
 
 
 def _load(saved: bytes | None, by_id: dict[str, TrialConfig]) -> tuple[dict[str, TrialResult], StackState | None]:

@@ -18,11 +18,11 @@ from stsq_core.configs import SAMPLES_TO_TARGET, Fcn, Measurement, Transformer, 
 from stsq_core.networks import NetworkProgram
 from stsq_core.programs import (
     FcnProgram,
+    FullTransformer,
     MinibatchSampleCodes,
     MinibatchTransformer,
     PopulationSampleCodes,
     PopulationTransformer,
-    PracticalTransformer,
     Program,
     Tensors,
 )
@@ -124,7 +124,7 @@ class Stack:
 
     def _set_up(self, alive: tuple[str, ...]) -> None:
         """Set up program and optimizer for the trials that are left."""
-        self._stepper = None
+        self._stepper = None  # a captured step holds the tensors of the trials that it was captured with
         configs = tuple(self._configs[trial_id] for trial_id in alive)
         if configs:
             self._program = build_program(configs, self._device)
@@ -179,7 +179,7 @@ def build_program(configs: tuple[TrialConfig, ...], device: torch.device) -> Pro
         case None:
             return NetworkProgram(configs, device)
         case Transformer(extensions=(_, *_)):
-            return PracticalTransformer(configs, device)
+            return FullTransformer(configs, device)
         case Transformer(positions=codes):
             of_samples = codes.redraw == "per_sample"
             match objective := configs[0].training.objective:

@@ -103,6 +103,7 @@ def captured(rehearsal: Work, work: Work) -> Work:
     here.wait_stream(elsewhere)
     graph = torch.cuda.CUDAGraph()
     try:
+        # By default a call to CUDA from any other thread of the process would break the capture.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             work()
     finally:

@@ -59,13 +59,13 @@ def test_a_diverged_trial_disturbs_nobody(transformer) -> None:
 
 def test_draws_are_those_of_the_cpu() -> None:
     """Signs and subsets to the bit, normals to the rounding of their functions."""
-    from stsq_core.kernels import Draws
+    from stsq_core.kernels import StreamKeys
 
     drawn = []
     for device in (torch.device("cpu"), torch.device("cuda")):
         kernels = kernels_for(device)
         keys = kernels.keys(torch.arange(5, device=device), 12345)
-        draws = Draws(keys, torch.tensor([0, 1, 2, 3, 4, 2], device=device))
+        draws = StreamKeys(keys, torch.tensor([0, 1, 2, 3, 4, 2], device=device))
         drawn.append(
             (
                 kernels.signs(draws, tokens=224, length=80, dtype=torch.float32).cpu(),
@@ -81,10 +81,10 @@ def test_draws_are_those_of_the_cpu() -> None:
 
 def test_a_billion_words_give_no_normal_that_is_not_finite() -> None:
     """The rare words, too: a step of a large pack draws hundreds of millions of them."""
-    from stsq_core.kernels import Draws
+    from stsq_core.kernels import StreamKeys
 
     kernels = kernels_for(torch.device("cuda"))
-    draws = Draws(kernels.keys(torch.arange(4, device="cuda"), 7), torch.arange(4, device="cuda"))
+    draws = StreamKeys(kernels.keys(torch.arange(4, device="cuda"), 7), torch.arange(4, device="cuda"))
     drawn = kernels.normals(draws, rows=2**13, numbers=2**15, dtype=torch.float32)
     assert bool(drawn.isfinite().all())
     assert drawn.abs().max() < 6

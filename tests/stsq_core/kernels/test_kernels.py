@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from stsq_core.configs.stacking import padded_tokens
-from stsq_core.kernels import Draws, Kernels, Rates
+from stsq_core.kernels import Kernels, Rates, StreamKeys
 from stsq_core.kernels.cpu import CpuKernels
 from stsq_core.kernels.plain import PlainKernels, philox
 
@@ -99,8 +99,8 @@ def plain() -> Kernels:
     return PlainKernels(CPU)
 
 
-def some_draws(kernels: Kernels) -> Draws:
-    return Draws(kernels.keys(torch.tensor([5, -7, 2**62]), 3), torch.tensor([0, 1, 2, 1]))
+def some_draws(kernels: Kernels) -> StreamKeys:
+    return StreamKeys(kernels.keys(torch.tensor([5, -7, 2**62]), 3), torch.tensor([0, 1, 2, 1]))
 
 
 def random_codes(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -131,7 +131,7 @@ def test_the_word_whose_radius_is_zero_gives_zeros(kernels: Kernels, plain: Kern
     key, counter, pair = {1: (679937, 4, 1), 2: (810476, 2, 0)}[place]
     words = philox(np.array([key], np.uint64), np.array([counter], np.uint64), np.zeros(1, np.uint64))
     assert words[0, 2 * pair] >> np.uint64(8) == 0xFFFFFF
-    draws = Draws(torch.tensor([key]), torch.tensor([0]))
+    draws = StreamKeys(torch.tensor([key]), torch.tensor([0]))
     drawn = kernels.normals(draws, rows=1, numbers=32, dtype=torch.float32)
     assert drawn[0, 0, [16 * pair + counter, 16 * pair + 8 + counter]].abs().tolist() == [0, 0]
     torch.testing.assert_close(drawn, plain.normals(draws, rows=1, numbers=32, dtype=torch.float32), rtol=2.4e-7, atol=4e-7)

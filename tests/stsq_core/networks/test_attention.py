@@ -9,7 +9,7 @@ import torch
 from stsq_core import TrialConfig, train_pack
 from stsq_core.networks.attention import mass, weigh
 from stsq_core.networks.network_program import NetworkProgram
-from stsq_core.programs.minibatch_transformer import PracticalTransformer
+from stsq_core.programs.full_transformer import FullTransformer
 from stsq_core.tasks.examples import Batch
 from tests.stsq_core.oracles import floors
 
@@ -57,7 +57,7 @@ def randomised(program: NetworkProgram, scale: float = 1.0) -> dict[str, torch.T
 def test_the_transformer_has_the_losses_and_gradients_of_the_derived_program(codes: dict, asks: dict) -> None:
     """On the same draws, to rounding: autograd finds what was derived by hand."""
     configs = tuple(trial({"kind": "transformer", "positions": codes, **asks}, seed=s) for s in (0, 3))
-    derived, network = PracticalTransformer(configs, CPU), NetworkProgram(configs, CPU)
+    derived, network = FullTransformer(configs, CPU), NetworkProgram(configs, CPU)
     parameters = randomised(network)
     wide = {name: torch.zeros_like(value) for name, value in derived.initial().items()}
     for name, value in parameters.items():
@@ -82,7 +82,7 @@ def test_the_transformer_has_the_losses_and_gradients_of_the_derived_program(cod
 def test_the_transformer_starts_as_in_the_derived_program() -> None:
     codes = {"kind": "learned", "d_e": D_E}
     configs = tuple(trial({"kind": "transformer", "positions": codes, "init": "gaussian"}, seed=s) for s in (0, 1))
-    derived, network = PracticalTransformer(configs, CPU), NetworkProgram(configs, CPU)
+    derived, network = FullTransformer(configs, CPU), NetworkProgram(configs, CPU)
     for place in range(2):
         weights = network.weights(network.initial(), place)
         for name, array in derived.weights(derived.initial(), place).items():

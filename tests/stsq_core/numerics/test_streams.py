@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 import torch
 
-from stsq_core.kernels import Draws, kernels_for
+from stsq_core.kernels import StreamKeys, kernels_for
 from stsq_core.numerics.streams import Purpose, Streams, mix
 
 KERNELS = kernels_for(torch.device("cpu"))
@@ -22,7 +22,7 @@ def draws_of(seeds: tuple[int, ...], step: int = 3) -> dict[str, torch.Tensor]:
     }
 
 
-def one_seed(seed: int, purpose: Purpose, step: int = 0) -> Draws:
+def one_seed(seed: int, purpose: Purpose, step: int = 0) -> StreamKeys:
     return Streams((seed,), KERNELS).draws(purpose, step)
 
 

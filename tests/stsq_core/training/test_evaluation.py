@@ -11,9 +11,9 @@ from stsq_core import Measurement, TrialConfig, TrialResult, train_pack
 from stsq_core.configs.stacking import padded_tokens
 from stsq_core.numerics.checkpoint import Checkpoint
 from stsq_core.numerics.streams import Purpose
-from stsq_core.programs.population_transformer import PopulationProgram
 from stsq_core.programs.program import CHUNK, Program
 from stsq_core.programs.sample_codes import MinibatchSampleCodes, PopulationSampleCodes, sample_book
+from stsq_core.programs.theorem_transformer import PopulationProgram
 from stsq_core.training.evaluation import describe, evaluate, ground_truth
 from stsq_core.training.stack import build_program
 

@@ -5,9 +5,9 @@ import torch
 
 from stsq_core.configs.stacking import padded_tokens
 from stsq_core.numerics.streams import Purpose
-from stsq_core.programs.population_transformer import MinibatchProgram, PopulationProgram
 from stsq_core.programs.program import CHUNK
 from stsq_core.programs.sample_codes import MinibatchSampleCodes, PopulationSampleCodes, sample_book
+from stsq_core.programs.theorem_transformer import MinibatchProgram, PopulationProgram
 from stsq_core.training.stack import build_program
 
 CPU = torch.device("cpu")

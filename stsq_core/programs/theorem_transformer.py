@@ -172,6 +172,7 @@ def query_scores(rows: torch.Tensor, y: torch.Tensor, c: torch.Tensor) -> torch.
 
 def scores_of_tokens(X: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     """`<x_t, u>` for X of shape (k, batch, d, T) and u of shape (k, batch, d): (k, batch, T)."""
+    # Coordinate by coordinate: d is small, and a product of (k batch) tiny matrices would be slower than these vector loops.
     scores = X[:, :, 0] * u[:, :, :1]
     for coordinate in range(1, X.shape[2]):
         scores.addcmul_(X[:, :, coordinate], u[:, :, coordinate : coordinate + 1])

@@ -9,10 +9,10 @@ import torch
 from stsq_core import UserError, train_pack
 from stsq_core.configs.stacking import padded_tokens
 from stsq_core.numerics.streams import Purpose
-from stsq_core.programs.minibatch_transformer import PracticalTransformer, SharedCodes
-from stsq_core.programs.population_transformer import MinibatchProgram, MinibatchTransformer
+from stsq_core.programs.full_transformer import FullTransformer, SharedCodes
 from stsq_core.programs.program import CHUNK
 from stsq_core.programs.sample_codes import MinibatchSampleCodes
+from stsq_core.programs.theorem_transformer import MinibatchProgram, MinibatchTransformer
 from stsq_core.training.descent import Descent
 from stsq_core.training.stack import build_program
 
@@ -40,12 +40,12 @@ def name_of(codes: dict) -> str:
     return "-".join(str(value) for key, value in codes.items() if key != "d_e")
 
 
-def practical(configs) -> PracticalTransformer:
+def full_program(configs) -> FullTransformer:
     """The program in full, also of trials that the fast programs would train."""
-    return PracticalTransformer(tuple(configs), CPU)
+    return FullTransformer(tuple(configs), CPU)
 
 
-def some_parameters(program: PracticalTransformer) -> dict[str, torch.Tensor]:
+def some_parameters(program: FullTransformer) -> dict[str, torch.Tensor]:
     """Random numbers at the coordinates that a trial has."""
     generator = torch.Generator().manual_seed(5)
     m = program.configs[0].width
@@ -57,7 +57,7 @@ def some_parameters(program: PracticalTransformer) -> dict[str, torch.Tensor]:
     return parameters
 
 
-def code_books(program: PracticalTransformer, parameters: dict, step: int) -> list[torch.Tensor]:
+def code_books(program: FullTransformer, parameters: dict, step: int) -> list[torch.Tensor]:
     """The codes (T, d_e) of every sample."""
     samples = program._samples(parameters, program.subsets(step), step, T=T, fresh=False)
     if not isinstance(samples.codes, SharedCodes):
@@ -96,7 +96,7 @@ def defined_loss(trial, program, parameters: dict, step: int) -> torch.Tensor:
 def test_gradients_are_those_of_the_definition(transformer, codes: dict, x_query: str, attend_query: bool) -> None:
     fields = {"model__positions": codes, "model__x_query": x_query, "model__attend_query": attend_query}
     trial = transformer(T=T, q=Q, d=D, training=TRAINING, model__init="gaussian", **fields)
-    program = practical([trial])
+    program = full_program([trial])
     parameters = some_parameters(program)
     losses, gradients = program.gradients(parameters, 3)
     leaves = {name: value.clone().requires_grad_() for name, value in parameters.items()}
@@ -116,7 +116,7 @@ def test_gradients_are_those_of_the_definition(transformer, codes: dict, x_query
 @pytest.mark.parametrize("attend_query", [False, True])
 def test_the_gradient_of_learned_codes_is_that_of_finite_differences(transformer, attend_query: bool) -> None:
     fields = {"model__x_query": "gaussian", "model__attend_query": attend_query}
-    program = practical(
+    program = full_program(
         [transformer(T=T, q=Q, d=D, training=TRAINING, model__positions={"kind": "learned", "d_e": D_E}, **fields)]
     )
     parameters = some_parameters(program)
@@ -136,7 +136,7 @@ def test_from_zero_it_is_the_fast_program(transformer, codes: dict) -> None:
     trials = [
         transformer(T=T, q=Q, d=D, model__positions=codes, training=TRAINING | {"steps": 20}, seed=seed) for seed in (0, 1)
     ]
-    fast, full = build_program(tuple(trials), CPU), practical(trials)
+    fast, full = build_program(tuple(trials), CPU), full_program(trials)
     assert isinstance(fast, MinibatchTransformer | MinibatchSampleCodes)
     ends = []
     for program in (fast, full):
@@ -159,9 +159,9 @@ def test_the_fast_programs_train_what_they_can(transformer) -> None:
     for fields in ({}, {"init": "gaussian"}, {"x_query": "gaussian"}, {"attend_query": True}):
         trial = transformer(training=TRAINING, **{f"model__{name}": value for name, value in fields.items()})
         program = build_program((trial,), CPU)
-        assert isinstance(program, PracticalTransformer if fields else MinibatchProgram)
+        assert isinstance(program, FullTransformer if fields else MinibatchProgram)
     learned = transformer(training=TRAINING, model__positions={"kind": "learned", "d_e": 8})
-    assert isinstance(build_program((learned,), CPU), PracticalTransformer)
+    assert isinstance(build_program((learned,), CPU), FullTransformer)
 
 
 def test_a_gaussian_start_has_its_scale_and_a_narrow_one_is_part_of_a_wide_one(transformer) -> None:
@@ -235,7 +235,7 @@ def test_fresh_losses_are_fresh_and_of_the_same_distribution(transformer, codes:
 def test_other_lengths_and_subset_sizes_can_be_evaluated(transformer, codes: dict) -> None:
     """A model that says zero loses `E ||target||^2 = d/q`, whatever T and q are: a relative loss of 1."""
     program = build_program((transformer(T=T, q=Q, d=D, model__positions=codes, training=TRAINING, **FULL),), CPU)
-    assert isinstance(program, PracticalTransformer)
+    assert isinstance(program, FullTransformer)
     parameters = program.initial() | {"V": torch.zeros_like(program.initial()["V"])}
     bound = codes["kind"] in ("one_hot", "learned")
     for sizes in ({}, {"q": 5}, {"T": 6}, *(() if bound else ({"T": 40}, {"T": 40, "q": 2}))):
@@ -250,6 +250,6 @@ def test_attention_mass_is_that_of_the_members(transformer) -> None:
     """From zero attention is even: q of T, or of T + 1 where the query is attended to."""
     for attend_query, columns in ((False, T), (True, T + 1)):
         trial = transformer(T=T, q=Q, training=TRAINING, model__x_query="gaussian", model__attend_query=attend_query)
-        program = practical([trial])
+        program = full_program([trial])
         mass = program.fresh_attention_mass(program.initial(), 0)
         torch.testing.assert_close(mass, torch.full((1, CHUNK), Q / columns, dtype=F64))

@@ -9,7 +9,7 @@ r the residual and `h = V^T r`, the gradient at the scores is `g = p (Z^T h - <p
 of which trained codes take the E rows. With `x_query: zero` the X columns of W get exactly zero and keep their initial values.
 
 Source: arXiv:2406.06893, whose figures are of this model. From zero, with the fields of `Transformer` at their defaults, it is
-the model of `stsq_core.programs.population_transformer`, which takes about half the time.
+the model of `stsq_core.programs.theorem_transformer`, which takes about half the time.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ import torch
 from stsq_core.configs import CHUNK, Learned, Transformer, TrialConfig, UserError, padded_tokens
 from stsq_core.numerics import Purpose, Step, dot, product
 from stsq_core.programs.codebook import CodeBook, DenseBook
-from stsq_core.programs.population_transformer import TransformerProgram, scores_of_tokens
 from stsq_core.programs.program import Tensors
 from stsq_core.programs.sample_codes import SampleBook, mixed_tokens, sample_book
+from stsq_core.programs.theorem_transformer import TransformerProgram, scores_of_tokens
 
 
 class SharedCodes:
@@ -91,7 +91,7 @@ class Attended:
     residual: torch.Tensor
 
 
-class PracticalTransformer(TransformerProgram):
+class FullTransformer(TransformerProgram):
     """The minibatch objective for every start, query and kind of code."""
 
     def __init__(self, configs: tuple[TrialConfig, ...], device: torch.device) -> None:
