@@ -69,8 +69,10 @@ class PackTrainable(tune.Trainable):
     """A worker: its first step reports its room, each further one trains the pack of the order it got in between."""
 
     def setup(self, config: dict[str, Any]) -> None:
-        with gc_paused():  # torch and Numba load here, before the first step
-            pass
+        with gc_paused():
+            from stsq_core.training import load_engine
+
+            load_engine()  # torch and Numba, before the first step
         gc.freeze()  # what is loaded stays
         self._notice = PreemptionNotice()
         self._notice.watch()

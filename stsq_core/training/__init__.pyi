@@ -9,5 +9,5 @@ from .cost import (
     step_cost as step_cost,
     step_operations as step_operations,
 )
-from .pack import one_thread as one_thread, train_pack as train_pack
+from .pack import load_engine as load_engine, one_thread as one_thread, train_pack as train_pack
 from .stack import initial_weights as initial_weights

@@ -15,9 +15,15 @@ from typing import Any
 import torch
 
 from stsq_core.configs import Measurement, TrialConfig, TrialResult, stack_key
+from stsq_core.kernels import kernels_for
 from stsq_core.numerics import NO_CHECKPOINT, Checkpoint
 from stsq_core.programs import Tensors
 from stsq_core.training.stack import Report, Stack, StackState
+
+
+def load_engine() -> None:
+    """Load the engine's inner loops now rather than in the first step: Numba takes seconds."""
+    kernels_for(torch.device("cpu"))
 
 
 def discard(measurement: Measurement) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import optuna
 import pytest
 
-from dashboards.boards.optuna_board import OptunaBoard, study_cells
+from dashboards.boards.viewers import OptunaBoard, study_cells
 from stsq_core import UserError
 from sweeps import expand
 from sweeps.store.run_directory import RunDirectory

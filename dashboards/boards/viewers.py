@@ -1,12 +1,16 @@
-"""optuna-dashboard on the studies of a run, with a note and figures for each: on this machine only, and read-only.
+"""Viewers of other projects on a run, on this machine: optuna-dashboard on its studies, W&B's terminal viewer on its files.
 
-A run that searches shows the studies of its searches as they grow; any other run shows a study a cell, made from its ledger.
+A run that searches shows the studies of its searches as they grow, with a note and figures for each, read-only; any other run
+shows a study a cell, made from its ledger. `wandb leet` shows the offline files with no account and no server.
 """
 
+import os
 import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -30,6 +34,7 @@ REFRESH_S = 5.0
 OWN_NAMES = (LOOPBACK, "localhost")
 SAFE = ("GET", "HEAD")
 
+Start = Callable[[Sequence[str], Mapping[str, str]], int]
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
@@ -237,3 +242,35 @@ def _titled(chart: Chart, title: str) -> go.Figure:
     figure = go.Figure(plotly_spec(chart))
     figure.update_layout(title=title, margin={"l": 64, "b": 52, "t": 48})
     return figure
+
+
+def leet_command(run_path: Path | str) -> tuple[str, ...]:
+    """The command that shows a run's offline files.
+
+    Raises:
+        UserError: it is no run, or it has no W&B file.
+    """
+    run = open_run(run_path)
+    if not any(run.wandb.glob("*run-*/*.wandb")):
+        raise UserError(
+            f"{str(run.wandb)!r} holds no W&B file: nothing was published from {str(run.path)!r} yet, or W&B was disabled;"
+            " run the sweep again with --wandb offline, which trains no trial again and writes the files"
+        )
+    return (sys.executable, "-m", "wandb", "leet", str(run.wandb))
+
+
+def open_leet(run_path: Path | str, *, start: Start | None = None) -> int:
+    """Show a run's offline files in this terminal until the viewer is left; returns its exit code.
+
+    Raises:
+        UserError: as `leet_command`, or standard output is no terminal, which the viewer needs.
+    """
+    command = leet_command(run_path)
+    if start is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError(f"`wandb leet` draws in a terminal and this is none: open one and run {' '.join(command[2:])!r} there")
+    # the viewer reads files, so it sends nothing to a server
+    return (start or _run)(command, {**os.environ, "WANDB_ERROR_REPORTING": "false"})
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    return subprocess.run(command, env=environment, check=False).returncode

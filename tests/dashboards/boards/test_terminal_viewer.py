@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.boards.leet import leet_command, open_leet
+from dashboards.boards.viewers import leet_command, open_leet
 from dashboards.publishing.publisher import publish
 from stsq_core import UserError
 from sweeps.store.run_directory import RunDirectory
