@@ -214,6 +214,16 @@ def test_one_sampler_keeps_two_studies_apart(tmp_path: Path) -> None:
     assert sampler.state(studies[1]).posterior is None
 
 
+def test_the_widths_of_a_seed_are_those_of_the_record() -> None:
+    """Recorded once: a changed shift, spread or order of the quantiles asks for other widths."""
+    study = optuna.create_study(sampler=ThresholdSampler(target_loss=0.1, seed=5))
+    distribution = optuna.distributions.IntDistribution(4, 400, log=True)
+    for width in (4, 9, 20, 44, 97, 212, 400, 30):
+        loss = 0.1 * (60 / width) ** 3
+        study.add_trial(optuna.trial.create_trial(params={"m": width}, distributions={"m": distribution}, value=loss))
+    assert [study.ask({"m": distribution}).params["m"] for _ in range(6)] == [86, 56, 49, 64, 52, 46]
+
+
 def test_a_constraint_says_whether_a_point_reaches_the_target() -> None:
     study = optuna.create_study(sampler=sampler_of())
     for loss in (0.05, 0.2):

@@ -206,3 +206,14 @@ def test_intervals_cover_a_known_threshold(cell_records, num_seeds, least):
     assert covered / num_cells >= least
     if num_seeds > 4:
         assert covered / num_cells <= 0.99
+
+
+@pytest.mark.parametrize(("rates", "noted"), [((0.01, 0.02), False), ((0.005, 0.01, 0.02), True), ((0.01, 0.02, 0.04), False)])
+def test_a_best_rate_at_the_end_is_noted_where_there_is_a_middle(cell_records, rates, noted):
+    """The best rate is 0.02, at every width."""
+    records = [
+        one
+        for lr in rates
+        for one in cell_records(WIDTHS, range(3), lambda w, s, lr=lr: line(20.5)(w, s) * (1 if lr == 0.02 else 2), lr=lr)
+    ]
+    assert ("the best rate is at the end of the rates tried" in only(records).note) == noted

@@ -1,0 +1,109 @@
+"""Claims on either side of the edge at which their answer changes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from stsq_core import TrialConfig
+from stsq_core.oracles import theory
+from sweeps.findings.claim_results import answer_of
+from sweeps.findings.claim_verdicts import Verdict, verdicts
+from sweeps.findings.observations import Observation
+from sweeps.findings.threshold_verdicts import threshold_verdict
+from sweeps.schema.claims import Claim
+from sweeps.thresholds.width_threshold import WidthThreshold
+
+CLAIM: TypeAdapter[Any] = TypeAdapter(Claim)
+Make = Callable[..., TrialConfig]
+
+
+def claim(**fields: Any) -> Any:
+    return CLAIM.validate_python({"name": "it", "says": "It is so.", **fields})
+
+
+def judged(one: Any, observations: list[Observation]) -> Verdict:
+    (verdict,) = verdicts([one], observations, level=0.9)
+    return verdict
+
+
+def one_hot(seed: int) -> TrialConfig:
+    return TrialConfig.model_validate(
+        {
+            "task": {"T": 12, "q": 2, "d": 3},
+            "model": {"kind": "transformer", "positions": {"kind": "one_hot"}},
+            "optimizer": {"kind": "gd", "lr": 0.5},
+            "training": {"objective": "population", "steps": 400},
+            "seed": seed,
+        }
+    )
+
+
+def test_an_interval_that_touches_the_rule_lies_inside_it_or_is_undecided() -> None:
+    assert answer_of(1.0, 2.0, (1.0, 2.0)) == "holds"
+    assert answer_of(0.5, 1.0, (1.0, 2.0)) == answer_of(2.0, 3.0, (1.0, 2.0)) == "not enough data"
+    assert answer_of(0.5, 1.0 - 1e-12, (1.0, 2.0)) == answer_of(2.0 + 1e-12, 3.0, (1.0, 2.0)) == "does not hold"
+
+
+def test_a_bound_needs_two_seeds(transformer: Make) -> None:
+    one = claim(kind="bound", metric="loss", at_most=0.6)
+    seeds = [Observation(transformer(seed=seed), {"loss": 0.5 + seed / 1000}, {}) for seed in range(2)]
+    assert [judged(one, seeds[:num]).answer for num in (1, 2)] == ["not enough data", "holds"]
+
+
+@pytest.mark.parametrize(("errors", "answer"), [(2.9, "holds"), (3.1, "does not hold")])
+def test_a_loss_below_the_floor_by_less_than_three_errors_is_noise(fcn: Make, errors: float, answer: str) -> None:
+    floor, stderr, num = theory.fcn_floor(8, T=8, d=2, q=2), 0.01, 4
+    loss = floor - errors * stderr / num**0.5
+    observations = [Observation(fcn(8, seed=seed), {"loss": loss, "loss_stderr": stderr}, {}) for seed in range(num)]
+    assert judged(claim(kind="floor", near_up_to=8, within=0.5), observations).answer == answer
+
+
+def test_the_slope_is_that_of_the_last_half_alone() -> None:
+    """Losses of the first half that follow no recursion change nothing."""
+    exact = 2 * theory.one_hot_descent(T=12, q=2, d=3, lr=0.5, steps=400) * 2 / 3
+    steps = np.arange(0, 401, 20)
+    losses = np.where(steps < 200, 1.0, exact[steps])
+    observations = [Observation(one_hot(seed), {"loss": 0.1}, {"loss": (steps, losses)}) for seed in range(2)]
+    (setting,) = judged(claim(kind="slope"), observations).settings
+    assert setting.value == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize(("num", "answer"), [(3, "not enough data"), (4, "holds")])
+def test_a_straight_line_needs_four_points(num: int, answer: str) -> None:
+    steps = np.arange(num) * 10 + 10
+    course = {"loss": (steps, 1 / (2 + steps / 10))}
+    observations = [Observation(one_hot(seed), {"loss": 0.1}, course) for seed in range(2)]
+    assert judged(claim(kind="linear", r_squared=0.98), observations).answer == answer
+
+
+@pytest.mark.parametrize(("high", "low", "answer"), [(10.0, 10.0, "not enough data"), (9.99, 10.0, "holds")])
+def test_an_order_holds_where_intervals_do_not_even_touch(
+    threshold: Callable[..., WidthThreshold], transformer: Make, high: float, low: float, answer: str
+) -> None:
+    first = replace(threshold(transformer(query="sum"), [9.0, 9.1]), low=8.0, high=high)
+    second = replace(threshold(transformer(query="dual"), [12.0, 12.1]), low=low, high=14.0)
+    one = claim(kind="threshold_order", by="model.positions.query", order=["sum", "dual"])
+    assert threshold_verdict(one, [first, second]).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("m_star", "answer"),
+    [(4.99, "does not hold"), (5.01, "holds"), (19.99, "holds"), (20.01, "does not hold")],
+)
+def test_a_threshold_is_near_within_the_factor_on_either_side(
+    threshold: Callable[..., WidthThreshold], transformer: Make, m_star: float, answer: str
+) -> None:
+    one = claim(kind="threshold_near", value=10, factor=2)
+    assert threshold_verdict(one, [threshold(transformer(), [m_star])]).answer == answer
+
+
+@pytest.mark.parametrize(("widest", "answer"), [(19, "not enough data"), (21, "does not hold")])
+def test_a_threshold_beyond_the_widths_is_not_near_only_where_these_end_beyond_the_factor(
+    threshold: Callable[..., WidthThreshold], transformer: Make, widest: int, answer: str
+) -> None:
+    one = claim(kind="threshold_near", value=10, factor=2)
+    assert threshold_verdict(one, [threshold(transformer(), status="above_range", widths=(4, widest))]).answer == answer
