@@ -67,6 +67,15 @@ def test_a_law_is_that_of_the_record(
     assert (cell.value, cell.low, cell.high) == pytest.approx(prediction, rel=1e-6)
 
 
+def test_cells_of_one_seed_have_the_usual_error_of_the_record(
+    threshold: Callable[..., WidthThreshold], transformer: Callable[..., Any]
+) -> None:
+    cells = [threshold(transformer(T=T, q=3, d=4), [4 + 2.5 * 3 * np.log(T)]) for T in (16, 32, 64)]
+    law = fitted_law(ATTENTION, law_cells(cells))
+    assert law is not None
+    assert (law.parameters["b"].low, law.parameters["b"].high) == pytest.approx((2.314826209, 2.698035085), rel=1e-6)
+
+
 def compared(*laws: tuple[float, float]) -> list[str]:
     """The standings of laws of these AICc and log likelihoods."""
     fitted: Any = [SimpleNamespace(aicc=aicc, fit=SimpleNamespace(log_likelihood=likelihood)) for aicc, likelihood in laws]
