@@ -31,8 +31,8 @@ from stsq_core.configs import (
 from stsq_core.oracles import step_size_bound
 from stsq_core.training import ASSUMED_RATE, GPU_RATE
 from sweeps.cells import GPU_PACKS, Plan, catalog_names, load_expanded, make_plan, trial_operations
-from sweeps.search import SearchPlan, plan_searches
 from sweeps.store import FINISHED, LedgerRecord, Outcomes, RunDirectory, read_results
+from sweeps.thresholds import SearchPlan, plan_searches
 
 GPU_LAUNCHES_S = 80e-6
 """Launching the kernels of one step of a pack of any size there."""

@@ -1,6 +1,5 @@
 from .sampler import ThresholdSampler as ThresholdSampler
 from .search import Search as Search
-from .search_plan import SearchPlan as SearchPlan, plan_searches as plan_searches
 from .study_storage import (
     copied_studies as copied_studies,
     open_studies as open_studies,

@@ -1,4 +1,3 @@
-from .checkpoints import FileCheckpoint as FileCheckpoint, Preempted as Preempted
 from .files import (
     disk_errors as disk_errors,
     retry_io as retry_io,
@@ -8,7 +7,9 @@ from .files import (
 from .gc_pause import gc_paused as gc_paused
 from .journal import (
     Curve as Curve,
+    FileCheckpoint as FileCheckpoint,
     JournalWriter as JournalWriter,
+    Preempted as Preempted,
     follow as follow,
     read_curves as read_curves,
     read_metrics as read_metrics,

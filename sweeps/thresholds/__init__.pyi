@@ -2,6 +2,12 @@ from .posterior import ThresholdPosterior as ThresholdPosterior
 from .resampling import interval_of as interval_of, mean_interval as mean_interval
 from .samples_thresholds import samples_to_target as samples_to_target
 from .search_points import CellPoints as CellPoints, outcomes_by_cell as outcomes_by_cell
-from .search_state import SearchState as SearchState, state_of as state_of, stop_reason as stop_reason
+from .search_state import (
+    SearchPlan as SearchPlan,
+    SearchState as SearchState,
+    plan_searches as plan_searches,
+    state_of as state_of,
+    stop_reason as stop_reason,
+)
 from .thresholds import thresholds_of as thresholds_of, width_thresholds as width_thresholds
 from .width_threshold import Points as Points, WidthThreshold as WidthThreshold

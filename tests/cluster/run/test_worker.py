@@ -14,8 +14,7 @@ import torch
 from cluster.run.worker import Order, adopt_outcomes, outcome_from_json, outcome_path, train_order
 from stsq_core import TrialConfig, UserError
 from sweeps.cells.packs import pack_of
-from sweeps.store.checkpoints import Preempted
-from sweeps.store.journal import read_metrics
+from sweeps.store.journal import Preempted, read_metrics
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import RunDirectory
 

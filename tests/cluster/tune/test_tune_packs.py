@@ -9,7 +9,7 @@ from ray.exceptions import ActorDiedError, OutOfMemoryError, RayActorError, RayT
 
 from cluster.tune.tune_packs import loss_cause
 from cluster.tune.worker_pool import PREEMPTED
-from sweeps.store.checkpoints import Preempted
+from sweeps.store.journal import Preempted
 
 LEFT = RayTaskError("step", "a traceback", Preempted("saved a.state"))
 

@@ -2,8 +2,7 @@ import pytest
 
 from stsq_core import Measurement
 from sweeps.cells.packs import pack_of
-from sweeps.store.checkpoints import FileCheckpoint, Preempted
-from sweeps.store.journal import JournalWriter, follow
+from sweeps.store.journal import FileCheckpoint, JournalWriter, Preempted, follow
 
 
 @pytest.fixture
