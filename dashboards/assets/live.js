@@ -35,10 +35,10 @@
     stsq.all(".plot", fresh).forEach((place, index) => {
       const kept = drawn[index];
       if (!kept?.dataset.drawn) return;
-      const told = kept.nextElementSibling.textContent === place.nextElementSibling.textContent;
+      const shown = kept.nextElementSibling.textContent === place.nextElementSibling.textContent;
       kept.setAttribute("aria-label", place.getAttribute("aria-label"));
       place.replaceWith(kept);
-      if (!told) again.push(kept);
+      if (!shown) again.push(kept);
     });
     return again;
   }

@@ -29,7 +29,7 @@ const stsq = (() => {
   // Figures: those in view first, the others when there is time; one that is not shown waits until it is.
   const pairs = JSON.parse(document.getElementById("theme").textContent);
   const config = { displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: "reset" };
-  const inTheme = (text) => (isDark() ? pairs.reduce((told, [light, dark]) => told.replaceAll(light, dark), text) : text);
+  const inTheme = (text) => (isDark() ? pairs.reduce((html, [light, dark]) => html.replaceAll(light, dark), text) : text);
   const isShown = (place) => place.offsetParent !== null;
   function draw(place) {
     place.dataset.drawn = "yes";

@@ -64,7 +64,7 @@ class Criterion(Record):
         if self.of == SAMPLES.name and (self.statistic, self.success_rate) != ("median", 0.5):
             raise FieldError(
                 ("of",),
-                "the samples to a target are told by their median over seeds; got "
+                "the samples to a target are judged by their median over seeds; got "
                 f"statistic={self.statistic}, success_rate={self.success_rate}: leave both out",
             )
         return self

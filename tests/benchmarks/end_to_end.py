@@ -76,9 +76,9 @@ def plain_tune(trials: int, steps: int, folder: Path, *, wandb: bool) -> float:
         [*command, "--storage", str(folder / "plain"), *(["--wandb"] if wandb else [])],
         capture_output=True, text=True, env=environment, check=True,
     )  # fmt: skip
-    told = json.loads(done.stdout.strip().splitlines()[-1])
-    assert told["trials"] == trials
-    return float(told["seconds_after_ray_is_up"])
+    output = json.loads(done.stdout.strip().splitlines()[-1])
+    assert output["trials"] == trials
+    return float(output["seconds_after_ray_is_up"])
 
 
 def main() -> int:

@@ -145,8 +145,8 @@ def compare_transformers(card: Card, intervals: int, missed: list[str], *, markd
             ours, floor = pack_microseconds(configs), card.floor_microseconds(configs[0])
             name = f"{objective}, {query}, {'a seed each' if own else f'{seeds} seeds'}"
             fraction = floor / ours
-            told = f"{fraction:.0%}" if own else ""
-            table.add(name, f"{pack}", f"{ours:.2f}", f"{eager / ours:.0f}", f"{floor:.2f}" if own else "", told)
+            printed = f"{fraction:.0%}" if own else ""
+            table.add(name, f"{pack}", f"{ours:.2f}", f"{eager / ours:.0f}", f"{floor:.2f}" if own else "", printed)
             if ours > MICROSECONDS_GATE[objective]:
                 missed.append(f"{name}, pack of {pack}: {ours:.2f} us a model-step, gate {MICROSECONDS_GATE[objective]}")
             if eager / ours < EAGER_GATE:

@@ -57,12 +57,12 @@ def main() -> None:
             cpu, number = torch.device("cpu"), max(10, steps // k)
             network = seconds_a_model_step(NetworkProgram(configs, cpu), number) * 1e6
             program = build_program(configs, cpu)
-            told = f"{name:22}{k:4}"
+            printed = f"{name:22}{k:4}"
             if isinstance(program, NetworkProgram):
-                print(f"{told}{'':12}{network:12.0f}")
+                print(f"{printed}{'':12}{network:12.0f}")
             else:
                 derived = seconds_a_model_step(program, number) * 1e6
-                print(f"{told}{derived:12.0f}{network:12.0f}{network / derived:8.1f}")
+                print(f"{printed}{derived:12.0f}{network:12.0f}{network / derived:8.1f}")
 
 
 if __name__ == "__main__":

@@ -105,9 +105,9 @@ def main() -> None:
     steps = parser.parse_args().steps
     torch.set_num_threads(1)
     for kind in MODELS:
-        told = [pack_step_s(kind, steps, 5), pack_step_s(kind, steps, 1), plain_step_s(kind, steps)]
+        printed = [pack_step_s(kind, steps, 5), pack_step_s(kind, steps, 1), plain_step_s(kind, steps)]
         print(
-            f"{kind}: {', '.join(f'{1000 * s:.2f}' for s in told)} ms a model-step: in a pack of 5, alone, plain torch",
+            f"{kind}: {', '.join(f'{1000 * s:.2f}' for s in printed)} ms a model-step: in a pack of 5, alone, plain torch",
             flush=True,
         )
 

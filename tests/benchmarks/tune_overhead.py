@@ -91,8 +91,8 @@ def main() -> None:
         warm = ended[2 * options.slots]
         tune_s = (ended[-1] - warm) / (len(ended) - 2 * options.slots - 1)
         actor_s = actor_packs(options.packs, options.slots)
-    told = {"ray_up_s": up - began, "first_pack_s": ended[0] - up, "tune_s_a_pack": tune_s, "actor_s_a_pack": actor_s}
-    print(json.dumps({name: round(value, 4) for name, value in told.items()}))
+    printed = {"ray_up_s": up - began, "first_pack_s": ended[0] - up, "tune_s_a_pack": tune_s, "actor_s_a_pack": actor_s}
+    print(json.dumps({name: round(value, 4) for name, value in printed.items()}))
 
 
 if __name__ == "__main__":

@@ -81,8 +81,8 @@ def train_blocks(trials: int) -> None:
         began = time.process_time()
         for pack in packs:
             outcome = outcome_from_json(train_order(Order(pack, run.path, "cpu", False, 60.0).as_json()))
-            told = {"pack_id": pack.pack_id, "device": outcome.device}
-            ledger.append(record_of_result(result, **told) for result in outcome.results)
+            printed = {"pack_id": pack.pack_id, "device": outcome.device}
+            ledger.append(record_of_result(result, **printed) for result in outcome.results)
         print(time.process_time() - began, flush=True)
 
 
@@ -148,9 +148,9 @@ def _seconds_of_children() -> float:
 def measure(pairs: int, trials: int, steps: int, size: str, folder: Path) -> tuple[np.ndarray, np.ndarray, float]:
     """CPU seconds of published and plain blocks, [pair] each, and of the publisher for the trials of one block."""
     sweep = folder / "sweep.yaml"
-    told: dict[str, Any] = sweep_of(trials * (pairs + 1), steps, SIZES[size]) | {"wandb": {"max_trial_runs": 1_000_000}}
-    told["trials"][0]["base"]["training"]["log_every"] = 1
-    sweep.write_text(yaml.safe_dump(told))
+    printed: dict[str, Any] = sweep_of(trials * (pairs + 1), steps, SIZES[size]) | {"wandb": {"max_trial_runs": 1_000_000}}
+    printed["trials"][0]["base"]["training"]["log_every"] = 1
+    sweep.write_text(yaml.safe_dump(printed))
     spec = load_sweep(str(sweep))
     plain = create_or_open(folder / "plain", spec)
     followed = FollowedRun(create_or_open(folder / "followed", spec))

@@ -126,8 +126,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     def call(*words: object) -> Ended:
         with pytest.raises(SystemExit) as ended:
             cli.main([str(word) for word in words])
-        told = capsys.readouterr()
-        return Ended(int(ended.value.code or 0), told.out, told.err)
+        printed = capsys.readouterr()
+        return Ended(int(ended.value.code or 0), printed.out, printed.err)
 
     return call
 

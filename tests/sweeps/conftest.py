@@ -193,11 +193,11 @@ class Hunt:
 
         results = read_results(self.run, self.spec)
         again = results.records.take(results.records.status == FAILED) if retry_failed else None
-        told = results.records.take(results.records.status != FAILED) if retry_failed else results.records
+        printed = results.records.take(results.records.status != FAILED) if retry_failed else results.records
         search = Search(
             self.spec, results.searched, journal=self.run.studies, owner=self.run.path.name, curves=lambda _: {}, again=again
         )
-        search.tell(told)
+        search.tell(printed)
         return search
 
     def go(self, loss: Loss, *, trials: int | None = None, search: "Search | None" = None) -> "Search":
@@ -214,8 +214,8 @@ class Hunt:
                 if trials is not None and trials <= 0:
                     return search
                 self.asked.append(config)
-                told = loss(config)
-                record = self._record(config, told if told is None or math.isfinite(told) else math.inf)
+                printed = loss(config)
+                record = self._record(config, printed if printed is None or math.isfinite(printed) else math.inf)
                 ledger.append([record])
                 search.tell([record])
                 trials = None if trials is None else trials - 1

@@ -26,8 +26,8 @@ class Toll:
     hits: int = 0
 
     def __str__(self) -> str:
-        told = ", ".join(f"{count} {victim}{'s' if count > 1 else ''}" for victim, count in sorted(self.killed.items()))
-        return f"killed {told}; {self.hits} packs lost their worker in mid-training and had a state to go on from"
+        printed = ", ".join(f"{count} {victim}{'s' if count > 1 else ''}" for victim, count in sorted(self.killed.items()))
+        return f"killed {printed}; {self.hits} packs lost their worker in mid-training and had a state to go on from"
 
 
 class Killer:
@@ -88,9 +88,9 @@ def in_mid_training(run: Path) -> list[int]:
     workers = []
     for state in sorted(run.glob("checkpoints/*.state")):
         with contextlib.suppress(FileNotFoundError):  # the pack ended just now
-            told = re.match(r"process (\d+)", state.with_suffix(".claim").read_text())
-            if told and Path(f"/proc/{told.group(1)}").exists():
-                workers.append(int(told.group(1)))
+            printed = re.match(r"process (\d+)", state.with_suffix(".claim").read_text())
+            if printed and Path(f"/proc/{printed.group(1)}").exists():
+                workers.append(int(printed.group(1)))
     return workers
 
 

@@ -88,16 +88,16 @@ class RayNodes:
     def _started(self, *words: str, num_cpus: int, **options: object) -> subprocess.Popen[bytes]:
         """A node that is up; Ray gives one half a minute to start, which a busy machine may not keep the first time."""
         for _ in range(STARTS):
-            process, told = self._start(*words, num_cpus=num_cpus, **options)
+            process, printed = self._start(*words, num_cpus=num_cpus, **options)
             deadline = time.monotonic() + PATIENCE_S
-            while b"Ray runtime started" not in told.read_bytes():
+            while b"Ray runtime started" not in printed.read_bytes():
                 if process.poll() is not None or time.monotonic() > deadline:
                     break
                 time.sleep(0.1)
             else:
                 return process
             kill(process)
-        raise AssertionError(f"no node started in {STARTS} tries: {told.read_text()}")
+        raise AssertionError(f"no node started in {STARTS} tries: {printed.read_text()}")
 
     def _start(self, *words: str, num_cpus: int, **options: object) -> tuple[subprocess.Popen[bytes], Path]:
         options |= {"num-cpus": num_cpus, "object-store-memory": 100 * 2**20, "dashboard-agent-listen-port": free_port()}
@@ -108,8 +108,8 @@ class RayNodes:
         }  # any free one, since nodes share this machine
         flags = [f"--{name}={value}" for name, value in options.items()]
         self._num_started += 1
-        told = self._logs / f"{self._num_started}.log"
-        with told.open("wb") as log:
+        printed = self._logs / f"{self._num_started}.log"
+        with printed.open("wb") as log:
             process = subprocess.Popen(
                 [str(RAY), "start", *words, "--block", "--disable-usage-stats", *flags],
                 env=self._environment,
@@ -117,7 +117,7 @@ class RayNodes:
                 stderr=log,
                 start_new_session=True,
             )
-        return process, told
+        return process, printed
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -104,13 +104,13 @@ def check_wandb_files(run: Path) -> None:
     """One file a trial, which holds every step of its journal once and in order."""
     curves, seen = read_curves(RunDirectory(run)), set()
     for path in run.glob("wandb/offline-run-*/*.wandb"):
-        told = read_run(path)
-        trial_id = told.config["trial_id"]
+        output = read_run(path)
+        trial_id = output.config["trial_id"]
         assert trial_id not in seen, f"two W&B files for trial {trial_id}"
         seen.add(trial_id)
-        assert told.exit_code == 0
-        assert [row["step"] for row in told.history] == curves[trial_id][0].tolist()
-        assert [row["relative_loss"] for row in told.history] == curves[trial_id][1].tolist()
+        assert output.exit_code == 0
+        assert [row["step"] for row in output.history] == curves[trial_id][0].tolist()
+        assert [row["relative_loss"] for row in output.history] == curves[trial_id][1].tolist()
     assert seen == curves.keys()
     assert len(seen) == NUM_TRIALS
 

@@ -20,13 +20,13 @@ def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     """The message of a refused command: exit code 2, one message on stderr, no traceback."""
     with pytest.raises(SystemExit) as ended:
         main([str(word) for word in words])
-    told = capsys.readouterr()
-    assert ended.value.code == 2, told.err
-    assert "Traceback" not in told.err
-    return told.err
+    printed = capsys.readouterr()
+    assert ended.value.code == 2, printed.err
+    assert "Traceback" not in printed.err
+    return printed.err
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> str:
+def printed(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> str:
     with pytest.raises(SystemExit) as ended:
         main([str(word) for word in words])
     captured = capsys.readouterr()
@@ -117,7 +117,7 @@ def test_a_setting_of_an_unknown_field_is_refused(capsys: pytest.CaptureFixture[
 def test_a_directory_of_another_sweep_is_left_alone(
     capsys: pytest.CaptureFixture[str], write_sweep: Write, small: dict[str, Any], tmp_path: Path
 ) -> None:
-    told(capsys, "run", write_sweep(), "--inline", "--wandb", "disabled", "--out", tmp_path / "run")
+    printed(capsys, "run", write_sweep(), "--inline", "--wandb", "disabled", "--out", tmp_path / "run")
     before = (tmp_path / "run/spec.yaml").read_text()
     small["name"] = "other"
     message = refused(capsys, "run", write_sweep(small, "other.yaml"), "--inline", "--out", tmp_path / "run")
@@ -207,19 +207,19 @@ def test_list_and_plan_run_nothing(
     capsys: pytest.CaptureFixture[str], write_sweep: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "quickstart" in told(capsys, "list")
-    plan = told(capsys, "plan", write_sweep(), "--set", "seeds=3")
+    assert "quickstart" in printed(capsys, "list")
+    plan = printed(capsys, "plan", write_sweep(), "--set", "seeds=3")
     assert "2 cells, 12 trials, 0 done" in plan
     assert "GPU-minutes" in plan
     assert [path.name for path in tmp_path.iterdir()] == ["sweep.yaml"]
 
 
 def test_schema_is_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert json.loads(told(capsys, "schema"))["properties"]["hypothesis"]
+    assert json.loads(printed(capsys, "schema"))["properties"]["hypothesis"]
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(capsys, "--version").startswith("stsq ")
+    assert printed(capsys, "--version").startswith("stsq ")
 
 
 def test_help_waits_for_no_heavy_library() -> None:

@@ -67,8 +67,8 @@ def test_a_sweep_with_drawings_is_shown_by_them(stsq: Any, write_sweep: Callable
     made = {path.name for path in run.report.iterdir()}
     drawn = {f"{name}.{ending}" for name in ("course", "lengths", "matrices") for ending in ("png", "pdf")}
     assert made == drawn | {"index.html", "sweep.yaml", "trials.csv", "verdicts.json"}
-    told = json.loads((run.report / "verdicts.json").read_text())
-    assert [one["answer"] for one in told] == ["holds", "does not hold"]
+    printed = json.loads((run.report / "verdicts.json").read_text())
+    assert [one["answer"] for one in printed] == ["holds", "does not hold"]
     page = (run.report / "index.html").read_text()
     assert "Of 2 claims" in page
     assert page.count('class="plot"') == 1 + 1 + 4

@@ -143,16 +143,16 @@ def test_the_image_is_made_of_what_the_project_needs() -> None:
     lines = re.sub(r"\\\n\s*", " ", text_of("Containerfile")).splitlines()
     instructions = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
     assert {word for word, _ in instructions} <= {"FROM", "COPY", "RUN", "ENV", "WORKDIR"}
-    told = dict(reversed(instructions))
-    image, tag = told["FROM"].split(":")
+    printed = dict(reversed(instructions))
+    image, tag = printed["FROM"].split(":")
     version, python = tag.rsplit("-py", 1)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = tuple(int(part) for part in project["requires-python"].removeprefix(">=").split("."))
     assert (image, version) == ("rayproject/ray", pinned("ray"))
     assert (int(python[0]), int(python[1:])) >= needed
-    folder = told["COPY"].split()[-1]
-    assert told["RUN"] == f"pip install --no-cache-dir -c {folder}/constraints.txt {folder}"
-    assert {f"{key}={value}" for key, value in STOP_SETTINGS.items()} <= set(told["ENV"].split())
+    folder = printed["COPY"].split()[-1]
+    assert printed["RUN"] == f"pip install --no-cache-dir -c {folder}/constraints.txt {folder}"
+    assert {f"{key}={value}" for key, value in STOP_SETTINGS.items()} <= set(printed["ENV"].split())
 
 
 def test_manifests_are_listed_and_printed(here: Callable[..., Any]) -> None:

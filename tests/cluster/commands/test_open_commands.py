@@ -17,9 +17,9 @@ def test_optuna_is_served_until_it_is_told_to_end(stsq: Any, write_sweep: Callab
     assert ran.code == 0, ran
     process = stsq.start("open", "optuna", "run")
     assert process.stdout is not None
-    told = process.stdout.readline()
-    url = re.search(r"http://127\.0\.0\.1:\d+", told)
-    assert url, told
+    printed = process.stdout.readline()
+    url = re.search(r"http://127\.0\.0\.1:\d+", printed)
+    assert url, printed
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(f"{url[0]}/api/studies", timeout=60) as answer:
         studies = json.load(answer)["study_summaries"]

@@ -30,9 +30,9 @@ def test_nothing_left_costs_nothing() -> None:
 
 
 def test_cost_counts_core_hours_and_gpu_hours() -> None:
-    told = " ".join(cost_lines(make_plan(load_sweep("smoke")), measured_rate([]), slots=2))
-    assert "core-hours" in told
-    assert "GPU-minutes" in told
+    printed = " ".join(cost_lines(make_plan(load_sweep("smoke")), measured_rate([]), slots=2))
+    assert "core-hours" in printed
+    assert "GPU-minutes" in printed
 
 
 @pytest.mark.parametrize(

@@ -132,9 +132,9 @@ def test_a_trial_that_raises_fails_alone(
     assert ended.code == 1, ended
     assert "1 trials failed and 0 diverged, of 8" in ended.out
     assert "ValueError: boom" in ended.out
-    told = numbers(tmp_path / "runs/small")
-    assert told.pop(culprit)[0] == "failed"
-    assert told == {trial_id: ended for trial_id, ended in undisturbed.items() if trial_id != culprit}
+    printed = numbers(tmp_path / "runs/small")
+    assert printed.pop(culprit)[0] == "failed"
+    assert printed == {trial_id: ended for trial_id, ended in undisturbed.items() if trial_id != culprit}
 
 
 def test_all_trials_diverging_is_exit_code_3_and_gives_no_number(
@@ -241,8 +241,8 @@ def test_what_the_sweep_no_longer_declares_is_left_out_by_run_show_and_page_alik
     shown = here("show", run)
     assert len(numbers(run)) == 12
     assert less.out == shown.out
-    for told in (less, shown, here("show", run, "--json")):
-        assert "4 trials in the ledger that this sweep does not declare are kept there and left out here" in told.err
+    for printed in (less, shown, here("show", run, "--json")):
+        assert "4 trials in the ledger that this sweep does not declare are kept there and left out here" in printed.err
     findings = read_findings(run)
     assert [threshold.num_seeds for threshold in findings.thresholds] == [2, 2]
     assert [threshold["num_seeds"] for threshold in json.loads(here("show", run, "--json").out)["thresholds"]] == [2, 2]

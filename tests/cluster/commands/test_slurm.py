@@ -45,11 +45,11 @@ while all(step.poll() is None for step in steps):
 deadline = time.monotonic() + wait_s
 while any(step.poll() is None for step in steps) and time.monotonic() < deadline:
     time.sleep(0.2)
-told = [step.poll() for step in steps if step.poll() is not None]
+ended = [step.poll() for step in steps if step.poll() is not None]
 for step in steps:
     step.kill()
     step.wait()
-sys.exit(max(told))
+sys.exit(max(ended))
 '''
 
 
@@ -123,10 +123,10 @@ def _stopped_after_the_first_result(
         until(lambda: (out / "ledger.jsonl").exists() or job.poll() is not None, timeout_s=900, what="the first result")
         if job.poll() is None:
             _signal_all(job)
-        told, _ = job.communicate(timeout=600)
+        printed, _ = job.communicate(timeout=600)
     finally:
         job.kill()
-    return job.returncode, told
+    return job.returncode, printed
 
 
 @pytest.mark.skipif(not _may_make_nodes(), reason="needs the right to make network namespaces")
@@ -141,12 +141,12 @@ def test_a_slurm_job_is_stopped_in_order_and_goes_on(
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "WANDB_"))}
     environment = kept | slurm | {"PYTHONPATH": str(ROOT)}
     for _ in range(START_TRIES):
-        code, told = _stopped_after_the_first_result(script, environment, out, until)
-        if NOT_STARTED not in told:
+        code, printed = _stopped_after_the_first_result(script, environment, out, until)
+        if NOT_STARTED not in printed:
             break
-    assert code == 130, told
-    assert re.search(r"Ray is up: 2 workers\b.* on 2 nodes", told), told
-    assert "stopped by SIGINT" in told
+    assert code == 130, printed
+    assert re.search(r"Ray is up: 2 workers\b.* on 2 nodes", printed), printed
+    assert "stopped by SIGINT" in printed
     assert not list((tmp_path / ".stsq").iterdir())  # the token is gone
     ended = numbers(out)
     assert 0 < len(ended) < 5

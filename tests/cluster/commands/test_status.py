@@ -24,22 +24,22 @@ def test_it_tells_workers_cells_and_the_time_left(half: RunDirectory) -> None:
     out = io.StringIO()
     with in_training(half, packs[len(packs) // 2]):
         show_status(Console(file=out, width=150), read_progress(half))
-    told = out.getvalue()
-    assert "of 144 trials have ended, about" in told
-    assert "run by process" in told
-    assert told.count("process ") == 2
-    assert "transformer T=16 q=3 d=4" in told
+    printed = out.getvalue()
+    assert "of 144 trials have ended, about" in printed
+    assert "run by process" in printed
+    assert printed.count("process ") == 2
+    assert "transformer T=16 q=3 d=4" in printed
 
 
 def test_json_is_complete_and_counts_every_trial(half: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["status", str(half.path), "--json"])
     assert ended.value.code == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["num_trials"] == 144
-    assert sum(cell["num_ended"] for cell in told["cells"]) == told["num_ended"]
-    assert told["seconds_left"] is None
-    assert told["workers"] == []
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["num_trials"] == 144
+    assert sum(cell["num_ended"] for cell in printed["cells"]) == printed["num_ended"]
+    assert printed["seconds_left"] is None
+    assert printed["workers"] == []
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,9 +142,9 @@ def test_our_code_travels_and_the_key_does_not(head: Head, package: Path, tmp_pa
     assert "the W&B server http://127.0.0.1:9 does not answer" in done.stdout  # so it has found the key that is stored
     listed = head.ray("list").stdout
     assert "travelled" in listed
-    told = listed + head.stsq("job", "logs", "travelled").stdout + head.stsq("job", "list").stdout + done.stdout
-    assert "00secret00" not in told
-    assert "00stored00" not in told
+    printed = listed + head.stsq("job", "logs", "travelled").stdout + head.stsq("job", "list").stdout + done.stdout
+    assert "00secret00" not in printed
+    assert "00stored00" not in printed
 
 
 def test_an_interpreter_without_our_packages_is_told_in_one_line(head: Head, package: Path, tmp_path: Path) -> None:
@@ -153,10 +153,10 @@ def test_an_interpreter_without_our_packages_is_told_in_one_line(head: Head, pac
     run = ("python", "-m", "cluster", "run", "small.yaml", "--out", tmp_path / "run")
     done = head.ray("submit", "--working-dir", package, "--runtime-env-json", bare, "--", *run)
     assert done.returncode == 1, done
-    (told,) = {line for line in done.stdout.splitlines() if line.startswith("stsq: ")}  # Ray tells the last lines again
-    assert f"{tmp_path / 'bare/bin/python'} on " in told
-    assert "lacks aiohttp, lazy_loader, matplotlib, numba, numpy" in told
-    assert "install stsq" in told
+    (printed,) = {line for line in done.stdout.splitlines() if line.startswith("stsq: ")}  # Ray tells the last lines again
+    assert f"{tmp_path / 'bare/bin/python'} on " in printed
+    assert "lacks aiohttp, lazy_loader, matplotlib, numba, numpy" in printed
+    assert "install stsq" in printed
     assert "Traceback" not in done.stdout
 
 
@@ -167,10 +167,10 @@ def test_another_torch_is_told_in_one_line(head: Head, package: Path, tmp_path: 
     words = ("job", "submit", package / "small.yaml", "--working-dir", package, "--follow", "--", "--out", tmp_path / "run")
     done = head.stsq(*words, PYTHONPATH=f"{known.parent}:{package}", code=package)
     assert done.returncode == 2, done
-    told = [line for line in done.stdout.splitlines() if line.startswith("stsq: ")]
-    assert len(told) == 1
-    assert "and the job was sent from torch 1.2.3" in told[0]
-    assert "--accept-versions" in told[0]
+    printed = [line for line in done.stdout.splitlines() if line.startswith("stsq: ")]
+    assert len(printed) == 1
+    assert "and the job was sent from torch 1.2.3" in printed[0]
+    assert "--accept-versions" in printed[0]
     assert "Traceback" not in done.stdout
     assert not (tmp_path / "run").exists()
 

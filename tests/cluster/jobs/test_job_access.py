@@ -39,10 +39,10 @@ def test_stsq_job_says_in_one_message_that_a_token_is_needed(
     more = ("--working-dir", tmp_path / "package") if words[0] == "submit" else ()
     done = call([sys.executable, "-m", "cluster", "job", *words, *more, "--address", head.address], stranger)
     assert done.returncode == 2, done
-    told = [line for line in done.stderr.splitlines() if line.startswith("stsq: ")]
-    assert len(told) == 1
-    assert ("asks for a token" if stranger["RAY_AUTH_MODE"] == "disabled" else "does not accept this token") in told[0]
-    assert "RAY_AUTH_TOKEN_PATH" in told[0]
+    printed = [line for line in done.stderr.splitlines() if line.startswith("stsq: ")]
+    assert len(printed) == 1
+    assert ("asks for a token" if stranger["RAY_AUTH_MODE"] == "disabled" else "does not accept this token") in printed[0]
+    assert "RAY_AUTH_TOKEN_PATH" in printed[0]
     assert "Traceback" not in done.stderr
 
 
@@ -136,6 +136,6 @@ def test_the_token_is_in_no_jobs_description(head: Head) -> None:
     submitted = head.ray("submit", "--submission-id", "plain", "--", "true")
     assert submitted.returncode == 0, submitted
     token = Path(head.access["RAY_AUTH_TOKEN_PATH"]).read_text()
-    told = submitted.stdout + head.ray("list").stdout + head.stsq("job", "logs", "plain").stdout
-    assert token not in told
+    printed = submitted.stdout + head.ray("list").stdout + head.stsq("job", "logs", "plain").stdout
+    assert token not in printed
     assert os.environ.get("RAY_AUTH_TOKEN", "") == ""

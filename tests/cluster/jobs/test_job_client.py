@@ -61,9 +61,9 @@ class Server:
         return submission_id
 
     def list_jobs(self) -> list[Any]:
-        told = {"entrypoint": "python -m cluster run smoke", "message": "", "driver_exit_code": None}
+        printed = {"entrypoint": "python -m cluster run smoke", "message": "", "driver_exit_code": None}
         return [
-            type("Info", (), {**told, "submission_id": job_id, "status": Status(status), "start_time": 1000 * number})
+            type("Info", (), {**printed, "submission_id": job_id, "status": Status(status), "start_time": 1000 * number})
             for number, (job_id, status) in enumerate(self.held.items())
         ]
 
@@ -105,8 +105,8 @@ def ended(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str,
     """Exit code, standard output and standard error of a command."""
     with pytest.raises(SystemExit) as exit_:
         main([str(word) for word in words])
-    told = capsys.readouterr()
-    return int(exit_.value.code or 0), told.out, told.err
+    printed = capsys.readouterr()
+    return int(exit_.value.code or 0), printed.out, printed.err
 
 
 def lost() -> Exception:
@@ -187,7 +187,7 @@ def test_a_job_that_does_not_stop_is_no_success(serve: Serve, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "printed"),
     [
         (("--", "--workrs", "2"), "No such option: --workrs"),
         (("--folow",), "No such option: --folow"),
@@ -198,12 +198,12 @@ def test_a_job_that_does_not_stop_is_no_success(serve: Serve, capsys: pytest.Cap
     ],
 )
 def test_what_the_run_would_refuse_is_refused_before_it_is_sent(
-    serve: Serve, capsys: pytest.CaptureFixture[str], tmp_path: Path, words: tuple[str, ...], told: str
+    serve: Serve, capsys: pytest.CaptureFixture[str], tmp_path: Path, words: tuple[str, ...], printed: str
 ) -> None:
     server = serve(("RUNNING", None))
     code, _, err = ended(capsys, "job", "submit", "smoke", "--working-dir", tmp_path, *words)
     assert code == 2
-    assert told in " ".join(err.split())
+    assert printed in " ".join(err.split())
     assert server.submitted == []
 
 
@@ -239,9 +239,9 @@ def test_the_same_sweep_sent_twice_is_one_job(serve: Serve, submit: Submit, stat
     server = serve(("RUNNING", None))
     job_id, _ = submit("--", "--out", "/shared/run")
     server.held[job_id] = status
-    again, told = submit("--", "--out", "/shared/run")
+    again, printed = submit("--", "--out", "/shared/run")
     assert (again, len(server.submitted)) == (job_id, 1)
-    assert f"nothing is sent: this job is there already ({status})" in told
+    assert f"nothing is sent: this job is there already ({status})" in printed
 
 
 @pytest.mark.parametrize("status", ["FAILED", "STOPPED"])
@@ -274,8 +274,8 @@ def test_a_cluster_that_has_just_started_is_given_time(serve: Serve, submit: Sub
     server = serve(("RUNNING", None))
     monkeypatch.setattr(submission, "PATIENCE_S", 600.0)
     server.refusals += [AGENTLESS] * 3
-    _, told = submit()
-    assert told.count("the cluster is not ready for jobs yet; trying again") == 3
+    _, printed = submit()
+    assert printed.count("the cluster is not ready for jobs yet; trying again") == 3
     assert len(server.submitted) == 1
 
 
@@ -285,8 +285,8 @@ def test_a_cluster_that_does_not_become_ready_is_told_in_one_message(
     server = serve(("RUNNING", None))
     monkeypatch.setattr(submission, "PATIENCE_S", -1.0)
     server.refusals += [AGENTLESS] * 3
-    _, told = submit(code=2)
-    assert "stsq: the cluster did not take the job: Request failed with status code 500: No available agent" in told
+    _, printed = submit(code=2)
+    assert "stsq: the cluster did not take the job: Request failed with status code 500: No available agent" in printed
     assert server.submitted == []
 
 
@@ -303,13 +303,15 @@ def test_several_nodes_need_a_run_directory_that_they_share(serve: Serve, submit
 
 
 @pytest.mark.parametrize(
-    ("version", "code", "told"),
+    ("version", "code", "printed"),
     [("2.40.1", 2, "runs Ray 2.40.1 and stsq needs 2.51 or later"), ("2.999.0", 0, "runs Ray 2.999.0, here is")],
 )
-def test_another_ray_is_told_and_one_too_old_refused(serve: Serve, submit: Submit, version: str, code: int, told: str) -> None:
+def test_another_ray_is_told_and_one_too_old_refused(
+    serve: Serve, submit: Submit, version: str, code: int, printed: str
+) -> None:
     server = serve(("RUNNING", None))
     server.answers["/api/version"] = {"ray_version": version}
-    assert told in submit(code=code)[1]
+    assert printed in submit(code=code)[1]
     assert len(server.submitted) == (code == 0)
 
 
@@ -371,10 +373,10 @@ def test_a_server_that_comes_up_late_is_met(monkeypatch: pytest.MonkeyPatch) -> 
     answers = iter([ConnectionError("Failed to connect to Ray"), ConnectionError("Failed to connect to Ray"), "client"])
 
     def meet(_address: str) -> str:
-        told = next(answers)
-        if isinstance(told, Exception):
-            raise told
-        return told
+        printed = next(answers)
+        if isinstance(printed, Exception):
+            raise printed
+        return printed
 
     import ray.job_submission
 

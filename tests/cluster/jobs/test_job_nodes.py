@@ -54,7 +54,7 @@ def test_a_head_local_path_on_a_worker_node_is_refused(
     run = ("python", "-m", "cluster", "run", "small.yaml", "--wandb", "disabled", "--out", disk / "run")
     done = head.ray("submit", *there, "--", *run)
     assert done.returncode == 1, done
-    (told,) = {line for line in done.stdout.splitlines() if line.startswith("stsq: ")}  # Ray tells the last lines again
-    assert f"the run directory {disk / 'run'} is not shared: the nodes " in told
-    assert "with --out" in told
+    (printed,) = {line for line in done.stdout.splitlines() if line.startswith("stsq: ")}  # Ray tells the last lines again
+    assert f"the run directory {disk / 'run'} is not shared: the nodes " in printed
+    assert "with --out" in printed
     assert not (disk / "run").exists()

@@ -69,8 +69,8 @@ def test_a_sweep_whose_trials_fail_stops_in_one_line_and_a_resume_does_not_burn_
     assert {record.status for record in Ledger(tmp_path / "runs/small/ledger.jsonl").read()} == {"finished"}
 
 
-@pytest.mark.parametrize("told", ["0", "1.5", "-1", "many"])
-def test_a_failure_budget_out_of_range_is_refused(here: Callable[..., Any], write_sweep: Write, told: str) -> None:
-    ended = here("run", write_sweep(), "--set", f"budget.failures={told}", *QUIET)
+@pytest.mark.parametrize("printed", ["0", "1.5", "-1", "many"])
+def test_a_failure_budget_out_of_range_is_refused(here: Callable[..., Any], write_sweep: Write, printed: str) -> None:
+    ended = here("run", write_sweep(), "--set", f"budget.failures={printed}", *QUIET)
     assert ended.code == 2, ended
     assert "budget.failures" in ended.err

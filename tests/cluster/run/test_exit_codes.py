@@ -49,5 +49,5 @@ def test_one_cell_with_a_number_is_enough() -> None:
 
 
 def test_a_failed_recheck_is_a_failed_trial() -> None:
-    told = replace(results(FINISHED), rechecks=Outcomes.of([FAILED]))
-    assert exit_code(told, thresholds(FINISHED)) == 1
+    printed = replace(results(FINISHED), rechecks=Outcomes.of([FAILED]))
+    assert exit_code(printed, thresholds(FINISHED)) == 1

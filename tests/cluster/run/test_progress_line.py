@@ -18,8 +18,8 @@ from sweeps.store.ledger import Ledger
 
 
 def config(seed: int) -> TrialConfig:
-    told = {"task": {"T": 4, "q": 2, "d": 2}, "model": {"kind": "fcn", "width": 4}, "optimizer": {"kind": "adam", "lr": 0.1}}
-    return TrialConfig.model_validate({**told, "training": {"steps": 100}, "seed": seed})
+    printed = {"task": {"T": 4, "q": 2, "d": 2}, "model": {"kind": "fcn", "width": 4}, "optimizer": {"kind": "adam", "lr": 0.1}}
+    return TrialConfig.model_validate({**printed, "training": {"steps": 100}, "seed": seed})
 
 
 @pytest.fixture

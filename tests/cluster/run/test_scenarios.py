@@ -43,9 +43,9 @@ def test_a_grid_of_450_killed_after_50_trains_exactly_the_others(
     assert len(numbers(ledger.parent)) == 450
 
 
-def trained(told: str) -> int:
+def trained(printed: str) -> int:
     """The number of trials that a run says it trained."""
-    (line,) = [line for line in told.splitlines() if " trials ended" in line]
+    (line,) = [line for line in printed.splitlines() if " trials ended" in line]
     return int(line.split(" trials ended")[0].split()[-1])
 
 
@@ -88,11 +88,11 @@ def test_names_and_paths_of_twelve_swept_keys_are_short(
     run = tmp_path / "runs/small"
     assert len(Ledger(run / "ledger.jsonl").read()) == 32
     assert max(len(str(path.relative_to(run))) for path in run.rglob("*")) < 100
-    told = [read_run(path) for path in run.glob("wandb/offline-run-*/*.wandb")]
-    assert len(told) == 32
-    names = [name for one in told for name in (one.run_id, one.name, one.group, one.job_type, *one.tags)]
+    printed = [read_run(path) for path in run.glob("wandb/offline-run-*/*.wandb")]
+    assert len(printed) == 32
+    names = [name for one in printed for name in (one.run_id, one.name, one.group, one.job_type, *one.tags)]
     assert all(len(name) < 100 for name in names)
-    assert len({one.name for one in told}) == 32
+    assert len({one.name for one in printed}) == 32
 
 
 def test_a_long_plateau_with_a_late_jump_is_trained_to_its_end(

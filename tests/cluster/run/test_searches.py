@@ -212,9 +212,9 @@ def test_a_recheck_says_whether_steps_or_width_was_the_limit(
 
 def test_a_plan_of_searches_says_what_is_expected_and_the_most(here: Here, write_sweep: Write, hunt: dict[str, Any]) -> None:
     sweep = write_sweep(hunt)
-    told = here("plan", sweep).out
-    assert "2 cells to search: about 24 points more, at most 24" in told
-    assert "3 to 24" in told
+    printed = here("plan", sweep).out
+    assert "2 cells to search: about 24 points more, at most 24" in printed
+    assert "3 to 24" in printed
     here("run", sweep, *QUIET)
     assert "about 0 points more, at most 0" in here("plan", sweep).out
 
@@ -243,8 +243,8 @@ def test_a_killed_worker_and_a_killed_driver_leave_no_trial_running(
 
 def _training(run: Path, pack_id: str) -> int | None:
     claim = run / "checkpoints" / f"{pack_id}.claim"
-    told = re.match(r"process (\d+)", claim.read_text() if claim.exists() else "")
-    return int(told.group(1)) if told else None
+    printed = re.match(r"process (\d+)", claim.read_text() if claim.exists() else "")
+    return int(printed.group(1)) if printed else None
 
 
 def _lines(run: Path) -> list[str]:

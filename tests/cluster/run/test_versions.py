@@ -49,9 +49,9 @@ def test_a_job_sent_from_another_torch_is_refused_unless_accepted(torch_is: Call
     check_submitter(accept=False, environment=sent_with("2.9.0"))
 
 
-@pytest.mark.parametrize("told", ["", "{}", "nonsense", "[]"])
-def test_a_sender_that_tells_no_versions_is_not_compared(told: str) -> None:
-    check_submitter(accept=False, environment={SUBMITTED_WITH: told} if told else {})
+@pytest.mark.parametrize("printed", ["", "{}", "nonsense", "[]"])
+def test_a_sender_that_tells_no_versions_is_not_compared(printed: str) -> None:
+    check_submitter(accept=False, environment={SUBMITTED_WITH: printed} if printed else {})
 
 
 def test_a_run_goes_on_with_another_torch_only_where_that_is_accepted(

@@ -57,21 +57,21 @@ def test_a_pack_ends_with_a_result_a_trial_and_leaves_no_state(tmp_path: Path) -
 
 
 def test_an_outcome_that_is_there_is_told_again_without_training(tmp_path: Path) -> None:
-    told = train_order(order(tmp_path).as_json())
+    printed = train_order(order(tmp_path).as_json())
     journal = next((tmp_path / "curves").iterdir())
     journal.unlink()
-    assert train_order(order(tmp_path).as_json()) == told
+    assert train_order(order(tmp_path).as_json()) == printed
     assert not journal.exists()
 
 
 def test_outcomes_that_nobody_heard_are_adopted_once(tmp_path: Path) -> None:
     run, ledger = RunDirectory(tmp_path), Ledger(tmp_path / "ledger.jsonl")
-    told = train_order(order(tmp_path).as_json())
-    outcome = outcome_from_json(told)
+    printed = train_order(order(tmp_path).as_json())
+    outcome = outcome_from_json(printed)
     path = outcome_path(run, outcome.pack.pack_id)
     assert adopt_outcomes(run, ledger) == 2
     assert not path.exists()
-    path.write_text(told)
+    path.write_text(printed)
     assert adopt_outcomes(run, ledger) == 0
     assert [record.relative_loss for record in ledger.read()] == [result.relative_loss for result in outcome.results]
 
@@ -82,28 +82,28 @@ def test_metrics_come_with_the_outcome_and_stand_in_journal_and_ledger(tmp_path:
     assert all(set(r.metrics) == {"loss", "loss_stderr", "loss@q=1", "loss_stderr@q=1"} for r in outcome.results)
     assert adopt_outcomes(run, ledger) == 2
     assert [record.metrics for record in ledger.read()] == [result.metrics for result in outcome.results]
-    told = read_metrics(run)
+    printed = read_metrics(run)
     for result in outcome.results:
-        steps, losses = told[result.config.trial_id]["loss@q=1"]
+        steps, losses = printed[result.config.trial_id]["loss@q=1"]
         assert steps.tolist() == [0, 15, 20]
         assert losses[-1] == result.metrics["loss@q=1"]
 
 
 def test_an_outcome_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    told = json.loads(train_order(order(tmp_path).as_json()))
-    for result in told["results"]:
+    printed = json.loads(train_order(order(tmp_path).as_json()))
+    for result in printed["results"]:
         del result["metrics"]
-    assert [result.metrics for result in outcome_from_json(json.dumps(told)).results] == [{}, {}]
+    assert [result.metrics for result in outcome_from_json(json.dumps(printed)).results] == [{}, {}]
 
 
 @pytest.mark.parametrize("spoil", ["torn", "numerics", "failure"])
 def test_what_cannot_be_trusted_is_not_adopted(tmp_path: Path, spoil: str) -> None:
     run, ledger = RunDirectory(tmp_path), Ledger(tmp_path / "ledger.jsonl")
-    told: dict[str, Any] = json.loads(train_order(order(tmp_path).as_json()))
+    printed: dict[str, Any] = json.loads(train_order(order(tmp_path).as_json()))
     path = next((tmp_path / "checkpoints").glob("*.outcome.json"))
-    told |= {"numerics": -1} if spoil == "numerics" else {}
-    told |= {"failure": {"kind": "error", "reason": "x"}, "results": []} if spoil == "failure" else {}
-    path.write_text(json.dumps(told)[: -9 if spoil == "torn" else None])
+    printed |= {"numerics": -1} if spoil == "numerics" else {}
+    printed |= {"failure": {"kind": "error", "reason": "x"}, "results": []} if spoil == "failure" else {}
+    path.write_text(json.dumps(printed)[: -9 if spoil == "torn" else None])
     assert adopt_outcomes(run, ledger) == 0
     assert not ledger.read()
     assert not path.exists()
@@ -222,5 +222,5 @@ def test_a_device_or_a_host_without_memory_left_is_told_as_such(
     assert (outcome.failure.kind, outcome.failure.reason) == ("out_of_memory", "out of memory")
 
 
-def numbers(told: str) -> list[tuple[object, ...]]:
-    return [(r.status, r.relative_loss, r.relative_loss_stderr, r.steps, r.metrics) for r in outcome_from_json(told).results]
+def numbers(printed: str) -> list[tuple[object, ...]]:
+    return [(r.status, r.relative_loss, r.relative_loss_stderr, r.steps, r.metrics) for r in outcome_from_json(printed).results]

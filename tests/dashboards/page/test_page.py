@@ -135,9 +135,9 @@ def test_held_out_cells_stand_beside_their_predictions(make_run: MakeRun) -> Non
     page = Page(write_report(run.path))
     assert page.text.count("Held-out cell") == 2
     assert "Hollow marks were held out of the fits." in page.text
-    told = json.loads((run.report / "thresholds.json").read_text())
-    assert {(row["architecture"], row["T"]) for row in told["held_out"]} == {("transformer", 128), ("fcn", 16)}
-    for row in told["held_out"]:
+    printed = json.loads((run.report / "thresholds.json").read_text())
+    assert {(row["architecture"], row["T"]) for row in printed["held_out"]} == {("transformer", 128), ("fcn", 16)}
+    for row in printed["held_out"]:
         assert row["error"] == pytest.approx(row["m_star"] / row["predicted_value"] - 1)
     hollow = [
         trace["x"] for figure in figures(run.report / "index.html", "thresholds") for trace in figure["data"]

@@ -29,18 +29,18 @@ def test_a_run_in_training_tells_its_worker_and_the_time_left(half: RunDirectory
         html = progress_section(made).html
     assert made.holder is not None
     assert made.workers[0].num_trials == len(pack.configs)
-    told = words(html)
-    assert f"{len(pack.configs)} in training" in told
-    assert "Workers" in told
-    assert re.search(r"about [\d.,]+ (s|min|h) left", told)
-    assert f"{made.num_ended} of {made.num_trials} trials have ended" in told
+    printed = words(html)
+    assert f"{len(pack.configs)} in training" in printed
+    assert "Workers" in printed
+    assert re.search(r"about [\d.,]+ (s|min|h) left", printed)
+    assert f"{made.num_ended} of {made.num_trials} trials have ended" in printed
 
 
 def test_a_run_that_nobody_runs_says_so_and_tells_no_time(half: RunDirectory) -> None:
-    told = words(progress_section(read_progress(half)).html)
-    assert "The sweep is not running" in told
-    assert "about" not in told
-    assert "Workers" not in told
+    printed = words(progress_section(read_progress(half)).html)
+    assert "The sweep is not running" in printed
+    assert "about" not in printed
+    assert "Workers" not in printed
 
 
 def test_only_cells_with_a_panel_are_linked(half: RunDirectory) -> None:

@@ -34,18 +34,18 @@ def test_rows_hold_the_exact_floor_and_the_laws_value(findings: Findings) -> Non
 
 
 def test_json_reads_back_to_the_same_numbers(findings: Findings) -> None:
-    told = json.loads(thresholds_json(findings.thresholds, findings.comparisons))
-    assert [row["m_star"] for row in told["thresholds"]] == [t.m_star for t in findings.thresholds]
-    assert {row["parameter"] for row in told["laws"]} == {"b", "c", "gamma", "s"}
-    (b,) = [row for row in told["laws"] if (row["architecture"], row["law"]) == ("transformer", "attention")]
+    printed = json.loads(thresholds_json(findings.thresholds, findings.comparisons))
+    assert [row["m_star"] for row in printed["thresholds"]] == [t.m_star for t in findings.thresholds]
+    assert {row["parameter"] for row in printed["laws"]} == {"b", "c", "gamma", "s"}
+    (b,) = [row for row in printed["laws"] if (row["architecture"], row["law"]) == ("transformer", "attention")]
     assert (b["value"], b["formula"]) == (findings.laws[0].parameters["b"].value, "m = d + b q ln T")
 
 
 def test_json_of_few_cells_has_null_for_what_is_not_known(make_run: MakeRun, attention: dict[str, object]) -> None:
     one = {**attention, "zip": {"task.T": [16], "model.positions.d_e": [{"geom": [8, 40], "num": 6}]}, "seeds": 1}
     findings = read_findings(make_run(trials=[one]).path)
-    told = json.loads(thresholds_json(findings.thresholds, findings.comparisons))
-    assert (told["thresholds"][0]["low"], told["laws"][0]["low"]) == (None, None)
+    printed = json.loads(thresholds_json(findings.thresholds, findings.comparisons))
+    assert (printed["thresholds"][0]["low"], printed["laws"][0]["low"]) == (None, None)
 
 
 def test_latex_has_a_row_a_cell_and_the_laws(findings: Findings) -> None:
@@ -81,9 +81,9 @@ def test_latex_tells_cells_and_laws_apart(two_queries: Findings) -> None:
 
 
 def test_json_and_csv_name_the_axis_in_full(two_queries: Findings) -> None:
-    told = json.loads(thresholds_json(two_queries.thresholds, two_queries.comparisons))
-    assert {row["model.positions.query"] for row in told["thresholds"]} == {"sum", "dual"}
-    assert {row["settings"]["model.positions.query"] for row in told["laws"]} == {"dual", "sum"}
+    printed = json.loads(thresholds_json(two_queries.thresholds, two_queries.comparisons))
+    assert {row["model.positions.query"] for row in printed["thresholds"]} == {"sum", "dual"}
+    assert {row["settings"]["model.positions.query"] for row in printed["laws"]} == {"dual", "sum"}
     head, *rows = csv.reader(thresholds_csv(two_queries.thresholds, two_queries.laws).splitlines())
     assert {row[head.index("model.positions.query")] for row in rows} == {"sum", "dual"}
     assert {len(row) for row in rows} == {len(head)}

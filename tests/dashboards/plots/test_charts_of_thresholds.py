@@ -41,7 +41,7 @@ def test_a_setting_is_told_with_its_codes_and_what_goes_beyond_the_theorem(findi
     regime = findings.regimes[0]
     data = regime.sample.model_dump(mode="json")
     data["training"]["objective"] = "minibatch"
-    for kind, (fields, told) in {
+    for kind, (fields, printed) in {
         "gaussian": ({}, "Gaussian codes redrawn every step, dual query · minibatch"),
         "sinusoidal": ({"attend_query": True}, "sinusoidal codes fixed, dual query, attend_query=true · minibatch"),
         "learned": ({"init": "gaussian"}, "learned codes, sum query, init=gaussian · minibatch"),
@@ -50,7 +50,7 @@ def test_a_setting_is_told_with_its_codes_and_what_goes_beyond_the_theorem(findi
             {**data, "model": {"kind": "transformer", "positions": {"kind": kind, "d_e": 8}, **fields}}
         )
         one = replace(regime, thresholds=(replace(regime.thresholds[0], config_sample=config),))
-        assert told in regime_words(one)
+        assert printed in regime_words(one)
 
 
 def test_every_mark_lies_within_its_panel_and_its_interval(findings: Findings) -> None:

@@ -40,9 +40,9 @@ OWN_TASK = {"task__kind": "selected_max"}
 def test_a_pair_that_does_not_fit_is_refused(trial_data, kind: str, fields: dict, words: list[str]) -> None:
     with pytest.raises(ValueError, match="got") as refused:
         TrialConfig.model_validate(trial_data(kind, **fields))
-    told = str(refused.value)
+    printed = str(refused.value)
     for word in words:
-        assert word in told, told
+        assert word in printed, printed
 
 
 def test_a_foreign_task_does_without_what_only_the_papers_pair_has(trial_data) -> None:
@@ -54,6 +54,6 @@ def test_a_foreign_task_does_without_what_only_the_papers_pair_has(trial_data) -
 
 def test_a_task_without_a_kind_is_sparse_token_selection(trial_data) -> None:
     data = trial_data("fcn")
-    told = TrialConfig.model_validate(data).trial_id
+    printed = TrialConfig.model_validate(data).trial_id
     del data["task"]["kind"]
-    assert TrialConfig.model_validate(data).trial_id == told
+    assert TrialConfig.model_validate(data).trial_id == printed

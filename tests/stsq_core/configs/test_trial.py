@@ -95,8 +95,8 @@ def test_a_trial_id_knows_the_fields_of_the_transformer_and_not_their_defaults(t
         for some in fields
     ]
     assert len({trial.trial_id for trial in [base, *changed]}) == len(changed) + 1
-    told = {"model__init_scale": 0.02, "model__x_query": "zero", "model__attend_query": False}
-    assert transformer(training__objective="minibatch", **told).trial_id == base.trial_id
+    printed = {"model__init_scale": 0.02, "model__x_query": "zero", "model__attend_query": False}
+    assert transformer(training__objective="minibatch", **printed).trial_id == base.trial_id
 
 
 def test_trial_ids_of_ledgers_stay_what_they_were(transformer, fcn) -> None:

@@ -45,9 +45,9 @@ def slopes() -> Callable[[NetworkProgram], tuple[float, float]]:
         parameters = program.initial()
         _, gradients = program.gradients(parameters, 0)
         step = {name: torch.randn(value.shape, generator=generator, dtype=value.dtype) for name, value in parameters.items()}
-        told = sum(float((gradients[name] * step[name]).sum()) for name in parameters)
+        printed = sum(float((gradients[name] * step[name]).sum()) for name in parameters)
         h = 1e-6
         ahead, behind = ({n: p + sign * h * step[n] for n, p in parameters.items()} for sign in (1, -1))
-        return told, (objective(program, ahead) - objective(program, behind)) / (2 * h)
+        return printed, (objective(program, ahead) - objective(program, behind)) / (2 * h)
 
     return measure

@@ -112,11 +112,11 @@ def test_a_slower_readout_computes_the_same_and_moves_less(program) -> None:
     one, two = usual.initial(), slower.initial()
     source, batch = usual.source(0, fresh=False), usual.training_batch(0)
     torch.testing.assert_close(usual.network.outputs(one, batch, source), slower.network.outputs(two, batch, source))
-    told, part = usual.gradients(one, 0)[1], slower.gradients(two, 0)[1]
+    printed, part = usual.gradients(one, 0)[1], slower.gradients(two, 0)[1]
     for name in one:
         factor = 0.1 if name in ("W_V", "W1", "W2") else 1.0
         torch.testing.assert_close(two[name] * factor, one[name])
-        torch.testing.assert_close(part[name], told[name] * factor)
+        torch.testing.assert_close(part[name], printed[name] * factor)
         np.testing.assert_allclose(slower.weights(two, 0)[name], usual.weights(one, 0)[name])
 
 

@@ -57,10 +57,10 @@ def test_a_trial_of_a_plugin_is_covered_by_its_text() -> None:
     assert TrialFamily(first).ids([4, 7], [0.01, 0.02], [0, 3]) == [
         TrialFamily(first).member(*own).trial_id for own in ((4, 0.01, 0), (7, 0.02, 3))
     ]
-    told = first.trial_id
+    printed = first.trial_id
     unload(plugin())
     load(plugin(TEXT + "\n# a remark\n"))
-    assert trial().trial_id != told
+    assert trial().trial_id != printed
     assert trial().model_dump() == first.model_dump()
 
 
@@ -103,11 +103,11 @@ def test_a_plugin_that_cannot_work_is_refused_where_it_stands(old: str, new: str
     wrong = edited(old, new)
     with pytest.raises(UserError) as refused:
         load(wrong)
-    told = str(refused.value)
-    assert told.startswith(f"selected_max.py:{line_of(wrong.text, at)}: "), told
-    assert "\n" not in told
+    printed = str(refused.value)
+    assert printed.startswith(f"selected_max.py:{line_of(wrong.text, at)}: "), printed
+    assert "\n" not in printed
     for word in words:
-        assert word in told
+        assert word in printed
     assert not loaded_plugins()
     assert not TASKS.added
 
@@ -184,10 +184,10 @@ def test_what_a_plugin_gets_wrong_is_seen_before_it_trains(old: str, new: str, a
     load(wrong)
     with pytest.raises(UserError) as refused:
         try_pair(trial())
-    told = str(refused.value)
-    assert told.startswith(f"selected_max.py:{line_of(wrong.text, at)}: "), told
+    printed = str(refused.value)
+    assert printed.startswith(f"selected_max.py:{line_of(wrong.text, at)}: "), printed
     for word in words:
-        assert word in told
+        assert word in printed
 
 
 def test_a_good_plugin_and_our_own_pairs_pass(fcn) -> None:

@@ -54,8 +54,8 @@ def test_costs_grow_with_what_they_should(transformer, fcn) -> None:
 def test_evaluations_count_as_often_as_they_come(transformer) -> None:
     plain = transformer(T=64, training__steps=100)
     once, often, far = (
-        transformer(T=64, training__steps=100, evaluation=told)
-        for told in ({"q_test": [1]}, {"q_test": [1], "every": 30}, {"q_test": [1], "T_test": [200]})
+        transformer(T=64, training__steps=100, evaluation=printed)
+        for printed in ({"q_test": [1]}, {"q_test": [1], "every": 30}, {"q_test": [1], "T_test": [200]})
     )
     assert evaluation_operations(plain) == 0
     assert evaluation_operations(often) == 5 * evaluation_operations(once) > 0

@@ -139,7 +139,7 @@ def test_norms_and_cosines_are_those_of_the_definition(transformer, codes: str) 
     width = trial.model.positions.d_e
     rng = np.random.default_rng(3)
     W, V = rng.normal(size=(D + width, D + width)), rng.normal(size=(D, D + width))
-    told = describe({"W": W, "V": V}, trial)
+    printed = describe({"W": W, "V": V}, trial)
     names = {"W": {"XX": 0.0, "XE": 0.0, "EX": 0.0, "EE": 0.0}, "V": {"X": 0.0, "E": 0.0}}
     inner, square, length = {"W": 0.0, "V": 0.0}, {"W": 0.0, "V": 0.0}, {"W": 0.0, "V": 0.0}
     for i, j in itertools.product(range(D + width), range(D + width)):
@@ -159,7 +159,7 @@ def test_norms_and_cosines_are_those_of_the_definition(transformer, codes: str) 
             for i in range(D, D + width):
                 shifted[i, j] -= mean
         expected["cosine_W_centred"] = describe({"W": shifted, "V": V}, trial)["cosine_W"]
-    assert told == pytest.approx(expected)
+    assert printed == pytest.approx(expected)
     truth = ground_truth(trial)
     scaled = describe({"W": 3 * truth["W"].astype(np.float32), "V": 0.2 * truth["V"]}, trial)
     assert (scaled["cosine_W"], scaled["cosine_V"]) == pytest.approx((1, 1))
@@ -172,17 +172,17 @@ def test_every_metric_has_its_name_and_its_mean(transformer) -> None:
     asked = {"samples": 4100, "T_test": [12], "q_test": [2, 1], "describe": True}
     program = build_program((a_trial(transformer, "per_step", "minibatch", evaluation=asked),), CPU)
     parameters = some_parameters(program)
-    told = evaluate(program, parameters, program.configs[0].evaluation)
+    printed = evaluate(program, parameters, program.configs[0].evaluation)
     ways = {"": {}, "@T=12": {"T": 12}, "@q=2": {"q": 2}, "@q=1": {"q": 1}}
     blocks = ("W_XX", "W_XE", "W_EX", "W_EE", "V_X", "V_E")
     described = ["attention_mass", "cosine_W", "cosine_V", *(f"norm_{block}" for block in blocks)]
-    assert set(told) == {*(f"{kind}{way}" for way in ways for kind in ("loss", "loss_stderr")), *described}
+    assert set(printed) == {*(f"{kind}{way}" for way in ways for kind in ("loss", "loss_stderr")), *described}
     for way, numbers in ways.items():
         chunks = torch.stack([program.fresh_losses(parameters, chunk, **numbers)[0].mean() for chunk in range(65)])
-        assert told[f"loss{way}"] == pytest.approx((chunks.mean().item(),))
-        assert told[f"loss_stderr{way}"] == pytest.approx((chunks.std().item() / 65**0.5,))
+        assert printed[f"loss{way}"] == pytest.approx((chunks.mean().item(),))
+        assert printed[f"loss_stderr{way}"] == pytest.approx((chunks.std().item() / 65**0.5,))
     masses = torch.stack([program.fresh_attention_mass(parameters, chunk)[0] for chunk in range(65)])
-    assert told["attention_mass"] == pytest.approx((masses.mean().item(),))
+    assert printed["attention_mass"] == pytest.approx((masses.mean().item(),))
 
 
 @pytest.mark.parametrize("codes", CODES)
@@ -256,20 +256,20 @@ def trained(trials: list[TrialConfig], **options) -> tuple[tuple[TrialResult, ..
 @pytest.mark.parametrize("codes", [*CODES, "fcn"])
 def test_evaluation_changes_no_bit_of_training(transformer, fcn, codes: str) -> None:
     plain, plain_reports = trained(trials_of(transformer, fcn, codes), keep_weights=True)
-    told, reports = trained(trials_of(transformer, fcn, codes, **EVERY), keep_weights=True)
+    printed, reports = trained(trials_of(transformer, fcn, codes, **EVERY), keep_weights=True)
     assert [m.step for m in reports] == [0, 7, 10, 14, 20]
     assert [m.step for m in reports if m.metrics] == [0, 10, 20]
     losses = {m.step: m.relative_loss for m in reports}
     assert {m.step: m.relative_loss for m in plain_reports}.items() <= losses.items()
     assert not any(m.metrics for m in plain_reports)
-    for one, other in zip(plain, told, strict=True):
+    for one, other in zip(plain, printed, strict=True):
         assert (one.relative_loss, one.relative_loss_stderr) == (other.relative_loss, other.relative_loss_stderr)
         assert not one.metrics
         for name, array in one.weights.items():
             np.testing.assert_array_equal(array, other.weights[name])
         assert (other.metrics["loss"], other.metrics["loss_stderr"]) == (other.relative_loss, other.relative_loss_stderr)
-    assert {name: tuple(r.metrics[name] for r in told) for name in told[0].metrics} == reports[-1].metrics
-    assert ("attention_mass" in told[0].metrics) == (codes != "fcn")
+    assert {name: tuple(r.metrics[name] for r in printed) for name in printed[0].metrics} == reports[-1].metrics
+    assert ("attention_mass" in printed[0].metrics) == (codes != "fcn")
 
 
 @pytest.mark.parametrize("codes", [*CODES, "fcn"])

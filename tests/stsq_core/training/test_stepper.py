@@ -88,8 +88,8 @@ def test_a_trial_that_leaves_after_its_update_disturbs_nobody(transformer, reque
 
 @pytest.mark.parametrize("pack", ["population", "minibatch", "one_hot", "fcn"], indirect=True)
 def test_an_evaluation_between_replays_disturbs_none(pack, request: pytest.FixtureRequest) -> None:
-    told = Evaluation(every=4, q_test=(1,), describe=True)
-    pack = [trial.model_copy(update={"evaluation": told}) for trial in pack]
+    printed = Evaluation(every=4, q_test=(1,), describe=True)
+    pack = [trial.model_copy(update={"evaluation": printed}) for trial in pack]
     called = outcome(pack)
     captures = request.getfixturevalue("replayed")
     assert outcome(pack) == called

@@ -56,10 +56,10 @@ def without_time(result: TrialResult) -> tuple[object, ...]:
 
 def test_samples_are_those_of_the_first_evaluation_at_the_target(fcn: Any) -> None:
     configs = [learner(fcn, seed) for seed in range(3)]
-    told: list[Measurement] = []
-    results = train_pack(configs, report=told.append)
+    printed: list[Measurement] = []
+    results = train_pack(configs, report=printed.append)
     samples = [result.metrics["samples_to_target"] for result in results]
-    assert samples == [16 * first_at(told, config.trial_id, 0.8) for config in configs]
+    assert samples == [16 * first_at(printed, config.trial_id, 0.8) for config in configs]
     assert len(set(samples)) > 1
     assert all(math.isfinite(one) for one in samples)
 

@@ -34,8 +34,8 @@ def with_batches(config, **training):
 
 @settings(deadline=None, max_examples=60)
 @given(trials, st.integers(1, 40), st.integers(1, 5))
-def test_packs_partition_the_trials(told, max_size, slots):
-    configs = [config(*one) for one in told]
+def test_packs_partition_the_trials(printed, max_size, slots):
+    configs = [config(*one) for one in printed]
     packs = make_packs(configs, room=Room(most=max_size), slots=slots)
     packed = [trial_id for pack in packs for trial_id in pack.trial_ids]
     assert sorted(packed) == sorted({one.trial_id for one in configs})

@@ -39,7 +39,7 @@ def cells(spec: SweepSpec) -> tuple[Cell, ...]:
     return expand(spec)
 
 
-def told(
+def printed(
     cells: tuple[Cell, ...],
     records: list[LedgerRecord],
     *training: TrainingPack,
@@ -53,7 +53,7 @@ def test_every_trial_is_counted_once(cells: tuple[Cell, ...]) -> None:
     first = list(cells[0].configs)
     diverged = record_of_result(TrialResult(first[0], "diverged", None, None, 5, 0.1), pack_id="p", device="cpu")
     failed = record_of_failure(first[1], "worker lost", pack_id="p", device="cpu")
-    made = told(cells, [diverged, failed, finished(first[2], 1.0)], of_pack(first[2:4], step=50))
+    made = printed(cells, [diverged, failed, finished(first[2], 1.0)], of_pack(first[2:4], step=50))
     cell = made.cells[0]
     assert (cell.num_finished, cell.num_diverged, cell.num_failed, cell.num_training) == (1, 1, 1, 1)
     assert cell.num_waiting == len(first) - 4
@@ -63,7 +63,7 @@ def test_every_trial_is_counted_once(cells: tuple[Cell, ...]) -> None:
 
 
 def test_a_complete_sweep_has_no_time_left(cells: tuple[Cell, ...]) -> None:
-    made = told(cells, at_rate([c for cell in cells for c in cell.configs], 1e6), holder=None)
+    made = printed(cells, at_rate([c for cell in cells for c in cell.configs], 1e6), holder=None)
     assert made.complete
     assert made.seconds_left == 0
     assert {cell.seconds_left for cell in made.cells} == {0.0}
@@ -72,7 +72,7 @@ def test_a_complete_sweep_has_no_time_left(cells: tuple[Cell, ...]) -> None:
 def test_one_worker_takes_the_operations_that_are_left_over_its_rate(cells: tuple[Cell, ...]) -> None:
     rate, [first, *others] = 2e6, cells
     ended, running = list(first.configs[:2]), list(first.configs[2:])
-    made = told(cells, at_rate(ended, rate), of_pack(running, step=first.configs[0].training.steps // 4))
+    made = printed(cells, at_rate(ended, rate), of_pack(running, step=first.configs[0].training.steps // 4))
     left = 0.75 * trial_operations(running) / rate
     assert made.workers[0].seconds_left == pytest.approx(left)
     assert made.cells[0].seconds_left == pytest.approx(left)
@@ -84,8 +84,8 @@ def test_one_worker_takes_the_operations_that_are_left_over_its_rate(cells: tupl
 
 def test_two_workers_share_what_waits(cells: tuple[Cell, ...]) -> None:
     rate, first = 2e6, list(cells[0].configs)
-    one = told(cells, at_rate(first[:2], rate), of_pack(first[2:4], step=0))
-    two = told(cells, at_rate(first[:2], rate), of_pack(first[2:4], step=0), of_pack(first[4:], step=0, pack_id="b"))
+    one = printed(cells, at_rate(first[:2], rate), of_pack(first[2:4], step=0))
+    two = printed(cells, at_rate(first[:2], rate), of_pack(first[2:4], step=0), of_pack(first[4:], step=0, pack_id="b"))
     assert one.seconds_left is not None
     assert two.seconds_left is not None
     assert 0.5 * one.seconds_left <= two.seconds_left < 0.8 * one.seconds_left
@@ -93,19 +93,19 @@ def test_two_workers_share_what_waits(cells: tuple[Cell, ...]) -> None:
 
 def test_the_first_pack_tells_the_rate_before_any_trial_ended(cells: tuple[Cell, ...]) -> None:
     running = list(cells[0].configs)
-    made = told(cells[:1], [], of_pack(running, step=25, quiet_s=0.0))
+    made = printed(cells[:1], [], of_pack(running, step=25, quiet_s=0.0))
     assert made.seconds_left == pytest.approx(60 * 3)  # a quarter of 100 steps took a minute
 
 
 @pytest.mark.parametrize("holder", [HOLDER, None])
 def test_no_time_is_told_where_nothing_tells_it(cells: tuple[Cell, ...], holder: str | None) -> None:
-    assert told(cells, [], holder=holder).seconds_left is None
-    assert told(cells, at_rate(list(cells[0].configs), 1e6), holder=None).cells[1].seconds_left is None
+    assert printed(cells, [], holder=holder).seconds_left is None
+    assert printed(cells, at_rate(list(cells[0].configs), 1e6), holder=None).cells[1].seconds_left is None
 
 
 def test_a_pack_of_trials_that_no_cell_declares_is_left_out(cells: tuple[Cell, ...], fcn: Callable[..., TrialConfig]) -> None:
     stranger = fcn(width=77)
-    assert told(cells, [], of_pack([stranger], step=1)).workers == ()
+    assert printed(cells, [], of_pack([stranger], step=1)).workers == ()
 
 
 def test_a_run_directory_tells_its_progress(spec: SweepSpec, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_search_that_goes_on_leaves_a_run_incomplete_and_its_time_unknown(cell
     records = at_rate([c for cell in cells for c in cell.configs], 1e6)
     goes_on = {cells[0].cell_id: False, "a cell without points": False, cells[1].cell_id: True}
     stranger = TrainingPack("b", "process 7 on there", ("x", "y"), 40, NOW - 9, NOW - 2)
-    made = told(cells, records, stranger, searches=goes_on)
+    made = printed(cells, records, stranger, searches=goes_on)
     assert (made.num_searches, made.num_searching) == (3, 2)
     assert not made.complete
     assert made.seconds_left is None
@@ -130,7 +130,7 @@ def test_a_search_that_goes_on_leaves_a_run_incomplete_and_its_time_unknown(cell
     (worker,) = made.workers
     assert (worker.worker, worker.num_trials, worker.step, worker.num_steps) == ("process 7 on there", 2, 40, None)
     assert worker.cell_ids == ()
-    assert told(cells, records, searches=dict.fromkeys(goes_on, True)).complete
+    assert printed(cells, records, searches=dict.fromkeys(goes_on, True)).complete
 
 
 def test_a_searched_run_is_told_by_its_points(hunt, simulated) -> None:

@@ -20,9 +20,9 @@ def test_rows_name_the_fields_that_tell_them_apart(
     threshold: Callable[..., WidthThreshold], transformer: Callable[..., object]
 ) -> None:
     thresholds = [threshold(transformer(d_e, query=query), [9.0, 11.0]) for d_e, query in ((16, "sum"), (20, "dual"))]
-    told = [dict(setting.fields) for setting in threshold_verdict(near(), thresholds).settings]
+    printed = [dict(setting.fields) for setting in threshold_verdict(near(), thresholds).settings]
     letters = {"task.T": 16, "task.q": 3, "task.d": 4}
-    assert told == [letters | {"model.positions.query": query} for query in ("sum", "dual")]
+    assert printed == [letters | {"model.positions.query": query} for query in ("sum", "dual")]
     (alone,) = threshold_verdict(near(), thresholds[:1]).settings
     assert dict(alone.fields) == letters
 

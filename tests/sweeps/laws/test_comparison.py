@@ -45,14 +45,14 @@ def compared(threshold: Make, transformer: Callable[..., object], fcn: Callable[
     ) -> LawComparison:  # fmt: skip
         draw = np.random.default_rng(stream)
         config = {"transformer": transformer, "fcn": fcn, "rnn": recurrent}[kind]
-        told = [
+        printed = [
             threshold(
                 config(T=T, q=3, d=4, **fields), (formula(T) * np.exp(scatter * draw.normal() + 0.03 * draw.normal(size=5)))
             )
             for T in (*lengths, *held_out)
         ]
         settings = LawSettings(held_out=({"task.T": list(held_out)},)) if held_out else None
-        (comparison,) = compare_laws(told, settings)
+        (comparison,) = compare_laws(printed, settings)
         return comparison
 
     return make

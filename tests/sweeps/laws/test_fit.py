@@ -120,19 +120,19 @@ def test_leaving_censored_cells_out_would_bend_the_law(
     cells: Callable[..., list[WidthThreshold]], threshold: Make, fcn: Callable[..., object]
 ) -> None:
     """Widths were tried up to 60, so that the upper half of noisy cells is censored: gamma must not shrink for that."""
-    draw, told, gammas = np.random.default_rng(2), [], []
+    draw, printed, gammas = np.random.default_rng(2), [], []
     for _ in range(20):
-        told = []
+        printed = []
         for T in (4, 6, 8, 12, 16, 20, 24, 28, 32):
             values = 2 * T * np.exp(0.15 * draw.normal() + 0.03 * draw.normal(size=5))
             m = float(np.median(values))
             found = m < 50
-            told.append(
+            printed.append(
                 threshold(
                     fcn(T=T, d=2), values.tolist() if found else (), status="found" if found else "above_range", widths=(4, 50)
                 )
             )
-        both = fitted(TD_POWER, told), fitted(TD_POWER, [one for one in told if one.m_star is not None])
+        both = fitted(TD_POWER, printed), fitted(TD_POWER, [one for one in printed if one.m_star is not None])
         gammas.append([law.parameters["gamma"].value for law in both])
     respected, left_out = np.mean(gammas, axis=0)
     assert abs(respected - 1) < abs(left_out - 1)

@@ -238,7 +238,7 @@ class OneByOne(Strategy):
     def __init__(self, configs):
         self.left = list(configs)
         self.busy = None
-        self.told = []
+        self.received = []
 
     def ask(self):
         if self.busy or not self.left:
@@ -247,8 +247,8 @@ class OneByOne(Strategy):
         return (self.busy,)
 
     def tell(self, records):
-        self.told += [record.trial_id for record in records]
-        if self.busy and self.busy.trial_id in self.told:
+        self.received += [record.trial_id for record in records]
+        if self.busy and self.busy.trial_id in self.received:
             self.busy = None
 
     @property
@@ -273,4 +273,4 @@ def test_a_strategy_is_told_what_the_ledger_holds(ledger, fcn, ended, record):
     ledger.append([record(fcn(seed=7), 0.5)])
     strategy = OneByOne([])
     PackQueue(strategy, ledger)
-    assert strategy.told == [fcn(seed=7).trial_id]
+    assert strategy.received == [fcn(seed=7).trial_id]

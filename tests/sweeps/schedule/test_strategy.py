@@ -42,10 +42,10 @@ def train(simulated, record):
     return lambda configs: [record(config, min(simulated(config), 1.0)) for config in configs]
 
 
-def drained(strategy, train, told=()):
+def drained(strategy, train, printed=()):
     """Every trial that a strategy asks for; what was told of before is not trained again."""
     asked = []
-    known = {record.trial_id for record in told}
+    known = {record.trial_id for record in printed}
     while configs := strategy.ask():
         asked += configs
         strategy.tell(train([config for config in configs if config.trial_id not in known]))
@@ -90,12 +90,12 @@ def test_the_order_in_which_trials_end_does_not_matter(make, train, tmp_path):
 def test_one_that_is_told_what_the_ledger_holds_goes_on_where_it_was(make, train, ended):
     first = make()
     asked = first.ask()
-    told = train(asked[:ended])
-    first.tell(told)
+    printed = train(asked[:ended])
+    first.tell(printed)
     again = make()
-    again.tell(told)
-    asked = drained(again, train, told)
-    assert {record.trial_id for record in told} <= {config.trial_id for config in asked} | {r.trial_id for r in told}
+    again.tell(printed)
+    asked = drained(again, train, printed)
+    assert {record.trial_id for record in printed} <= {config.trial_id for config in asked} | {r.trial_id for r in printed}
     assert again.finished
 
 

@@ -12,7 +12,7 @@ from stsq_core import UserError
 from sweeps.search.study_storage import open_storage
 
 
-def told(study, num):
+def printed(study, num):
     for number in range(num):
         trial = study.ask()
         trial.suggest_int("m", 4, 256, log=True)
@@ -27,22 +27,22 @@ def study_of(path, name="one"):
 @pytest.mark.parametrize("torn", ['{"op_code": 6, "worker_id": "x', '{"op_code": 6}\n{"op_', "\0\0\0"])
 def test_a_torn_last_line_is_cut_and_the_journal_goes_on(tmp_path, torn):
     path = tmp_path / "study.journal"
-    told(study_of(path), 3)
+    printed(study_of(path), 3)
     whole = path.read_bytes()
     last = torn.rpartition("\n")[2]
     path.write_bytes(whole + last.encode())
     study = study_of(path)
     assert len(study.trials) == 3
-    told(study, 2)
+    printed(study, 2)
     assert len(study_of(path).trials) == 5
     assert all(json.loads(line) for line in path.read_text().splitlines())
 
 
 def test_a_lock_that_a_killed_process_left_does_not_hold_up_the_next(tmp_path):
     path = tmp_path / "study.journal"
-    told(study_of(path), 1)
+    printed(study_of(path), 1)
     (tmp_path / "study.journal.lock").symlink_to(path)
-    told(study_of(path), 1)
+    printed(study_of(path), 1)
     assert len(study_of(path).trials) == 2
 
 
@@ -60,7 +60,7 @@ def test_two_drivers_open_one_new_database_at_once(tmp_path):
     def drive(name):
         try:
             study = optuna.create_study(storage=open_storage(url, tmp_path), study_name=name)
-            told(study, 4)
+            printed(study, 4)
         except Exception as error:
             failed.append(error)
 

@@ -74,9 +74,9 @@ def test_it_is_due_by_time(run, pack, monkeypatch):
 
 def test_a_worker_that_is_to_leave_saves_at_once_and_ends(run, pack):
     path = run.checkpoints / "a.state"
-    told = iter([False, True, True])
+    printed = iter([False, True, True])
     with JournalWriter(run.curves / "a.jsonl", pack) as journal:
-        checkpoint = FileCheckpoint(path, journal, leaving=lambda: next(told))
+        checkpoint = FileCheckpoint(path, journal, leaving=lambda: next(printed))
         assert not checkpoint.due()
         assert checkpoint.due()
         report(journal, pack, 1)

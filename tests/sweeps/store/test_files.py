@@ -60,9 +60,9 @@ def quick(monkeypatch):
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOENT, errno.ENOTCONN])
 def test_storage_that_is_away_is_waited_for_and_that_is_told_once(tmp_path, quick, number):
-    told = []
-    assert retry_io(tmp_path / "file", failing(*[number] * 20), notify=told.append) == "done"
-    (line,) = told
+    printed = []
+    assert retry_io(tmp_path / "file", failing(*[number] * 20), notify=printed.append) == "done"
+    (line,) = printed
     assert os.strerror(number) in line
     assert "waiting up to 180 s for its storage" in line
 

@@ -52,8 +52,8 @@ def test_a_line_holds_the_fields_that_others_rely_on(ledger, fcn, record):
 
 def test_metrics_stand_in_a_line_where_there_are_any(ledger, fcn, record, finished):
     metrics = {"loss": 1 / 3, "loss@T=9": math.inf, "cosine_W": -0.5}
-    told = record_of_result(replace(finished(fcn(seed=1)), metrics=metrics), pack_id="0" * 16, device="cpu")
-    ledger.append([record(fcn(seed=0), 0.25), told, record(fcn(seed=2), None)])
+    printed = record_of_result(replace(finished(fcn(seed=1)), metrics=metrics), pack_id="0" * 16, device="cpu")
+    ledger.append([record(fcn(seed=0), 0.25), printed, record(fcn(seed=2), None)])
     lines = [json.loads(line) for line in ledger.path.read_text().splitlines()]
     assert ["metrics" in line for line in lines] == [False, True, False]
     assert lines[1]["metrics"] == {"loss": 1 / 3, "loss@T=9": "inf", "cosine_W": -0.5}
@@ -199,12 +199,12 @@ def test_a_try_that_tore_a_line_is_written_over_when_the_storage_is_back(ledger,
     monkeypatch.setattr(os, "write", tear)
     monkeypatch.setattr(os, "fsync", fail)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    told = []
-    Ledger(ledger.path, notify=told.append).append([record(fcn(seed=1), 0.25), record(fcn(seed=2), 0.125)])
+    printed = []
+    Ledger(ledger.path, notify=printed.append).append([record(fcn(seed=1), 0.25), record(fcn(seed=2), 0.125)])
     assert next(failures, None) is None
     assert [one.relative_loss for one in ledger.read()] == [0.5, 0.25, 0.125]
     assert ledger.path.read_bytes().count(b"\n") == 3
-    assert len(told) == 1
+    assert len(printed) == 1
 
 
 def test_ledgers_merge_and_a_result_counts_before_a_failure(tmp_path, fcn, record):

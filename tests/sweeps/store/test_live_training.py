@@ -30,10 +30,10 @@ def test_a_held_claim_is_a_pack_in_training_with_its_worker_and_step(spec: Sweep
     write_journal(run, other, step=100)
     run.checkpoints.mkdir()
     with Lock(run.checkpoints / f"{pack.pack_id}.claim"):
-        [told] = read_training(run, now=time.time())
-    assert (told.pack_id, told.step, told.trial_ids) == (pack.pack_id, 40, pack.trial_ids)
-    assert f"process {os.getpid()} on " in told.worker
-    assert told.began_at <= time.time()
+        [printed] = read_training(run, now=time.time())
+    assert (printed.pack_id, printed.step, printed.trial_ids) == (pack.pack_id, 40, pack.trial_ids)
+    assert f"process {os.getpid()} on " in printed.worker
+    assert printed.began_at <= time.time()
 
 
 def test_packs_with_a_state_are_begun_in_their_own_order(spec: SweepSpec, tmp_path: Path) -> None:

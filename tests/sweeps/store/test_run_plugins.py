@@ -63,9 +63,9 @@ def folder(tmp_path: Path) -> Path:
 def ran(monkeypatch: pytest.MonkeyPatch) -> bool:
     import os
 
-    told = os.environ["A_PLUGIN_RAN"] == "yes"
+    printed = os.environ["A_PLUGIN_RAN"] == "yes"
     monkeypatch.setenv("A_PLUGIN_RAN", "no")
-    return told
+    return printed
 
 
 def test_a_copy_runs_only_where_its_text_was_named(folder: Path, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:

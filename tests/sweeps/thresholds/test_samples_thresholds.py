@@ -185,7 +185,7 @@ def test_a_sweep_of_samples_has_a_cell_for_every_setting_of_the_width_too() -> N
             "of: training.num_samples",
             "thresholds are of training.num_samples, and trials of group 'net' have no whole number there",
         ),
-        ("of: samples,", "of: samples, success_rate: 0.8,", "the samples to a target are told by their median over seeds"),
+        ("of: samples,", "of: samples, success_rate: 0.8,", "the samples to a target are judged by their median over seeds"),
         ("seeds: 3", "search: {low: 4, high: 8}", "the samples to a target are counted, not chosen: leave search out"),
     ],
 )
@@ -232,9 +232,9 @@ def test_laws_and_claims_read_thresholds_of_samples(record: Callable[..., Any]) 
     ]
     named = [claim | {"name": f"c{place}", "says": "It is so."} for place, claim in enumerate(claims)]
     spec = check_sweep(parse(SWEEP, "counted.yaml")).spec.model_dump(mode="json") | {"claims": named}
-    told = verdicts(SweepSpec.model_validate(spec).claims, (), level=0.9, thresholds=thresholds)
-    assert [verdict.answer for verdict in told] == [
+    printed = verdicts(SweepSpec.model_validate(spec).claims, (), level=0.9, thresholds=thresholds)
+    assert [verdict.answer for verdict in printed] == [
         "holds", "does not hold", "holds", "holds", "does not hold", "holds", "does not hold",
         "not enough data", "not enough data", "not enough data",
     ]  # fmt: skip
-    assert told[-1].rule == "above 1: 20.0 < null"
+    assert printed[-1].rule == "above 1: 20.0 < null"
