@@ -80,7 +80,7 @@ def test_every_path_exists(page: Path) -> None:
 
 
 @cache
-def tests() -> tuple[set[str], set[str]]:
+def names_of_tests() -> tuple[set[str], set[str]]:
     """The names of all test files and of all tests."""
     files = sorted((ROOT / "tests").rglob("test_*.py"))
     text = "\n".join(map(text_of, files))
@@ -88,7 +88,7 @@ def tests() -> tuple[set[str], set[str]]:
 
 
 def test_every_test_exists(page: Path) -> None:
-    files, defined = tests()
+    files, defined = names_of_tests()
     text = "\n".join(code_of(page))
     assert [name for name in re.findall(r"\btest_\w+\.py\b", text) if name not in files] == []
     for name, more in re.findall(r"\b(test_\w+)\b(?!\.py)(\*|\.\.\.)?", text):

@@ -103,7 +103,7 @@ def _ray() -> Iterator[Check]:
 
 
 def _wandb() -> Iterator[Check]:
-    if not all(map(is_importable, REQUIRED)):
+    if not all(map(is_importable, REQUIRED.keys() - RAY_ONLY)):
         return  # `dashboards.publishing` imports more than wandb
     from dashboards.publishing import has_key, restart_service, server_url
 

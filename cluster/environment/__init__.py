@@ -84,7 +84,7 @@ def refusal(arguments: Sequence[str] = ()) -> str | None:
 
 def _needed(arguments: Sequence[str]) -> list[str]:
     command = arguments[0] if arguments else ""
-    if command == "doctor":
+    if command == "doctor" or {"--help", "-h"} & set(arguments):
         return sorted(COMMAND_LINE)
     on_ray = command == "job" or (command == "run" and "--inline" not in arguments)
     return [module for module in REQUIRED if on_ray or module not in RAY_ONLY]

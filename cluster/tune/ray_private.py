@@ -13,6 +13,8 @@ from typing import Any
 
 import ray
 
+from stsq_core.configs import UserError
+
 REQUEST_TIMEOUT_S = 10
 
 
@@ -80,8 +82,13 @@ def packaged_files(folder: Path) -> tuple[dict[Path, int], int]:
 
     Ray leaves out what .gitignore and .rayignore name without a word, and refuses a package by its size only after packing it.
     """
-    from ray._private import ray_constants
-    from ray._private.runtime_env import packaging
+    try:
+        from ray._private import ray_constants
+        from ray._private.runtime_env import packaging
+    except ImportError as error:
+        raise UserError(
+            f"this release of Ray ({ray.__version__}) lists no upload as 2.60 does: install ray<2.61 ({error})"
+        ) from None
 
     root, sizes = folder.resolve(), dict[Path, int]()
     default_excludes = list(ray_constants.get_runtime_env_default_excludes())
@@ -99,6 +106,6 @@ def job_server_get(client: Any, path: str) -> dict[str, Any]:
     """The JSON object that a job server answers at a path its client has no method for; empty where it does not answer."""
     try:
         found = client._do_request("GET", path, timeout=REQUEST_TIMEOUT_S).json()
-    except (OSError, RuntimeError, ValueError):
+    except (AttributeError, OSError, RuntimeError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -60,6 +60,7 @@ class OptunaBoard:
         dashboard = load_extra("optuna_dashboard", extra="boards", what="`stsq open optuna`")
         self._wsgi = dashboard.wsgi
         self._seen: object = None
+        self._is_elsewhere = False
         self.refresh()
         self._server = _listen(port, guarded(lambda environ, start: self._app(environ, start)))
         self._stopped = threading.Event()
@@ -70,8 +71,8 @@ class OptunaBoard:
         return f"http://{LOOPBACK}:{self._server.server_address[1]}"
 
     def refresh(self) -> None:
-        """Show the run again if it has changed since the last look."""
-        if self._seen != (stamp := _stamp(self._run)):
+        """Show the run again if it has changed since the last look; studies in a storage elsewhere change unseen."""
+        if self._seen != (stamp := _stamp(self._run)) or self._is_elsewhere:
             self._app: Wsgi = self._wsgi(self._studies())
             self._seen = stamp
 
@@ -101,11 +102,13 @@ class OptunaBoard:
         findings = read_findings(self._run.path)
         cells = findings.cells
         thresholds = findings.thresholds or width_thresholds(findings.records, findings.spec.criterion)
+        self._is_elsewhere = findings.spec.search.storage is not None
         storage = open_studies(self._run, findings.spec.search.storage) or studies_of(cells, thresholds)
         held = studies_in(storage)
         named = study_cells([(study.study_name, study.user_attrs) for study in held], [cell.cell_id for cell in cells])
         labels = {cell.cell_id: cell.label for cell in cells}
-        copies = copied_studies(storage, {name: labels[cell_id] for name, cell_id in named.items()})
+        shown = {name: labels[cell_id] for name, cell_id in named.items()}
+        copies = copied_studies(storage, shown, only=[study.study_name for study in held])  # a search may add one meanwhile
         pairs = zip(held, studies_in(copies), strict=True)
         annotate(findings, thresholds, [(named[own.study_name], copy) for own, copy in pairs if own.study_name in named])
         return copies

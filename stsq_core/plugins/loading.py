@@ -8,8 +8,7 @@ import inspect
 import linecache
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from types import ModuleType
@@ -35,13 +34,23 @@ WORD = re.compile(r"[a-z][a-z0-9_]*")
 """A kind."""
 
 FORMER_MODULES = {
-    "stsq_core.architecture": "stsq_core.configs.architecture",
-    "stsq_core.task": "stsq_core.configs.task",
-    "stsq_core.examples": "stsq_core.tasks.examples",
-    "stsq_core.network": "stsq_core.networks.network",
+    **{f"stsq_core.{name}": f"stsq_core.configs.{name}" for name in (
+        "architecture", "attention", "boolean", "errors", "optimizer", "positions", "prompt_models", "retrieval",
+        "selected_tokens", "task", "token_laws", "trial",
+    )},
+    "stsq_core.records": "stsq_core.configs.record",
+    "stsq_core.kinds": "stsq_core.configs.unions",
+    "stsq_core.activations": "stsq_core.numerics.activations",
     "stsq_core.products": "stsq_core.numerics.products",
+    "stsq_core.streams": "stsq_core.numerics.streams",
+    "stsq_core.examples": "stsq_core.tasks.examples",
+    "stsq_core.tasks.token_draws": "stsq_core.tasks.selected_tokens",
+    "stsq_core.codes": "stsq_core.programs.codes",
     "stsq_core.program": "stsq_core.programs.program",
-}
+    "stsq_core.network": "stsq_core.networks.network",
+    "stsq_core.networks.scores": "stsq_core.networks.attention",
+    "stsq_core.networks.fcn": "stsq_core.networks.feedforward",
+}  # fmt: skip
 """Former names of modules, in plugins that older run directories keep: their digests, so their texts, are part of trial ids."""
 
 
@@ -137,8 +146,8 @@ def _run(plugin: Plugin) -> ModuleType:
     linecache.cache[plugin.place] = (len(plugin.text), None, plugin.text.splitlines(keepends=True), plugin.place)
     sys.modules[module.__name__] = module  # where pydantic looks for the types of annotations
     try:
-        with _former_modules():
-            exec(compile(plugin.text, plugin.place, "exec", dont_inherit=True), vars(module))
+        _offer_former_modules()
+        exec(compile(plugin.text, plugin.place, "exec", dont_inherit=True), vars(module))
     except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]
         if isinstance(error, SyntaxError) and error.filename == plugin.place:
@@ -147,16 +156,10 @@ def _run(plugin: Plugin) -> ModuleType:
     return module
 
 
-@contextmanager
-def _former_modules() -> Iterator[None]:
-    """Let code import our modules by their former names too."""
-    added = {former: importlib.import_module(name) for former, name in FORMER_MODULES.items()}
-    sys.modules.update(added)
-    try:
-        yield
-    finally:
-        for former in added:
-            del sys.modules[former]
+def _offer_former_modules() -> None:
+    """Let plugins import our modules by their former names from now on: some import where a method needs them."""
+    for former, name in FORMER_MODULES.items():
+        sys.modules.setdefault(former, importlib.import_module(name))
 
 
 def _imported(plugin: Plugin, name: str) -> ModuleType:
@@ -166,8 +169,8 @@ def _imported(plugin: Plugin, name: str) -> ModuleType:
             "on every node"
         )
     try:
-        with _former_modules():
-            return importlib.import_module(name)
+        _offer_former_modules()
+        return importlib.import_module(name)
     except (Exception, SystemExit) as error:
         raise _cannot_load(plugin, error) from None
 

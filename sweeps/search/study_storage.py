@@ -142,12 +142,14 @@ def open_studies(run: RunDirectory, url: str | None = None) -> BaseStorage | Non
     return JournalStorage(JournalFileBackend(str(run.studies)))
 
 
-def copied_studies(storage: BaseStorage, names: Mapping[str, str]) -> InMemoryStorage:
-    """All studies of a storage, in its order, some of them by other names; a name that is taken stands before the old one."""
+def copied_studies(storage: BaseStorage, names: Mapping[str, str], *, only: Sequence[str] | None = None) -> InMemoryStorage:
+    """All studies of a storage, or `only` these, in order, some of them by other names; a name that is taken stands before the
+    old one.
+    """
     copies = InMemoryStorage()
     taken: set[str] = set()
     with quiet_optuna():
-        for name in optuna.get_all_study_names(storage):
+        for name in optuna.get_all_study_names(storage) if only is None else only:
             shown = names.get(name, name)
             shown = f"{shown} ({name})" if shown in taken else shown
             taken.add(shown)

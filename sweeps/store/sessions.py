@@ -21,6 +21,9 @@ from sweeps.store.run_directory import RunDirectory
 
 PACKAGES = ("stsq", "torch", "ray", "numpy", "optuna", "pydantic", "wandb", "plotly", "matplotlib")
 
+ROOMS = ("stsq_core", "sweeps", "dashboards", "cluster")
+"""The folders of our code."""
+
 
 @dataclass(frozen=True)
 class Session:
@@ -135,12 +138,13 @@ def _cpu_name() -> str:
 
 def _git_revision() -> str | None:
     """The commit of the code that runs, marked where files differ from it; None where the code is not a checkout."""
-    folder = Path(__file__).parent
-    tracked = _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)
-    revision = _git(folder, "rev-parse", "HEAD")
+    file = Path(__file__)
+    root = file.parents[2]
+    tracked = _git(root, "ls-files", "--error-unmatch", str(file.relative_to(root)))
+    revision = _git(root, "rev-parse", "HEAD")
     if not tracked or not revision:
         return None
-    return f"{revision} with changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", ".") else revision
+    return f"{revision} with changes" if _git(root, "status", "--porcelain", "--untracked-files=no", *ROOMS) else revision
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

@@ -349,7 +349,7 @@ def one_trial_a_pack(num_packs: int, num_workers: int) -> dict[str, Any]:
     tune_controller.RayActorManager = lambda resource_manager: SimulatedActors(workers, num_workers)
     with tempfile.TemporaryDirectory() as storage:
         tune.Tuner(
-            tune.with_resources(tune_packs.PackTrainable, tune_packs._resources),
+            tune.with_resources(tune_packs.PackTrainable, lambda config: WorkerSlot(**config).resources),
             tune_config=tune.TuneConfig(search_alg=count, num_samples=-1, max_concurrent_trials=num_workers, reuse_actors=True),
             run_config=tune.RunConfig(
                 storage_path=storage,

@@ -101,6 +101,9 @@ def test_a_sweep_runs_inline_without_ray_and_is_refused_otherwise(tmp_path: Path
     assert refused.returncode == 2
     assert refused.stderr.count("\n") == 1
     assert "lacks aiohttp, ray[default,tune]: install" in refused.stderr
+    explained = call_without(missing, "run", "--help", folder=tmp_path)
+    assert explained.returncode == 0
+    assert "--inline" in explained.stdout
 
 
 def test_a_run_is_refused_where_its_trials_would_fail(tmp_path: Path) -> None:

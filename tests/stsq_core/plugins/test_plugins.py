@@ -141,11 +141,25 @@ from stsq_core.tasks.selection import selected
     try_pair(trial())
     with_face = [result.relative_loss for result in train_pack([trial()])]
     unload(plugin(kept))
-    assert not set(FORMER_MODULES) & set(sys.modules)
     load(plugin())
     assert [result.relative_loss for result in train_pack([trial()])] == with_face
-    with pytest.raises(ModuleNotFoundError):
-        importlib.import_module("stsq_core.architecture")
+
+
+def test_a_kept_plugin_may_import_by_a_former_name_where_a_method_needs_it() -> None:
+    face = "from stsq_core.plugins import ("
+    late = TEXT.replace("    product,\n", "", 1)
+    head, method, rest = late.partition("    def outputs(")
+    signature, colon, body = rest.partition(":\n")
+    assert face in late
+    assert method
+    load(plugin(head + method + signature + colon + "        from stsq_core.products import product\n\n" + body))
+    try_pair(trial())
+
+
+@pytest.mark.parametrize("former", FORMER_MODULES)
+def test_every_former_name_is_that_of_a_module(former: str) -> None:
+    load(plugin())
+    assert sys.modules[former] is importlib.import_module(FORMER_MODULES[former])
 
 
 def test_two_plugins_of_one_kind_are_refused() -> None:

@@ -56,12 +56,13 @@ def test_what_is_written_to_a_copy_does_not_reach_the_searches(searched: InMemor
     assert held(searched) == before
 
 
-def test_copies_keep_their_order_and_two_of_one_name_are_told_apart() -> None:
+def test_copies_keep_their_order_and_two_of_one_name_differ() -> None:
     storage = InMemoryStorage()
     for name in ("b", "a", "c"):
         optuna.create_study(storage=storage, study_name=name)
     copies = copied_studies(storage, {"b": "cell", "c": "cell"})
     assert optuna.get_all_study_names(copies) == ["cell", "a", "cell (c)"]
+    assert optuna.get_all_study_names(copied_studies(storage, {}, only=["b", "c"])) == ["b", "c"]
 
 
 def test_a_run_that_has_searched_nothing_has_no_studies_and_gets_no_file(tmp_path: Path) -> None:

@@ -1,6 +1,10 @@
 import json
 import os
+import shutil
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -72,3 +76,25 @@ def test_a_clock_that_is_set_in_mid_session_spends_no_time_budget(run, monkeypat
         clock[0] += jump_s
         steady[0] += 6.0
     assert elapsed_minutes(run) == 0.1
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git tells the revision")
+@pytest.mark.parametrize("edited", ["stsq_core/training/stack.py", "sweeps/search/sampler.py"])
+def test_a_session_says_that_its_code_differs_from_the_commit(tmp_path: Path, edited: str) -> None:
+    root = Path(__file__).parents[3]
+    for name in ("stsq_core", "sweeps", "dashboards", "cluster"):
+        shutil.copytree(root / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    git = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost", "-C", str(tmp_path)]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
+        subprocess.run([*git, *arguments], check=True)
+    command = [sys.executable, "-c", "from sweeps.store.sessions import _git_revision; print(_git_revision())"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+
+    def revision() -> str:
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+
+    clean = revision()
+    assert len(clean) == 40
+    with (tmp_path / edited).open("a") as file:
+        file.write("# edited\n")
+    assert revision() == f"{clean} with changes"
