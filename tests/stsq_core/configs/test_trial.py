@@ -56,6 +56,13 @@ def test_bad_input_is_refused_with_the_value_and_what_is_allowed(trial_data, kin
     assert [word for word in words if word not in message] == []
 
 
+def test_every_subset_is_enumerated_up_to_twenty_thousand(trial_data) -> None:
+    """C(50, 3) = 19,600 and C(51, 3) = 20,825."""
+    assert TrialConfig.model_validate(trial_data("transformer", T=50, q=3, training__batch_size="all")).task.T == 50
+    with pytest.raises(ValidationError, match="at most 20000"):
+        TrialConfig.model_validate(trial_data("transformer", T=51, q=3, training__batch_size="all"))
+
+
 def test_one_hot_codes_take_their_length_from_T(transformer) -> None:
     trial = transformer(T=12, model__positions={"kind": "one_hot"})
     assert trial.model.positions.d_e == 12
