@@ -5,6 +5,11 @@ below the crossing `x0` of the log target and by `b` above it, and is capped at 
 are read within a window of `REACH` about the log target; of one beyond it only that it is beyond counts. So neither a
 floor of the loss nor the way in which it leaves the zero predictor's is mistaken for a slope.
 
+The turn. Beyond its least value the loss of a wide net may rise again (a fixed rate and budget are soon too much for it). So
+the curve holds up to a turn only, at one of a few distances `TURNS` beyond its crossing, and beyond the turn the loss goes
+anywhere, though not by leaps (`_log_beyond_turn`). A curve that turns before its crossing never reaches the target. Without a
+turn the solved widths of a narrow valley would be taken for lapses of a curve that crosses far above the range.
+
 The scatter. A seed's log loss is Gaussian about the curve with variance `noise^2 + (SHIFT slope)^2 + (MISFIT D)^2`: noise of
 the loss, a shift of the seed's curve in log width, and a misfit that grows with the distance D of the curve from the target. A
 broken line is a good picture of a curve near its kink only, and without the last term many distant points would be sure of a
@@ -15,6 +20,7 @@ The grid. Each axis is a row of equal cells; the extent of a cell is part of the
 posterior and never makes it sure of the wrong cell, and a finer one may be laid over what the coarse one left.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +35,13 @@ TYPICAL_SLOPE, SLOPE_SPREAD, KINK_SPREAD = 4.0, 1.3, 1.0
 """Prior of the slopes: log a is normal about log 4, and log b normal about log a."""
 TYPICAL_NOISE, NOISE_SPREAD = 0.2, 0.8
 """Prior of the noise: log-normal."""
-CHUNK = 48
-"""Points multiplied before a logarithm is taken: 48 factors of at least 1e-5 do not underflow."""
+TURNS = (-1.0, -0.5, -0.25, -0.1, 0.12, 0.25, 0.5, 1.0, 2.0, math.inf)
+TURN_PRIOR = (0.006, 0.008, 0.008, 0.008, 0.02, 0.03, 0.03, 0.03, 0.03, 0.83)
+"""How far beyond its crossing, in log m, a curve turns; negative: before it, and the target is never reached."""
+TURNED_NOISE, TURNED_SLOPE, TURNED_LAPSES = 0.35, 2.0, 0.1
+"""Beyond the turn: the noise of a log loss, its change a unit of log m, and the share of lapses."""
+NEVER = -1e300
+"""A log likelihood of zero that survives subtraction."""
 
 
 @dataclass(frozen=True)
@@ -80,34 +91,55 @@ class Grid:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Log widths and log losses [n] of the points that ended with a number, how many lapsed for sure, and the log target."""
+    """Log widths, in order, and log losses [n] of the points that ended with a number, how many lapsed for sure, the log target
+    and the log of the least width that may be asked.
+    """
 
     log_widths: np.ndarray
     log_losses: np.ndarray
     num_diverged: int
     log_target: float
+    log_low: float
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Posterior weights on a grid: [crossing, left, noise, lapse] with the right slope summed over, and with the left one."""
+    """Posterior weights on a grid: [crossing, left, noise, lapse] of curves that cross the target, with the right slope summed
+    over, and with the left one; and [turn, crossing] of curves that turn before, all else summed over.
+    """
 
     grid: Grid
     by_left: np.ndarray
     by_right: np.ndarray
+    unreached: np.ndarray
+
+    @property
+    def total(self) -> float:
+        """The weight of all curves."""
+        return float(self.by_left.sum() + self.unreached.sum())
+
+    @property
+    def turned_at(self) -> np.ndarray:
+        """Log widths at which the unreached curves turn [turn, crossing]."""
+        early = np.array([turn for turn in TURNS if turn < 0])
+        places: np.ndarray = early[:, None] + self.grid.crossing.centres
+        return places
 
 
 def weigh(evidence: Evidence, grid: Grid) -> Weights:
     """Posterior weights, up to one factor."""
-    left, right = _log_likelihoods(evidence, grid)  # [crossing, slope, noise, lapse]
+    left, right, turned = _log_likelihoods(evidence, grid)  # [crossing, slope, noise, lapse], the last [turn, ..]
+    common = _log_prior(grid) + evidence.num_diverged * np.log(grid.lapses.rates)
     tops = left.max(axis=1, keepdims=True), right.max(axis=1, keepdims=True)
+    base = tops[0] + tops[1] + common
+    most = max(base.max(), (turned + common).max())
     left, right = np.exp(left - tops[0]), np.exp(right - tops[1])
-    common = tops[0] + tops[1] + _log_prior(grid) + evidence.num_diverged * np.log(grid.lapses.rates)
-    common = np.exp(common - common.max())
     pairs = _slope_prior(grid)
-    by_left = left * np.einsum("ab,xbsl->xasl", pairs, right) * common
-    by_right = right * np.einsum("ab,xasl->xbsl", pairs, left) * common
-    return Weights(grid, by_left, by_right)
+    base = np.exp(base - most)
+    by_left = left * np.einsum("ab,xbsl->xasl", pairs, right) * base
+    by_right = right * np.einsum("ab,xasl->xbsl", pairs, left) * base
+    unreached = np.einsum("a,txasl->tx", pairs.sum(axis=1), np.exp(turned + common - most))
+    return Weights(grid, by_left, by_right, unreached)
 
 
 def _log_prior(grid: Grid) -> np.ndarray:
@@ -126,22 +158,53 @@ def _slope_prior(grid: Grid) -> np.ndarray:
     return prior
 
 
-def _log_likelihoods(evidence: Evidence, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
-    """Of the points left of each crossing, and of those right of it: [crossing, slope, noise, lapse] each."""
-    shape = (grid.crossing.num, grid.left.num, grid.noise.num, len(grid.lapses.rates))
-    left, right = np.zeros(shape), np.zeros(shape)
-    for start in range(0, len(evidence.log_widths), CHUNK):
-        some = slice(start, start + CHUNK)
-        before = grid.crossing.centres - evidence.log_widths[some, None]  # [n, crossing]
-        kept, lapsed = _densities(evidence, evidence.log_losses[some], before, grid)
-        is_left = (before > 0)[:, :, None, None]
-        for place, rate in enumerate(grid.lapses.rates):
-            likelihood = (1 - rate) * kept + rate * lapsed
-            both = np.log(np.prod(likelihood, axis=0))
-            of_left = np.log(np.prod(np.where(is_left, likelihood, 1.0), axis=0))
-            left[..., place] += of_left
-            right[..., place] += both - of_left
-    return left, right
+def _log_likelihoods(evidence: Evidence, grid: Grid) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of the points left of each crossing, of those right of it, turns summed over: [crossing, slope, noise, lapse] each; and
+    of all points where the curve turns before its crossing [turn, ...].
+
+    Points lie in the order of their widths, so that what any stretch of them says is a difference of two running sums.
+    """
+    widths, crossings = evidence.log_widths, grid.crossing.centres
+    before = crossings - widths[:, None]  # [n, crossing]
+    kept, lapsed = _densities(evidence, evidence.log_losses, before, grid)
+    rates = np.array(grid.lapses.rates)
+    sums = np.zeros((len(widths) + 1, *kept.shape[1:], len(rates)))
+    for place, rate in enumerate(rates):
+        np.cumsum(np.log((1 - rate) * kept + rate * lapsed), axis=0, out=sums[1:, ..., place])
+    solved, unsolved = _log_beyond_turn(evidence, reached=True), _log_beyond_turn(evidence, reached=False)
+    every = np.arange(len(crossings))
+    first = np.searchsorted(widths, crossings)
+    left = sums[first, every]
+    right, unreached = [], []
+    for turn, prior in zip(TURNS, TURN_PRIOR, strict=True):
+        last = np.searchsorted(widths, crossings + turn, side="right")
+        beyond = ((unsolved if turn < 0 else solved)[last] + math.log(prior))[:, None, None, None]
+        if turn < 0:
+            unreached.append(sums[last, every] + beyond)
+        else:
+            # A valley wholly below the range would explain whatever lies in it: it is left out.
+            seen = np.where(crossings + turn >= evidence.log_low, 0.0, NEVER)[:, None, None, None]
+            right.append(sums[last, every] - left + beyond + seen)
+    return left, np.logaddexp.reduce(right), np.array(unreached)
+
+
+def _log_beyond_turn(evidence: Evidence, *, reached: bool) -> np.ndarray:
+    """Log likelihood of all points from each one on [n + 1], had the curve turned before it.
+
+    The first of them may have any loss; each other is normal about the one before, with a variance that grows with their
+    distance, or a lapse. A chain, because independent points at one width would count as so many proofs against a turn. A
+    curve that has not `reached` the target is nowhere below it.
+    """
+    height, target = -evidence.log_target, evidence.log_target
+    losses = np.clip(evidence.log_losses, target - REACH, 0.0)
+    before = losses[:-1] if reached else np.maximum(losses[:-1], target)
+    spread = 2 * TURNED_NOISE**2 + (TURNED_SLOPE * np.diff(evidence.log_widths)) ** 2
+    normal = np.exp(-0.5 * (losses[1:] - before) ** 2 / spread) / np.sqrt(2 * np.pi * spread)
+    solved = 0.5 if reached else SOLVED_LAPSES
+    anywhere = np.where(losses > target, (1 - solved) / height, solved / REACH)
+    steps = np.log((1 - TURNED_LAPSES) * normal + TURNED_LAPSES * anywhere[1:])
+    rest = np.concatenate([np.cumsum(steps[::-1])[::-1], [0.0]]) if len(losses) else np.zeros(0)
+    return np.concatenate([np.log(anywhere) + rest, [0.0]])
 
 
 def _densities(evidence: Evidence, losses: np.ndarray, before: np.ndarray, grid: Grid) -> tuple[np.ndarray, np.ndarray]:

@@ -5,16 +5,23 @@ The threshold is where the fraction of solved seeds, lapses counted as unsolved,
 the seeds that did not lapse (module `loss_curve`); where `1 - lapse <= p` no width reaches the success rate, and the mass
 counts as above the range. The posterior is made on a grid that closes in on the mass, and is a function of the points alone:
 neither their order nor how they came about matters. Of very many points those nearest to the threshold count.
+
+The loss may also turn before it reaches the target, or rise again beyond the threshold. Curves that turn within the range
+before their crossing have no threshold (`probability_not_reached`); quantiles are those of the others.
 """
 
 import math
 from collections.abc import Sequence
 from functools import cached_property
 from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
 
 from sweeps.thresholds.loss_curve import Axis, Evidence, Grid, Lapses, Weights, weigh
+from sweeps.thresholds.trend import STRETCH, Trend, trend_of
+
+Standing = Literal["found", "above_range", "below_range", "not_reached"]
 
 MARGIN = 1.5
 """How far beyond the range, in log m, a threshold is thought possible before any evidence."""
@@ -90,12 +97,34 @@ class ThresholdPosterior:
     @property
     def probability_below(self) -> float:
         """That the threshold lies below the range."""
-        return self._mass_up_to(math.log(self.low))
+        return self._mass_up_to(math.log(self.low)) * (1 - self.probability_not_reached)
 
     @property
     def probability_above(self) -> float:
         """That the threshold lies above the range, or that no width reaches the success rate."""
-        return 1 - self._mass_up_to(math.log(self.high))
+        return (1 - self._mass_up_to(math.log(self.high))) * (1 - self.probability_not_reached)
+
+    @cached_property
+    def probability_not_reached(self) -> float:
+        """That the loss turns within the range before it reaches the target."""
+        weights = self._weights
+        return float(weights.unreached[weights.turned_at <= math.log(self.high)].sum() / weights.total)
+
+    @property
+    def standing(self) -> Standing:
+        """Where the threshold most likely lies; `not_reached` where the loss turned, or never moved, short of the target."""
+        if self.probability_below >= 0.5:
+            return "below_range"
+        above, never = self.probability_above, self.probability_not_reached
+        if above + never < 0.5:
+            return "found"
+        return "above_range" if self.trend == "falling" or (self.trend == "unclear" and above >= never) else "not_reached"
+
+    @cached_property
+    def trend(self) -> Trend:
+        """What the loss does towards the upper end of the range."""
+        evidence = self._evidence
+        return trend_of(evidence.log_widths, evidence.log_losses, log_high=math.log(self.high))
 
     def next_widths(self, num: int, in_flight: Sequence[int] | np.ndarray = (), *, shift: float = 0.0) -> list[int]:
         """Widths to ask now: spread over the posterior's quantiles, or without evidence over the range, less those in flight.
@@ -104,15 +133,47 @@ class ThresholdPosterior:
         """
         total = num + len(in_flight)
         ends = math.log(self.low), math.log(self.high)
-        if not len(self.widths) and total > 1:
-            wanted = np.linspace(*ends, total)
-        else:
-            wanted = np.clip(self._unbounded((np.arange(total) + 0.5 + shift) / total), *ends)
+        wanted = np.linspace(*ends, total) if not len(self.widths) and total > 1 else self._spread(total, shift)
         open_places = np.ones(total, dtype=bool)
         for width in in_flight:
             distances = np.where(open_places, np.abs(wanted - math.log(width)), np.inf)
             open_places[np.argmin(distances)] = False
         return [int(width) for width in np.rint(np.exp(wanted[open_places]))]
+
+    def _spread(self, num: int, shift: float) -> np.ndarray:
+        """So many log widths at quantiles of where the curve crosses the target, or turns before it does.
+
+        Of those beyond the range a quarter at most is asked at its ends, since a valley may hide between widths asked before;
+        and where the threshold is hardly within the range, two lie in its last stretch, to see whether the loss falls there.
+        """
+        ends = np.log([self.low, self.high])
+        places, reached = self._sought
+        low, high = (float(np.interp(end, places, reached)) for end in ends)
+        most = max(1, num // 4)
+        num_low, num_high = min(round(num * low), most), min(round(num * (1 - high)), most)
+        is_sought = self.probability_above + self.probability_not_reached > 0.9 and num - num_low - num_high > 2
+        num_last = 2 if is_sought else 0
+        within = num - num_low - num_high - num_last
+        levels = low + (high - low) * (np.arange(within) + 0.5 + shift) / max(within, 1)
+        last = ends[1] - STRETCH * (np.arange(num_last) + 0.5 + shift) / 2
+        wanted = (np.full(num_low, ends[0]), np.interp(levels, reached, places), last, np.full(num_high, ends[1]))
+        spread: np.ndarray = np.clip(np.concatenate(wanted), *ends)
+        return spread
+
+    @cached_property
+    def _sought(self) -> tuple[np.ndarray, np.ndarray]:
+        """Log widths, and the mass up to each of crossings, and of turns before the crossing."""
+        edges, reached = self._cumulative
+        weights, never = self._weights, self.probability_not_reached
+        within = weights.turned_at <= math.log(self.high)
+        turns, masses = weights.turned_at[within], weights.unreached[within]
+        if not masses.sum() > 0:
+            return edges, reached
+        order = np.argsort(turns)
+        turned = np.cumsum(masses[order]) / masses.sum()
+        places = np.union1d(edges, turns)
+        of_turns = np.interp(places, turns[order], turned, left=0.0)
+        return places, (1 - never) * np.interp(places, edges, reached) + never * of_turns
 
     def _unbounded(self, levels: Sequence[float] | np.ndarray) -> np.ndarray:
         edges, reached = self._cumulative
@@ -126,7 +187,9 @@ class ThresholdPosterior:
     @cached_property
     def _cumulative(self) -> tuple[np.ndarray, np.ndarray]:
         """Log widths, and the mass up to each; less than 1 in the end where no width may reach the success rate."""
-        return _threshold_masses(self._weights, self.success_rate)
+        weights = self._weights
+        beyond = float(weights.unreached[weights.turned_at > math.log(self.high)].sum())
+        return _threshold_masses(weights, self.success_rate, beyond)
 
     @cached_property
     def _weights(self) -> Weights:
@@ -150,7 +213,7 @@ class ThresholdPosterior:
         log_widths = np.log(self.widths[known][order])
         log_losses = np.maximum(self.log_losses[known][order], LEAST_LOG_LOSS)
         nearest = _nearest(log_losses <= self.log_target)
-        return Evidence(log_widths[nearest], log_losses[nearest], int(np.sum(~known)), self.log_target)
+        return Evidence(log_widths[nearest], log_losses[nearest], int(np.sum(~known)), self.log_target, math.log(self.low))
 
 
 def _nearest(solved: np.ndarray) -> slice:
@@ -165,7 +228,7 @@ def _closer(weights: Weights, nums: tuple[int, int, int], lapses: Lapses) -> Gri
     """A grid over the mass."""
     grid, (num, num_slopes, num_noises) = weights.grid, nums
     return Grid(
-        crossing=grid.crossing.around(weights.by_left.sum(axis=(1, 2, 3)), tail=TAIL, num=num),
+        crossing=grid.crossing.around(weights.by_left.sum(axis=(1, 2, 3)) + weights.unreached.sum(axis=0), tail=TAIL, num=num),
         left=grid.left.around(weights.by_left.sum(axis=(0, 2, 3)), tail=NUISANCE_TAIL, num=num_slopes),
         right=grid.right.around(weights.by_right.sum(axis=(0, 2, 3)), tail=NUISANCE_TAIL, num=num_slopes),
         noise=grid.noise.around(weights.by_left.sum(axis=(0, 1, 3)), tail=NUISANCE_TAIL, num=num_noises),
@@ -173,10 +236,12 @@ def _closer(weights: Weights, nums: tuple[int, int, int], lapses: Lapses) -> Gri
     )
 
 
-def _threshold_masses(weights: Weights, success_rate: float) -> tuple[np.ndarray, np.ndarray]:
-    """The cumulative distribution of the threshold: crossings moved by the seeds' scatter and the lapse rate."""
+def _threshold_masses(weights: Weights, success_rate: float, beyond: float) -> tuple[np.ndarray, np.ndarray]:
+    """The cumulative distribution of the threshold: crossings moved by the seeds' scatter and the lapse rate; `beyond` is the
+    weight of curves that turn above the range before their crossing.
+    """
     grid, step = weights.grid, weights.grid.crossing.step
-    moves, masses, total = [], [], float(weights.by_left.sum())
+    moves, masses, total = [], [], float(weights.by_left.sum()) + beyond
     for place, rate in enumerate(grid.lapses.rates):
         if 1 - rate <= success_rate:
             continue

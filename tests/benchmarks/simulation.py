@@ -102,7 +102,30 @@ class FcnLine:
         return np.log(np.maximum(floors, LEAST_LOSS)).reshape(np.shape(log_width))
 
 
-Curve = Logistic | Exponential | Plateau | Kinked | FcnLine
+@dataclass(frozen=True)
+class Valley:
+    """Falls to its least log loss at the log width `turn`, then rises by `rise` a unit of log m, to the log loss `top` at most.
+
+    On its way it passes the log loss `height` at the log width `kink`, where its slope changes from `left`.
+    """
+
+    kink: float
+    height: float
+    left: float
+    turn: float
+    least: float
+    rise: float
+    top: float
+
+    def log_loss(self, log_width: np.ndarray) -> np.ndarray:
+        right = (self.height - self.least) / (self.turn - self.kink)
+        beyond = log_width - self.kink
+        falling = np.maximum(self.height - np.where(beyond < 0, self.left, right) * beyond, self.least)
+        rising = np.minimum(self.least + self.rise * (log_width - self.turn), self.top)
+        return np.minimum(np.where(log_width < self.turn, falling, rising), 0.0)
+
+
+Curve = Logistic | Exponential | Plateau | Kinked | FcnLine | Valley
 
 STUCK = (0.2, 1.0)
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
@@ -151,6 +174,17 @@ class SimulatedCell:
             return 0.0
         above, below = self._quantile(low, part), self._quantile(high, part)
         return math.log(low) + (math.log(high) - math.log(low)) * (above - log_target) / (above - below)
+
+    def least_log_threshold(self, target_loss: float, *, low: int, high: int) -> float:
+        """Log m* of the least whole width of a range that half of all seeds solve; inf where none is, -inf where `low` is."""
+        part = 0.5 / (1 - self.lapse_rate - self.divergence_rate)
+        log_target = math.log(target_loss)
+        width = next((width for width in range(low, high + 1) if self._reached(width, log_target) >= part), None)
+        if width is None or width == low:
+            return math.inf if width is None else -math.inf
+        above, below = self._quantile(width - 1, part), self._quantile(width, part)
+        step = math.log(width) - math.log(width - 1)
+        return math.log(width - 1) + step * (above - log_target) / (above - below)
 
     def _reached(self, width: int, log_loss: float) -> float:
         """The part of the seeds, lapses aside, whose log loss is at most this."""
@@ -203,3 +237,34 @@ def stress_cell(stream: int, kind: Stress, *, log_target: float) -> SimulatedCel
             left, right = np.exp(draws.uniform(0.0, math.log(10.0), size=2))
             offset, kink = draws.uniform(-0.7, 0.7), draws.uniform(math.log(8.0), math.log(2048.0))
             return SimulatedCell(Kinked(kink, log_target + offset, left, right), noise, shift, 0.05, 0.0, stream)
+
+
+@dataclass(frozen=True)
+class RangedCell:
+    """A cell and the range in which it is searched."""
+
+    cell: SimulatedCell
+    low: int
+    high: int
+
+
+def valley_cell(stream: int, *, log_target: float, is_reached: bool) -> RangedCell:
+    """A cell whose loss falls, turns and rises again.
+
+    It passes the target at a log-uniform width in 8..1024 with a slope of 1.5 to 10 and has its least loss, 1.2 to 30 times
+    below the target, at 1.2 to 4 times that width; or, where it is not reached, a least loss of 1.2 to 3 times the target. From
+    there it rises with a slope of 0.3 to 6, to a plateau or the zero predictor's loss. The range is 2 to 100 times wider than
+    from crossing to turn on either side.
+    """
+    draws = np.random.default_rng((stream, 3))
+    crossing = draws.uniform(math.log(8.0), math.log(1024.0))
+    turn = crossing + draws.uniform(math.log(1.2), math.log(4.0))
+    depth = draws.uniform(math.log(1.2), math.log(30.0)) if is_reached else -draws.uniform(math.log(1.2), math.log(3.0))
+    left, rise = np.exp(draws.uniform(np.log([1.5, 0.3]), np.log([10.0, 6.0])))
+    least = log_target - depth
+    height = log_target if is_reached else least + left * (turn - crossing) / 2
+    top = draws.uniform(least, 0.0) if draws.uniform() < 0.8 else 0.0
+    below, above = np.exp(draws.uniform(math.log(2.0), math.log(100.0), size=2))
+    curve = Valley(crossing, height, left, turn, least, rise, top)
+    cell = SimulatedCell(curve, draws.uniform(0.1, 0.3), draws.uniform(0.02, 0.05), 0.05, 0.0, stream)
+    return RangedCell(cell, max(2, round(math.exp(crossing) / below)), round(math.exp(turn) * above) + 2)
