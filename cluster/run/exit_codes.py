@@ -12,7 +12,7 @@ SOME_FAILED = 1
 """A trial failed, or was not trained (a search was not finished) because the time budget or the failure budget was spent."""
 
 NO_THRESHOLD = 3
-"""Every trial ended as a result, but none gave a number in any cell."""
+"""Every trial ended as a result, but no cell has a threshold: no trial gave a number, or no width reached the target."""
 
 STOPPED = 130
 """Stopped by a signal."""
@@ -24,6 +24,6 @@ def exit_code(results: Results, thresholds: Sequence[WidthThreshold]) -> int:
     num_finished = sum(threshold.search is not None and threshold.search.finished for threshold in thresholds)
     if len(results.records) < len(results.declared) or num_failed or num_finished < len(results.searched):
         return SOME_FAILED
-    if thresholds and all(threshold.status == "failed" for threshold in thresholds):
+    if thresholds and all(threshold.status in ("failed", "not_reached") for threshold in thresholds):
         return NO_THRESHOLD
     return ALL_ENDED

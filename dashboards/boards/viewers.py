@@ -212,6 +212,7 @@ def _measured(threshold: WidthThreshold | None) -> list[tuple[str, str]]:
         else "",
         "above_range": f"above {max(threshold.widths)}, the largest tried",
         "below_range": f"at or below {min(threshold.widths)}, the least tried",
+        "not_reached": "not reached at any width",
         "failed": "not found",
     }[threshold.status]
     return [

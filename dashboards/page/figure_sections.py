@@ -284,6 +284,8 @@ def _loss_words(view: CellView) -> str:
     threshold = view.threshold
     if threshold.status == "found":
         return f"`{threshold.size.letter}`* = {star_words(threshold.m_star)}"
+    if threshold.status == "not_reached":
+        return "the target is not reached"
     where = "above" if threshold.status == "above_range" else "at or below"
     return f"`{threshold.size.letter}`* {where} the {threshold.size.nouns} tried"
 

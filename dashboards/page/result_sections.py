@@ -134,7 +134,7 @@ def _definition(criterion: Criterion) -> str:
 
 def _table_row(threshold: WidthThreshold, row: Row) -> dict[str, object]:
     widest, narrowest = max(threshold.widths), min(threshold.widths)
-    m = {"above_range": f"> {widest:g}", "below_range": f"≤ {narrowest:g}", "failed": "none"}.get(
+    m = {"above_range": f"> {widest:g}", "below_range": f"≤ {narrowest:g}", "not_reached": "not reached", "failed": "none"}.get(
         threshold.status
     ) or star_words(threshold.m_star)
     name = architecture_name(threshold.kind)

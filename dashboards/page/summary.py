@@ -114,6 +114,7 @@ def summary_words(thresholds: Sequence[WidthThreshold]) -> str:
         "found": "found",
         "above_range": "above the range tried",
         "below_range": "below the range tried",
+        "not_reached": "not reached at any width",
         "failed": "not found",
     }
     counts = [(sum(t.status == status for t in thresholds), words) for status, words in by_status.items()]

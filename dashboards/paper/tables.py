@@ -35,7 +35,13 @@ LATEX_SPECIAL = {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
 LATEX_NAMES = {"fcn": "FCN"}
-LATEX_STATUS = {"found": "", "above_range": "above range", "below_range": "below range", "failed": "not found"}
+LATEX_STATUS = {
+    "found": "",
+    "above_range": "above range",
+    "below_range": "below range",
+    "not_reached": "not reached",
+    "failed": "not found",
+}
 
 
 def threshold_rows(thresholds: Iterable[WidthThreshold], laws: Sequence[ScalingLaw] = ()) -> list[Row]:

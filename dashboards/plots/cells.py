@@ -93,7 +93,7 @@ def cell_views(thresholds: Sequence[WidthThreshold], curves: Mapping[str, Curve]
     return tuple(
         _view(threshold, name, curves)
         for threshold, name in zip(thresholds, cell_names(thresholds), strict=True)
-        if threshold.status != "failed"
+        if threshold.is_bounded
     )
 
 
@@ -128,7 +128,7 @@ def read_shown_curves(findings: Findings) -> dict[str, Curve]:
     """
     shown: dict[str, list[WidthThreshold]] = {}
     for threshold in findings.thresholds:
-        if threshold.status != "failed":
+        if threshold.is_bounded:
             shown.setdefault(threshold.kind, []).append(threshold)
     ended_in: dict[str, str] = {}
     for threshold in (threshold for cells in shown.values() for threshold in cells[:MAX_CELLS]):

@@ -67,7 +67,7 @@ class _Series:
 
 def threshold_charts(regimes: Sequence[Regime]) -> tuple[Chart, ...]:
     """A chart for each architecture, or a single one where all cells share q, d and objective."""
-    drawn = [regime for regime in regimes if any(t.status != "failed" for t in regime.thresholds)]
+    drawn = [regime for regime in regimes if any(t.is_bounded for t in regime.thresholds)]
     configs = [threshold.config_sample for regime in drawn for threshold in regime.thresholds]
     if len({(config.task.q, config.task.d, config.training.objective) for config in configs}) == 1:
         groups = [drawn]
@@ -107,14 +107,14 @@ def run_shade(place: int) -> Shade:
 
 def comparison_chart(kind: str, by_run: Sequence[tuple[str, Sequence[WidthThreshold]]]) -> Chart | None:
     """The thresholds of one architecture, a colour a run; None where none can be drawn. Censored ones are hollow."""
-    drawn = [threshold for _, own in by_run for threshold in own if threshold.status != "failed"]
+    drawn = [threshold for _, own in by_run for threshold in own if threshold.is_bounded]
     if not drawn:
         return None
     letter, layers = letter_of(threshold for _, own in by_run for threshold in own), list[Layer]()
     for place, (name, thresholds) in enumerate(by_run):
         shift = APART ** (place - (len(by_run) - 1) / 2)
         for is_found in (True, False):
-            own = [one for one in thresholds if one.status != "failed" and (one.m_star is not None) is is_found]
+            own = [one for one in thresholds if one.is_bounded and (one.m_star is not None) is is_found]
             ends = [interval_drawn(one) for one in own]
             if own:
                 layers.append(
@@ -255,7 +255,7 @@ def _series(regimes: Sequence[Regime], letter: Letter) -> list[_Series]:
             members = [
                 threshold
                 for threshold in regime.thresholds
-                if threshold.status != "failed"
+                if threshold.is_bounded
                 and all(getattr(threshold.config_sample.task, name) == value for name, value in letters.items())
             ]
             members.sort(key=lambda threshold: getattr(threshold.config_sample.task, letter))

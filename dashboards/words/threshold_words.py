@@ -17,7 +17,7 @@ def star_words(value: float | None) -> str:
 
 def interval_text(threshold: WidthThreshold) -> str:
     """An interval in words; an end beyond the widths tried is an inequality, never a number."""
-    if threshold.status == "failed" or (threshold.low is None and threshold.high is None and not _censored(threshold)):
+    if not threshold.is_bounded or (threshold.low is None and threshold.high is None and not _censored(threshold)):
         return "none"
     low = f"below {min(threshold.widths):g}" if threshold.low is None else star_words(threshold.low)
     high = f"above {max(threshold.widths):g}" if threshold.high is None else star_words(threshold.high)

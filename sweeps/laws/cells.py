@@ -65,7 +65,7 @@ class LawCells:
 
 def law_cells(thresholds: Iterable[WidthThreshold]) -> LawCells | None:
     """The cells that a law can be fitted to; failed ones say nothing. None where no threshold was found."""
-    own = tuple(threshold for threshold in thresholds if threshold.status != "failed")
+    own = tuple(threshold for threshold in thresholds if threshold.is_bounded)
     side = np.array([{"above_range": ABOVE, "below_range": BELOW}.get(t.status, FOUND) for t in own])
     if not np.any(side == FOUND):
         return None

@@ -130,7 +130,7 @@ class LawComparison:
 
     def predictions(self, law: ScalingLaw) -> tuple[Prediction, ...]:
         """The held-out cells under a law, failed ones left out."""
-        return tuple(_prediction(law, threshold) for threshold in self.held_out if threshold.status != "failed")
+        return tuple(_prediction(law, threshold) for threshold in self.held_out if threshold.is_bounded)
 
     @property
     def conclusion(self) -> str:

@@ -16,7 +16,7 @@ from sweeps.store import Results
 from sweeps.thresholds.posterior import ThresholdPosterior
 from sweeps.thresholds.search_points import CellPoints, outcomes_by_cell
 
-StopReason = Literal["precise", "cap", "above_range", "below_range", "diverged", "failed", ""]
+StopReason = Literal["precise", "cap", "above_range", "below_range", "not_reached", "diverged", "failed", ""]
 
 EXPECTED_POINTS = 24
 """Points after which half of all searches have ended, or more (docs/search.md)."""
@@ -25,8 +25,8 @@ EXPECTED_POINTS = 24
 @dataclass(frozen=True)
 class SearchState:
     """`reason` says why a search has finished: its interval is as narrow as asked (`precise`), its budget of points is spent
-    (`cap`), the threshold lies beyond its range, or every point diverged or failed. `posterior` is None where no point is
-    evidence.
+    (`cap`), the threshold lies beyond its range, the loss turned or never moved short of the target (`not_reached`), or every
+    point diverged or failed. `posterior` is None where no point is evidence.
     """
 
     finished: bool
@@ -60,19 +60,23 @@ def state_of(points: CellPoints, criterion: Criterion, settings: SearchSettings)
 def stop_reason(posterior: ThresholdPosterior, *, level: float, tolerance: float, cap: int) -> StopReason:
     """Why a search may end; empty where it goes on.
 
-    `above_range` and `below_range`: the threshold lies there as surely as the interval's `level` asks. `precise`: the
-    interval's ends lie within `tolerance` of its middle, or one unit of width apart. `cap`: that many points have ended.
+    `below_range`: the threshold lies there as surely as the interval's `level` asks. `above_range` and `not_reached`: it is as
+    sure that none lies within the range, and clear whether the loss still falls at its upper end. `precise`: the interval's
+    ends lie within `tolerance` of its middle, or one unit of width apart. `cap`: that many points have ended.
     """
     beyond = (1 + level) / 2
-    if posterior.probability_above >= beyond:
-        return "above_range"
     if posterior.probability_below >= beyond:
         return "below_range"
+    is_spent = len(posterior.widths) >= cap
+    if posterior.probability_above + posterior.probability_not_reached >= beyond:
+        if posterior.trend != "unclear" or is_spent:
+            return "above_range" if posterior.standing == "above_range" else "not_reached"
+        return ""
     low, high = posterior.interval(level)
-    is_bounded = math.isfinite(low) and math.isfinite(high)
+    is_bounded = math.isfinite(low) and math.isfinite(high) and posterior.probability_not_reached <= 1 - beyond
     if is_bounded and (high - low <= 2 * math.log1p(tolerance) or math.exp(high) - math.exp(low) <= 1):
         return "precise"
-    return "cap" if len(posterior.widths) >= cap else ""
+    return "cap" if is_spent else ""
 
 
 @dataclass(frozen=True)

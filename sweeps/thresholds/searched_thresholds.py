@@ -17,6 +17,7 @@ from sweeps.store import Outcomes
 from sweeps.thresholds.crossings import isotonic_crossings
 from sweeps.thresholds.search_points import CellPoints
 from sweeps.thresholds.search_state import SearchState, state_of
+from sweeps.thresholds.trend import short_words
 from sweeps.thresholds.width_threshold import Points, WidthThreshold, notes_on_ends, threshold_of
 
 NUM_DRAWS = 2000
@@ -33,7 +34,8 @@ def searched_threshold(
     """The threshold of a searched cell, from its points."""
     points = CellPoints.of(cell, outcomes)
     state = state_of(points, criterion, settings)
-    draws, crossing = _estimate(points, state, criterion)
+    is_short = state.posterior is not None and state.posterior.standing == "not_reached"
+    draws, crossing = (np.array([]), math.nan) if is_short else _estimate(points, state, criterion)
     ends = _ends(draws, crossing, cell, criterion, state)
     above = _above(points, ends, criterion)
     chosen = np.zeros(len(points.outcomes), dtype=bool)
@@ -53,6 +55,7 @@ def searched_threshold(
         replicates=draws,
         again=above.again,
         search=state,
+        is_reached=not is_short,
     )
 
 
@@ -119,6 +122,9 @@ def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Abov
     if state.reason in ("diverged", "failed") or state.posterior is None:
         yield f"not found: all {state.reason}" if state.reason else "not found yet: no point has given a loss"
         return
+    if math.isnan(crossing):
+        logs = np.log(points.widths[points.evidence])
+        yield short_words(logs, points.judged[points.evidence], state.posterior.trend, letter=cell.family.size.letter)
     if crossing == math.inf:
         yield f"above {cell.high}, the largest {noun} searched"
     if crossing == -math.inf:

@@ -33,6 +33,7 @@ from sweeps.thresholds.recheck import NO_RECHECKS, Rechecks
 from sweeps.thresholds.resampling import NO_ESTIMATE, CellLosses, GridEstimate, attainable_level, estimate, interval_of
 from sweeps.thresholds.samples_thresholds import samples_threshold
 from sweeps.thresholds.searched_thresholds import searched_threshold
+from sweeps.thresholds.trend import short_words, trend_of
 from sweeps.thresholds.width_threshold import Point, Points, WidthThreshold, few_seeds, notes_on_ends, threshold_of
 
 __all__ = ["Point", "Points", "WidthThreshold", "thresholds_of", "width_thresholds"]
@@ -96,21 +97,36 @@ def _grid_threshold(cell_id: str, label: str, sample: TrialConfig, outcomes: Out
     found = estimate(losses, criterion, seed=int(cell_id, 16)) if losses else NO_ESTIMATE
     widths, place = np.unique(outcomes.trials.widths, return_inverse=True)
     rates = np.array([found.chosen.get(width, math.nan) for width in widths.tolist()])
+    short = _short_words(losses, found, criterion)
     return threshold_of(
         cell_id,
         label,
         sample,
         outcomes,
         criterion,
-        crossing=found.crossing,
-        ends=_ends(found, losses, criterion),
+        crossing=math.nan if short else found.crossing,
+        ends=None if short else _ends(found, losses, criterion),
         widths=tuple(widths.tolist()),
         num_seeds=losses.num_seeds if losses else 0,
         points=Points.of(outcomes, rates[place] == outcomes.trials.rates),
-        notes=_notes(outcomes, losses, found, criterion),
-        replicates=found.replicates,
+        notes=([short] if short else []) + list(_notes(outcomes, losses, found, criterion, is_short=bool(short))),
+        replicates=np.array([]) if short else found.replicates,
         again=found.again,
+        is_reached=not short,
     )
+
+
+def _short_words(losses: CellLosses | None, found: GridEstimate, criterion: Criterion) -> str:
+    """Why no width reaches the target, where the loss is seen to turn or never to move; empty elsewhere."""
+    if losses is None or found.crossing != math.inf:
+        return ""
+    judged = np.array([losses.log_losses[i, losses.rates.index(found.chosen[w])] for i, w in enumerate(losses.widths)])
+    logs = np.repeat(np.log(losses.widths), judged.shape[1])
+    known = np.isfinite(judged.ravel())
+    trend = trend_of(logs[known], judged.ravel()[known], log_high=math.log(losses.widths[-1]))
+    if trend not in ("flat", "turned"):
+        return ""
+    return short_words(logs[known], judged.ravel()[known], trend, letter=criterion.size.letter)
 
 
 def _losses_of(outcomes: Outcomes) -> CellLosses | None:
@@ -147,13 +163,15 @@ def _ends(found: GridEstimate, losses: CellLosses | None, criterion: Criterion) 
     return min(low, found.crossing, math.log(losses.widths[-1])), max(high, found.crossing, math.log(losses.widths[0]))
 
 
-def _notes(outcomes: Outcomes, losses: CellLosses | None, found: GridEstimate, criterion: Criterion) -> Iterator[str]:
+def _notes(
+    outcomes: Outcomes, losses: CellLosses | None, found: GridEstimate, criterion: Criterion, *, is_short: bool
+) -> Iterator[str]:
     """What a reader must know before using the number, in a few words each."""
     if losses is None:
         ways = [way for way in ("diverged", "failed") if outcomes.num_ended(way)]
         yield f"not found: all {' or '.join(ways)}"
         return
-    if found.crossing == math.inf:
+    if found.crossing == math.inf and not is_short:
         yield f"above {losses.widths[-1]}, the largest {criterion.size.noun} tried"
     if found.crossing == -math.inf:
         yield f"at or below {losses.widths[0]}, the least {criterion.size.noun} tried"

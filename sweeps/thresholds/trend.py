@@ -46,3 +46,22 @@ def trend_of(log_widths: np.ndarray, log_losses: np.ndarray, *, log_high: float)
     if slope.high_slope < -FALL:
         return "falling"
     return "flat" if slope.low_slope > -FLAT else "unclear"
+
+
+def short_words(log_widths: np.ndarray, log_losses: np.ndarray, trend: Trend, *, letter: str) -> str:
+    """Why no width reaches the target, in words, with what to try, from the log losses [n] at log widths [n]."""
+    order = np.lexsort((log_losses, log_widths))
+    widths, losses = log_widths[order], np.where(np.isnan(log_losses), np.inf, log_losses)[order]
+    group = min(GROUP, len(losses))
+    medians = [float(np.median(losses[start : start + group])) for start in range(len(losses) - group + 1)]
+    least = int(np.argmin(medians))
+    if medians[least] > LEARNED:
+        return (
+            f"not reached: nothing learned at any width: {math.exp(min(medians[least], 0.0)):.2f} throughout; try another rate"
+        )
+    place = f"{math.exp(float(np.median(widths[least : least + group]))):.0f}"
+    beyond = "rising" if trend == "turned" else "not falling"
+    loss = f"{math.exp(medians[least]):.2g}"
+    return (
+        f"not reached: least loss {loss} at {letter} = {place}, {beyond} beyond; try more steps, a smaller rate or a schedule"
+    )

@@ -14,7 +14,7 @@ from sweeps.thresholds.recheck import Recheck
 from sweeps.thresholds.resampling import attainable_level
 from sweeps.thresholds.search_state import SearchState
 
-ThresholdStatus = Literal["found", "above_range", "below_range", "failed"]
+ThresholdStatus = Literal["found", "above_range", "below_range", "not_reached", "failed"]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,8 @@ class WidthThreshold:
     """The threshold of one cell: of the width, unless `size` says of what else; then `widths` and `m_star` are such sizes.
 
     `found`: `m_star` is the threshold and `M` the whole number of units. `above_range` (`below_range`): it lies above (below)
-    every width tried. `failed`: no trial gave a number. `low` and `high` bound it at the `level`: None where the end is
+    every width tried. `not_reached`: the loss turned, or never moved, short of the target, so that no width is known to lie
+    beyond. `failed`: no trial gave a number. `low` and `high` bound it at the `level`: None where the end is
     censored (`low_censored`: it lies below the least width; `high_censored`: above the largest) or where one seed cannot give
     an interval. `replicates` are bootstrap replicates of log m*, or draws from its posterior where the widths were searched
     (then `search` says how far the search is); -inf below and inf above the range. `recheck` is what came of twice the steps.
@@ -121,6 +122,11 @@ class WidthThreshold:
     size: Size = WIDTH
 
     @property
+    def is_bounded(self) -> bool:
+        """Whether it is a number or known to lie beyond one: what laws, claims and figures rest on."""
+        return self.status in ("found", "above_range", "below_range")
+
+    @property
     def kind(self) -> str:
         """The architecture, as `transformer` or `fcn`."""
         return self.config_sample.model.kind
@@ -142,6 +148,7 @@ def threshold_of(
     replicates: np.ndarray,
     again: bool = False,
     search: SearchState | None = None,
+    is_reached: bool = True,
 ) -> WidthThreshold:
     """The record of a threshold, from its estimate in log width.
 
@@ -150,6 +157,7 @@ def threshold_of(
         ends: of the interval of log m*, -inf and inf where censored; None for no interval.
         points: the trials that it rests on; `outcomes` are all trials of the cell.
         again: whether larger widths miss the target again.
+        is_reached: False where the loss turned, or never moved, short of the target; then there is no `crossing`.
     """
     m_star = width_of(crossing) if math.isfinite(crossing) else None
     beyond: ThresholdStatus = "failed" if math.isnan(crossing) else "above_range" if crossing > 0 else "below_range"
@@ -158,7 +166,7 @@ def threshold_of(
         cell_id=cell_id,
         label=label,
         config_sample=sample,
-        status=beyond if m_star is None else "found",
+        status=("found" if m_star is not None else beyond) if is_reached else "not_reached",
         m_star=m_star,
         M=None if m_star is None else math.ceil(m_star),
         low=width_of(low) if math.isfinite(low) else None,
