@@ -38,8 +38,8 @@ TYPICAL_NOISE, NOISE_SPREAD = 0.2, 0.8
 TURNS = (-1.0, -0.5, -0.25, -0.1, 0.12, 0.25, 0.5, 1.0, 2.0, math.inf)
 TURN_PRIOR = (0.006, 0.008, 0.008, 0.008, 0.02, 0.03, 0.03, 0.03, 0.03, 0.83)
 """How far beyond its crossing, in log m, a curve turns; negative: before it, and the target is never reached."""
-TURNED_NOISE, TURNED_SLOPE, TURNED_LAPSES = 0.35, 2.0, 0.1
-"""Beyond the turn: the noise of a log loss, its change a unit of log m, and the share of lapses."""
+TURNED_NOISE, TURNED_SLOPE, TURNED_LAPSES, TURNED_DROP = 0.35, 2.0, 0.1, 0.5
+"""Beyond the turn: noise of a log loss, its change a unit of log m, the share of lapses, and how far a loss may fall again."""
 NEVER = -1e300
 """A log likelihood of zero that survives subtraction."""
 
@@ -192,19 +192,25 @@ def _log_beyond_turn(evidence: Evidence, *, reached: bool) -> np.ndarray:
     """Log likelihood of all points from each one on [n + 1], had the curve turned before it.
 
     The first of them may have any loss; each other is normal about the one before, with a variance that grows with their
-    distance, or a lapse. A chain, because independent points at one width would count as so many proofs against a turn. A
-    curve that has not `reached` the target is nowhere below it.
+    distance, or a lapse. A chain, because independent points at one width would count as so many proofs against a turn. Nor
+    does the loss fall again: a point is expected no lower than `TURNED_DROP` below the highest two neighbours since the turn.
+    A curve that has not `reached` the target is nowhere below it.
     """
-    height, target = -evidence.log_target, evidence.log_target
+    height, target, num = -evidence.log_target, evidence.log_target, len(evidence.log_losses)
     losses = np.clip(evidence.log_losses, target - REACH, 0.0)
-    before = losses[:-1] if reached else np.maximum(losses[:-1], target)
-    spread = 2 * TURNED_NOISE**2 + (TURNED_SLOPE * np.diff(evidence.log_widths)) ** 2
-    normal = np.exp(-0.5 * (losses[1:] - before) ** 2 / spread) / np.sqrt(2 * np.pi * spread)
     solved = 0.5 if reached else SOLVED_LAPSES
     anywhere = np.where(losses > target, (1 - solved) / height, solved / REACH)
+    if num < 2:
+        return np.append(np.log(anywhere), 0.0)
+    before = losses[:-1] if reached else np.maximum(losses[:-1], target)
+    pairs = np.concatenate([[-np.inf], np.minimum(losses[:-2], losses[1:-1])])  # of the two points before each but the first
+    starts, places = np.arange(num)[:, None], np.arange(1, num)
+    highest = np.maximum.accumulate(np.where(places - 2 >= starts, pairs, -np.inf), axis=1)
+    spread = 2 * TURNED_NOISE**2 + (TURNED_SLOPE * np.diff(evidence.log_widths)) ** 2
+    residuals = losses[1:] - np.maximum(before, highest - TURNED_DROP)
+    normal = np.exp(-0.5 * residuals**2 / spread) / np.sqrt(2 * np.pi * spread)
     steps = np.log((1 - TURNED_LAPSES) * normal + TURNED_LAPSES * anywhere[1:])
-    rest = np.concatenate([np.cumsum(steps[::-1])[::-1], [0.0]]) if len(losses) else np.zeros(0)
-    return np.concatenate([np.log(anywhere) + rest, [0.0]])
+    return np.append(np.log(anywhere) + np.where(places > starts, steps, 0.0).sum(axis=1), 0.0)
 
 
 def _densities(evidence: Evidence, losses: np.ndarray, before: np.ndarray, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
