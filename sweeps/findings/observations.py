@@ -17,7 +17,10 @@ Course = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Observation:
-    """One ended trial. `metrics` holds the final metrics by name, `loss` among them; nothing where it diverged or failed."""
+    """One trial that finished or diverged.
+
+    `metrics` holds the final metrics by name, `loss` among them; none where it diverged.
+    """
 
     config: TrialConfig
     metrics: Mapping[str, float]
@@ -36,14 +39,14 @@ class Observation:
 
 
 def read_observations(run: RunDirectory, declared: Iterable[str]) -> tuple[Observation, ...]:
-    """The ended trials of a run that its sweep declares, in the order in which they ended: one without a number is there, so
-    that no claim rests on the survivors alone.
+    """The ended trials of a run that its sweep declares, in the order in which they ended: a diverged one is there without a
+    number, so that no claim rests on the survivors alone; a failed one says nothing and is left out.
 
     Raises:
         UserError: the ledger cannot be read.
     """
     wanted = frozenset(declared)
-    records = [record for record in Ledger(run.ledger).read() if record.trial_id in wanted]
+    records = [record for record in Ledger(run.ledger).read() if record.trial_id in wanted and record.status != "failed"]
     courses = read_metrics(run, [record.trial_id for record in records])
     return tuple(
         Observation(

@@ -9,7 +9,8 @@ and says when the search may end:
     print(study.user_attrs["stsq:estimate"], study.user_attrs["stsq:interval"])
 
 What it knows comes from the study alone, so that any number of threads or processes may share a storage, and one that starts
-again goes on. A trial that failed counts as a lapse where its user attribute `status` is `diverged`, and else not at all.
+again goes on. A trial that failed counts as a lapse where its user attribute `status` is `diverged`, and else as no evidence:
+where two fail beyond all widths that ended well, no more are asked there.
 """
 
 import math
@@ -25,7 +26,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from sweeps.thresholds import SearchState, ThresholdPosterior, stop_reason
+from sweeps.thresholds import SearchState, ThresholdPosterior, posterior_of, stop_reason
 
 WIDTH = "m"
 STATUS, DIVERGED = "status", "diverged"
@@ -43,6 +44,7 @@ class _StudyPoints:
 
     widths: list[int] = field(default_factory=list)
     log_losses: list[float] = field(default_factory=list)
+    failed: list[int] = field(default_factory=list)
     in_flight: dict[int, int] = field(default_factory=dict)
     unfinished: list[int] = field(default_factory=list)
     num_read: int = 0
@@ -65,13 +67,21 @@ class _StudyPoints:
         width = int(trial.params[WIDTH])
         if trial.state == TrialState.RUNNING:
             self.in_flight[trial.number] = width
-        elif (log_loss := _log_loss(trial.state, trial.values, trial.user_attrs)) is not None:
-            self.add(width, log_loss)
+        else:
+            self.add(width, trial.state, _log_loss(trial.state, trial.values, trial.user_attrs))
 
-    def add(self, width: int, log_loss: float) -> None:
-        self.widths.append(width)
-        self.log_losses.append(log_loss)
+    def add(self, width: int, state: TrialState, log_loss: float | None) -> None:
+        if log_loss is not None:
+            self.widths.append(width)
+            self.log_losses.append(log_loss)
+        elif state == TrialState.FAIL:
+            self.failed.append(width)
         self.posterior = None
+
+    @property
+    def num_ended(self) -> int:
+        """Points that ended, those that failed among them."""
+        return len(self.widths) + len(self.failed)
 
     def bound(self, bounds: tuple[int, int]) -> None:
         if bounds != self.bounds:
@@ -160,7 +170,7 @@ class ThresholdSampler(BaseSampler):
             known = self._read(study)
             if self._state_of(known).finished:
                 return 0
-            return max(0, min(self.batch, self.cap - len(known.widths) - len(known.in_flight)))
+            return max(0, min(self.batch, self.cap - known.num_ended - len(known.in_flight)))
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         if len(study.directions) > 1:
@@ -181,7 +191,7 @@ class ThresholdSampler(BaseSampler):
             known.bound(bounds)
             posterior = self._posterior(known)
             in_flight = [width for number, width in known.in_flight.items() if number != trial.number]
-            shift = np.random.default_rng((self.seed, len(known.widths))).uniform(-0.25, 0.25)
+            shift = np.random.default_rng((self.seed, known.num_ended)).uniform(-0.25, 0.25)
             widths = posterior.next_widths(max(1, self.batch - len(in_flight)), in_flight, shift=shift)
         # Trials that end one by one, each before the next is asked, must not all take the same quantile.
         return widths[int(len(widths) * (GOLDEN * trial.number % 1))]
@@ -192,7 +202,7 @@ class ThresholdSampler(BaseSampler):
         """
         with self._lock:
             known = self._with(self._read(study), trial, state, values)
-            if len(known.in_flight) > 1 and len(known.widths) % self.batch:
+            if len(known.in_flight) > 1 and known.num_ended % self.batch:
                 return
             reached = self._state_of(known)
         if reached.posterior is not None:
@@ -205,11 +215,10 @@ class ThresholdSampler(BaseSampler):
 
     def _with(self, known: _StudyPoints, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> _StudyPoints:
         """The study's points with this trial, which has just ended and which the storage has as running still."""
-        log_loss = _log_loss(state, values, trial.user_attrs)
-        if log_loss is None or WIDTH not in trial.params:
+        if WIDTH not in trial.params:
             return known
-        extended = replace(known, widths=list(known.widths), log_losses=list(known.log_losses))
-        extended.add(int(trial.params[WIDTH]), log_loss)
+        extended = replace(known, widths=list(known.widths), log_losses=list(known.log_losses), failed=list(known.failed))
+        extended.add(int(trial.params[WIDTH]), state, _log_loss(state, values, trial.user_attrs))
         return extended
 
     def _read(self, study: Study) -> _StudyPoints:
@@ -220,9 +229,10 @@ class ThresholdSampler(BaseSampler):
     def _posterior(self, known: _StudyPoints) -> ThresholdPosterior:
         assert known.bounds is not None
         if known.posterior is None:
-            known.posterior = ThresholdPosterior(
-                known.widths,
-                known.log_losses,
+            known.posterior = posterior_of(
+                np.array(known.widths, dtype=np.int64),
+                np.array(known.log_losses),
+                np.array(known.failed, dtype=np.int64),
                 low=known.bounds[0],
                 high=known.bounds[1],
                 log_target=math.log(self.target_loss),
@@ -234,8 +244,15 @@ class ThresholdSampler(BaseSampler):
         if known.bounds is None:
             return SearchState(False, "", 0, None)
         posterior = self._posterior(known)
-        reason = stop_reason(posterior, level=self.level, tolerance=self.tolerance, cap=self.cap)
-        return SearchState(reason != "", reason, len(known.widths), posterior)
+        reason = stop_reason(
+            posterior,
+            num_failed=len(known.failed),
+            level=self.level,
+            tolerance=self.tolerance,
+            batch=self.batch,
+            cap=self.cap,
+        )
+        return SearchState(reason != "", reason, known.num_ended, posterior)
 
 
 def publish(study: Study, state: SearchState, level: float) -> None:

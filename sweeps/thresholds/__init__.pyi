@@ -6,6 +6,7 @@ from .search_state import (
     SearchPlan as SearchPlan,
     SearchState as SearchState,
     plan_searches as plan_searches,
+    posterior_of as posterior_of,
     state_of as state_of,
     stop_reason as stop_reason,
 )

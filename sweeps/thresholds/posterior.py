@@ -33,6 +33,8 @@ FEW_LAPSES = Lapses((0.03, 0.15, 0.5), (0.7, 0.29, 0.01))
 COARSE, FINE = (48, 6, 4), (56, 10, 5)
 """Cells of the crossing, of a slope and of the noise while the grid closes in, and in the end."""
 MOST_POINTS = 128
+NEAR, FEW_NEAR = 0.15, 2
+"""A solved point is alone with so few points, itself counted, this near in log m."""
 TAIL, NUISANCE_TAIL = 1e-5, 1e-4
 """Mass that closing in may leave outside at each end, of the crossing and of the other axes."""
 MOST_STAGES = 4
@@ -49,6 +51,7 @@ class ThresholdPosterior:
         high: the largest.
         log_target: log of the target of the relative loss, below 0.
         success_rate: the fraction of seeds that must reach the target.
+        is_cut: whether wider nets fail, so that `high` is no bound that anybody chose.
     """
 
     def __init__(
@@ -60,14 +63,15 @@ class ThresholdPosterior:
         high: int,
         log_target: float,
         success_rate: float = 0.5,
+        is_cut: bool = False,
     ) -> None:
-        if not 1 <= low < high:
+        if not 1 <= low < high + is_cut:
             raise ValueError(f"a search needs 1 <= low < high; got low={low}, high={high}")
         if not log_target < 0:
             raise ValueError(f"the target must be below 1, the zero predictor's loss; got {math.exp(log_target):g}")
         if not 0 < success_rate < 1:
             raise ValueError(f"success_rate must lie between 0 and 1; got {success_rate}")
-        self.low, self.high = low, high
+        self.low, self.high, self.is_cut = low, high, is_cut
         self.log_target, self.success_rate = log_target, success_rate
         self.widths = np.asarray(widths, dtype=np.int64)
         self.log_losses = np.asarray(log_losses, dtype=float)
@@ -112,13 +116,22 @@ class ThresholdPosterior:
 
     @property
     def standing(self) -> Standing:
-        """Where the threshold most likely lies; `not_reached` where the loss turned, or never moved, short of the target."""
+        """Where the threshold most likely lies: above the range only where the loss falls at its upper end."""
         if self.probability_below >= 0.5:
             return "below_range"
-        above, never = self.probability_above, self.probability_not_reached
-        if above + never < 0.5:
+        if self.probability_above + self.probability_not_reached < 0.5:
             return "found"
-        return "above_range" if self.trend == "falling" or (self.trend == "unclear" and above >= never) else "not_reached"
+        is_falling = self.trend == "falling" or (self.trend == "unclear" and self.is_cut)
+        return "above_range" if is_falling else "not_reached"
+
+    @cached_property
+    def lone_solved(self) -> np.ndarray:
+        """Log widths of solved points around which hardly another was asked: each is a lapse, or a valley to look into."""
+        evidence = self._evidence
+        widths = evidence.log_widths
+        near = np.abs(widths[:, None] - widths) <= NEAR
+        places: np.ndarray = widths[(evidence.log_losses <= self.log_target) & (near.sum(axis=1) <= FEW_NEAR)]
+        return places
 
     @cached_property
     def trend(self) -> Trend:
@@ -147,6 +160,9 @@ class ThresholdPosterior:
         and where the threshold is hardly within the range, two lie in its last stretch, to see whether the loss falls there.
         """
         ends = np.log([self.low, self.high])
+        if self.probability_above + self.probability_not_reached > 0.5 and len(lone := self.lone_solved) and num >= 4:
+            rest = self._spread(num - num // 2, shift)
+            return np.concatenate([rest, np.clip(np.resize(lone, num // 2) + NEAR * np.linspace(-1, 1, num // 2), *ends)])
         places, reached = self._sought
         low, high = (float(np.interp(end, places, reached)) for end in ends)
         most = max(1, num // 4)

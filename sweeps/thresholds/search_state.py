@@ -18,6 +18,9 @@ from sweeps.thresholds.search_points import CellPoints, outcomes_by_cell
 
 StopReason = Literal["precise", "cap", "above_range", "below_range", "not_reached", "diverged", "failed", ""]
 
+ENOUGH_FAILED = 2
+"""Failed points beyond all others after which no more are asked there."""
+
 EXPECTED_POINTS = 24
 """Points after which half of all searches have ended, or more (docs/search.md)."""
 
@@ -37,41 +40,79 @@ class SearchState:
 
 def state_of(points: CellPoints, criterion: Criterion, settings: SearchSettings) -> SearchState:
     """The state of a cell's search, no point of which is in flight."""
-    num, evidence = points.num_complete, points.evidence
-    losses = points.judged[evidence]
-    if not np.isfinite(losses).any():
-        # A round over the whole range without one loss: no width is to blame, and more rounds would bring no number.
-        is_over = num >= settings.batch
-        return SearchState(is_over, "" if not is_over else "diverged" if len(losses) else "failed", num, None)
-    posterior = ThresholdPosterior(
+    evidence = points.evidence
+    failed = points.widths[points.complete & ~evidence]
+    posterior = posterior_of(
         points.widths[evidence],
-        losses,
+        points.judged[evidence],
+        failed,
         low=points.cell.low,
         high=points.cell.high,
         log_target=math.log(criterion.target_loss),
         success_rate=criterion.success_rate,
     )
-    reason: StopReason = stop_reason(posterior, level=criterion.level, tolerance=settings.tolerance, cap=settings.cap)
-    if not reason and num >= settings.cap:
-        reason = "cap"  # failed points are no evidence, and cost as much
-    return SearchState(reason != "", reason, num, posterior)
+    reason = stop_reason(
+        posterior,
+        num_failed=len(failed),
+        level=criterion.level,
+        tolerance=settings.tolerance,
+        batch=settings.batch,
+        cap=settings.cap,
+    )
+    is_evidence = bool(np.isfinite(posterior.log_losses).any())
+    return SearchState(reason != "", reason, points.num_complete, posterior if is_evidence else None)
 
 
-def stop_reason(posterior: ThresholdPosterior, *, level: float, tolerance: float, cap: int) -> StopReason:
+def posterior_of(
+    widths: np.ndarray,
+    log_losses: np.ndarray,
+    failed: np.ndarray,
+    *,
+    low: int,
+    high: int,
+    log_target: float,
+    success_rate: float,
+) -> ThresholdPosterior:
+    """The posterior of points that gave evidence, over the range less the ends at which points fail.
+
+    An end is left out when `ENOUGH_FAILED` points beyond all those that ended well have failed: no more are asked there, and
+    none of it counts as tried.
+    """
+    above, below = (failed[failed > widths.max()], failed[failed < widths.min()]) if len(widths) else (failed[:0], failed[:0])
+    is_cut = len(above) >= ENOUGH_FAILED
+    return ThresholdPosterior(
+        widths,
+        log_losses,
+        low=int(below.max()) + 1 if len(below) >= ENOUGH_FAILED else low,
+        high=int(above.min()) - 1 if is_cut else high,
+        log_target=log_target,
+        success_rate=success_rate,
+        is_cut=is_cut,
+    )
+
+
+def stop_reason(
+    posterior: ThresholdPosterior, *, num_failed: int, level: float, tolerance: float, batch: int, cap: int
+) -> StopReason:
     """Why a search may end; empty where it goes on.
 
     `below_range`: the threshold lies there as surely as the interval's `level` asks. `above_range` and `not_reached`: it is as
-    sure that none lies within the range, and clear whether the loss still falls at its upper end. `precise`: the interval's
-    ends lie within `tolerance` of its middle, or one unit of width apart. `cap`: that many points have ended.
+    sure that none lies within the range, no solved point stands alone, and it is clear whether the loss still falls at the
+    upper end. `precise`: the interval's ends lie within `tolerance` of its middle, or one unit of width apart. `cap`: that many
+    points have ended, failed ones among them. `diverged` and `failed`: a round over the whole range went without one loss.
     """
+    num = len(posterior.widths) + num_failed
+    if not np.isfinite(posterior.log_losses).any():
+        # No width is to blame, and more rounds would bring no number.
+        return "" if num < batch else "diverged" if len(posterior.widths) else "failed"
     beyond = (1 + level) / 2
     if posterior.probability_below >= beyond:
         return "below_range"
-    is_spent = len(posterior.widths) >= cap
+    is_spent = num >= cap
     if posterior.probability_above + posterior.probability_not_reached >= beyond:
-        if posterior.trend != "unclear" or is_spent:
-            return "above_range" if posterior.standing == "above_range" else "not_reached"
-        return ""
+        is_clear = (posterior.trend != "unclear" or posterior.is_cut) and not len(posterior.lone_solved)
+        standing = posterior.standing
+        return standing if standing in ("above_range", "not_reached") and (is_spent or is_clear) else ""
     low, high = posterior.interval(level)
     is_bounded = math.isfinite(low) and math.isfinite(high) and posterior.probability_not_reached <= 1 - beyond
     if is_bounded and (high - low <= 2 * math.log1p(tolerance) or math.exp(high) - math.exp(low) <= 1):

@@ -15,12 +15,14 @@ from sweeps.cells import SearchedCell
 from sweeps.schema import Criterion, SearchSettings
 from sweeps.store import Outcomes
 from sweeps.thresholds.crossings import isotonic_crossings
+from sweeps.thresholds.posterior import ThresholdPosterior
 from sweeps.thresholds.search_points import CellPoints
 from sweeps.thresholds.search_state import SearchState, state_of
 from sweeps.thresholds.trend import short_words
-from sweeps.thresholds.width_threshold import Points, WidthThreshold, notes_on_ends, threshold_of
+from sweeps.thresholds.width_threshold import Points, WidthThreshold, notes_on_ends, threshold_of, widths_words
 
 NUM_DRAWS = 2000
+ROUNDING = 1e-9
 WINDOW = 4
 """So many points of neighbouring widths above the interval, all but one of them unsolved, are no lapses any more."""
 
@@ -35,8 +37,13 @@ def searched_threshold(
     points = CellPoints.of(cell, outcomes)
     state = state_of(points, criterion, settings)
     is_short = state.posterior is not None and state.posterior.standing == "not_reached"
-    draws, crossing = (np.array([]), math.nan) if is_short else _estimate(points, state, criterion)
-    ends = _ends(draws, crossing, cell, criterion, state)
+    widths = np.unique(points.widths[points.evidence])
+    draws, crossing = np.array([]), math.nan
+    if state.posterior is not None and not is_short:
+        draws, crossing = _estimate(points, state.posterior, criterion)
+    # What is beyond the widths that ended well is known to lie there, and no more.
+    draws, crossing = _within(draws, widths), float(_within(np.array(crossing), widths))
+    ends = _ends(draws, crossing, widths, criterion, state)
     above = _above(points, ends, criterion)
     chosen = np.zeros(len(points.outcomes), dtype=bool)
     chosen[points.trials[np.arange(len(points.widths)), points.chosen][points.evidence]] = True
@@ -48,7 +55,7 @@ def searched_threshold(
         criterion,
         crossing=crossing,
         ends=ends,
-        widths=tuple(np.unique(points.widths).tolist()) or (cell.low, cell.high),
+        widths=tuple(widths.tolist()) or tuple(np.unique(points.widths).tolist()) or (cell.low, cell.high),
         num_seeds=int(np.count_nonzero(points.evidence)),
         points=Points.of(points.outcomes, chosen),
         notes=_notes(points, state, crossing, above),
@@ -59,13 +66,19 @@ def searched_threshold(
     )
 
 
-def _estimate(points: CellPoints, state: SearchState, criterion: Criterion) -> tuple[np.ndarray, float]:
-    """Draws of log m*, and its estimate; nan where there is none."""
-    if state.posterior is None:
-        return np.array([]), math.nan
+def _within(log_widths: np.ndarray, widths: np.ndarray) -> np.ndarray:
+    """Log widths, infinite where they lie beyond all of `widths`."""
+    if not len(widths):
+        return log_widths
+    least, most = np.log(widths[[0, -1]])
+    return np.where(log_widths < least - ROUNDING, -np.inf, np.where(log_widths > most + ROUNDING, np.inf, log_widths))
+
+
+def _estimate(points: CellPoints, posterior: ThresholdPosterior, criterion: Criterion) -> tuple[np.ndarray, float]:
+    """Draws of log m*, and its estimate."""
     seed = int(points.cell.cell_id, 16)
     if criterion.statistic == "median":
-        return state.posterior.samples(NUM_DRAWS, seed), state.posterior.median
+        return posterior.samples(NUM_DRAWS, seed), posterior.median
     evidence = points.evidence
     crossings = isotonic_crossings(
         np.log(points.widths[evidence]), points.judged[evidence], log_target=math.log(criterion.target_loss), seed=seed
@@ -74,18 +87,18 @@ def _estimate(points: CellPoints, state: SearchState, criterion: Criterion) -> t
 
 
 def _ends(
-    draws: np.ndarray, crossing: float, cell: SearchedCell, criterion: Criterion, state: SearchState
+    draws: np.ndarray, crossing: float, widths: np.ndarray, criterion: Criterion, state: SearchState
 ) -> tuple[float, float] | None:
-    """The interval of log m*, ends possibly infinite. Of one wholly beyond the range, the inner end is the end of the range."""
+    """The interval of log m*, ends possibly infinite. Of one wholly beyond the widths, the inner end is the last of them."""
     if math.isnan(crossing) or state.posterior is None:
         return None
     if criterion.statistic == "median":
-        low, high = state.posterior.interval(criterion.level)
+        low, high = _within(np.array(state.posterior.interval(criterion.level)), widths).tolist()
     else:
         ordered = np.sort(draws)
         tail = math.floor((1 - criterion.level) / 2 * len(ordered))
         low, high = float(ordered[tail]), float(ordered[len(ordered) - 1 - tail])
-    return min(low, crossing, math.log(cell.high)), max(high, crossing, math.log(cell.low))
+    return min(low, crossing, math.log(widths[-1])), max(high, crossing, math.log(widths[0]))
 
 
 @dataclass(frozen=True)
@@ -110,35 +123,31 @@ def _above(points: CellPoints, ends: tuple[float, float] | None, criterion: Crit
     return _Above(len(widths), tuple(widths[order][unsolved].tolist()), again)
 
 
-def _widths_words(widths: tuple[int, ...], letter: str) -> str:
-    distinct = sorted(set(widths))
-    values = ", ".join(map(str, distinct)) if len(distinct) <= 3 else f"{distinct[0]} to {distinct[-1]}"
-    return f"{letter} = {values}"
-
-
 def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Above) -> Iterator[str]:
     """What a reader must know before using the number, in a few words each."""
-    cell, noun = points.cell, points.cell.family.size.noun
+    cell, size, widths = points.cell, points.cell.family.size, points.widths[points.evidence]
+    noun, letter = size.noun, size.letter
     if state.reason in ("diverged", "failed") or state.posterior is None:
         yield f"not found: all {state.reason}" if state.reason else "not found yet: no point has given a loss"
         return
     if math.isnan(crossing):
         logs = np.log(points.widths[points.evidence])
-        yield short_words(logs, points.judged[points.evidence], state.posterior.trend, letter=cell.family.size.letter)
+        losses = points.judged[points.evidence]
+        yield short_words(logs, losses, state.posterior.trend, letter=letter, sample=cell.family.sample)
     if crossing == math.inf:
-        yield f"above {cell.high}, the largest {noun} searched"
+        yield f"above {widths.max()}, the largest {noun} searched" + ("" if state.posterior.is_cut else ": try a larger high")
     if crossing == -math.inf:
-        yield f"at or below {cell.low}, the least {noun} searched"
+        yield f"at or below {widths.min()}, the least {noun} searched" + (": try a smaller low" if cell.low > 1 else "")
     if not state.finished:
         yield f"the search goes on: {state.num_points} points so far"
     if state.reason == "cap":
         yield f"stopped at the cap of {state.num_points} points before the interval was as narrow as asked"
     if above.again:
-        where = _widths_words(above.unsolved, cell.family.size.letter)
+        where = widths_words(above.unsolved, letter)
         yield f"solved, then unsolved again at {where}: the least crossing is given"
     elif above.unsolved:
         missed = f"{len(above.unsolved)} of {above.num} points above the interval miss the target"
-        yield f"{missed}, at {_widths_words(above.unsolved, cell.family.size.letter)}"
+        yield f"{missed}, at {widths_words(above.unsolved, letter)}"
     yield from notes_on_ends(points.outcomes)
     used = np.unique(points.chosen[points.evidence])
     ends = {0, len(cell.rates) - 1}

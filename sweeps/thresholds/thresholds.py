@@ -4,8 +4,7 @@ Definition. With the learning rate chosen for each width, S(m) is the fraction o
 target. The threshold `m*` is the least m where S(m) reaches the success rate; module `crossings` has it for every criterion.
 
 Which trials count. A diverged trial is an unsolved one. A failed one (lost worker, out of memory) says nothing about the
-width: it is counted, and the seed's line is drawn past it; only at the least width, and where rates are chosen, does it count
-as unsolved. The rate of a width is the one with the least median log
+width: it is counted, and all else is as if it had never been declared. The rate of a width is the one with the least median log
 loss over seeds, never one for each seed. Sampling error of the final evaluation is part of the spread between seeds and not
 added to it.
 
@@ -33,8 +32,16 @@ from sweeps.thresholds.recheck import NO_RECHECKS, Rechecks
 from sweeps.thresholds.resampling import NO_ESTIMATE, CellLosses, GridEstimate, attainable_level, estimate, interval_of
 from sweeps.thresholds.samples_thresholds import samples_threshold
 from sweeps.thresholds.searched_thresholds import searched_threshold
-from sweeps.thresholds.trend import short_words, trend_of
-from sweeps.thresholds.width_threshold import Point, Points, WidthThreshold, few_seeds, notes_on_ends, threshold_of
+from sweeps.thresholds.trend import short_words, trend_of_widths
+from sweeps.thresholds.width_threshold import (
+    Point,
+    Points,
+    WidthThreshold,
+    few_seeds,
+    notes_on_ends,
+    threshold_of,
+    widths_words,
+)
 
 __all__ = ["Point", "Points", "WidthThreshold", "thresholds_of", "width_thresholds"]
 
@@ -80,7 +87,8 @@ def width_thresholds(
 
 
 def _rechecked(threshold: WidthThreshold, criterion: Criterion, rechecks: Rechecks) -> WidthThreshold:
-    rates = tuple(np.unique(threshold.points.outcomes.trials.rates).tolist())
+    outcomes = threshold.points.outcomes
+    rates = tuple(np.unique(outcomes.trials.rates[outcomes.status != FAILED]).tolist())
     recheck = rechecks.of(threshold.cell_id, threshold.config_sample, rates, threshold.m_star, criterion)
     if recheck is None:
         return threshold
@@ -97,7 +105,8 @@ def _grid_threshold(cell_id: str, label: str, sample: TrialConfig, outcomes: Out
     found = estimate(losses, criterion, seed=int(cell_id, 16)) if losses else NO_ESTIMATE
     widths, place = np.unique(outcomes.trials.widths, return_inverse=True)
     rates = np.array([found.chosen.get(width, math.nan) for width in widths.tolist()])
-    short = _short_words(losses, found, criterion)
+    judged = _judged(losses, found) if losses else np.empty((0, 0))
+    short = _short_words(losses, judged, found, criterion, sample) if losses else ""
     return threshold_of(
         cell_id,
         label,
@@ -106,27 +115,39 @@ def _grid_threshold(cell_id: str, label: str, sample: TrialConfig, outcomes: Out
         criterion,
         crossing=math.nan if short else found.crossing,
         ends=None if short else _ends(found, losses, criterion),
-        widths=tuple(widths.tolist()),
+        widths=losses.widths if losses else tuple(widths.tolist()),
         num_seeds=losses.num_seeds if losses else 0,
         points=Points.of(outcomes, rates[place] == outcomes.trials.rates),
-        notes=([short] if short else []) + list(_notes(outcomes, losses, found, criterion, is_short=bool(short))),
+        notes=([short] if short else []) + list(_notes(outcomes, losses, judged, found, criterion, is_short=bool(short))),
         replicates=np.array([]) if short else found.replicates,
         again=found.again,
         is_reached=not short,
     )
 
 
-def _short_words(losses: CellLosses | None, found: GridEstimate, criterion: Criterion) -> str:
+def _judged(losses: CellLosses, found: GridEstimate) -> np.ndarray:
+    """The log losses at the rate of each width, [width, seed]."""
+    chosen = [losses.rates.index(found.chosen[width]) for width in losses.widths]
+    return losses.log_losses[np.arange(len(losses.widths)), chosen]
+
+
+def _short_words(losses: CellLosses, judged: np.ndarray, found: GridEstimate, criterion: Criterion, sample: TrialConfig) -> str:
     """Why no width reaches the target, where the loss is seen to turn or never to move; empty elsewhere."""
-    if losses is None or found.crossing != math.inf:
+    if found.crossing != math.inf:
         return ""
-    judged = np.array([losses.log_losses[i, losses.rates.index(found.chosen[w])] for i, w in enumerate(losses.widths)])
-    logs = np.repeat(np.log(losses.widths), judged.shape[1])
-    known = np.isfinite(judged.ravel())
-    trend = trend_of(logs[known], judged.ravel()[known], log_high=math.log(losses.widths[-1]))
-    if trend not in ("flat", "turned"):
+    log_widths, known = np.log(losses.widths), np.isfinite(judged)
+    trend = trend_of_widths(log_widths, judged)
+    if trend == "falling":
         return ""
-    return short_words(logs[known], judged.ravel()[known], trend, letter=criterion.size.letter)
+    places, _ = np.nonzero(known)
+    return short_words(log_widths[places], judged[known], trend, letter=criterion.size.letter, sample=sample)
+
+
+def _unsolved_again(losses: CellLosses, judged: np.ndarray, found: GridEstimate, criterion: Criterion) -> list[int]:
+    """The widths above the least crossing at which fewer seeds than the success rate reach the target."""
+    num_solved, num = (judged <= math.log(criterion.target_loss)).sum(axis=1), (~np.isnan(judged)).sum(axis=1)
+    is_again = (np.log(losses.widths) > found.crossing) & (num_solved < criterion.success_rate * num)
+    return [width for width, again in zip(losses.widths, is_again.tolist(), strict=True) if again]
 
 
 def _losses_of(outcomes: Outcomes) -> CellLosses | None:
@@ -164,7 +185,13 @@ def _ends(found: GridEstimate, losses: CellLosses | None, criterion: Criterion) 
 
 
 def _notes(
-    outcomes: Outcomes, losses: CellLosses | None, found: GridEstimate, criterion: Criterion, *, is_short: bool
+    outcomes: Outcomes,
+    losses: CellLosses | None,
+    judged: np.ndarray,
+    found: GridEstimate,
+    criterion: Criterion,
+    *,
+    is_short: bool,
 ) -> Iterator[str]:
     """What a reader must know before using the number, in a few words each."""
     if losses is None:
@@ -172,13 +199,14 @@ def _notes(
         yield f"not found: all {' or '.join(ways)}"
         return
     if found.crossing == math.inf and not is_short:
-        yield f"above {losses.widths[-1]}, the largest {criterion.size.noun} tried"
+        yield f"above {losses.widths[-1]}, the largest {criterion.size.noun} tried: try larger ones"
     if found.crossing == -math.inf:
         yield f"at or below {losses.widths[0]}, the least {criterion.size.noun} tried"
     if found.again and criterion.statistic == "solved":
         yield f"enough seeds are solved at a smaller {criterion.size.noun} and too few at the largest: the fraction is smoothed"
     elif found.again:
-        yield f"solved, then unsolved again at a larger {criterion.size.noun}: the least crossing is given"
+        where = widths_words(_unsolved_again(losses, judged, found, criterion), criterion.size.letter)
+        yield f"solved, then unsolved again at {where}: the least crossing is given"
     yield from notes_on_ends(outcomes)
     if attainable_level(losses.num_seeds, criterion.success_rate) < criterion.level:
         yield few_seeds(losses.num_seeds, criterion)

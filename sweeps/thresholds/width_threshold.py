@@ -1,6 +1,7 @@
 """The threshold of a cell, as a record, and the points it rests on."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, overload
@@ -15,6 +16,9 @@ from sweeps.thresholds.resampling import attainable_level
 from sweeps.thresholds.search_state import SearchState
 
 ThresholdStatus = Literal["found", "above_range", "below_range", "not_reached", "failed"]
+
+MAX_REASON = 60
+"""Characters of a failed trial's reason that a note repeats."""
 
 
 @dataclass(frozen=True)
@@ -204,9 +208,30 @@ def few_seeds(num_seeds: int, criterion: Criterion) -> str:
     return f"{num_seeds} seeds cannot give a {criterion.level:.0%} interval: it covers at most {share:.0%}"
 
 
+def widths_words(widths: Iterable[int], letter: str) -> str:
+    """Widths in words: all of them where they are few, else their span."""
+    distinct = sorted(set(widths))
+    values = ", ".join(map(str, distinct)) if len(distinct) <= 3 else f"{distinct[0]} to {distinct[-1]}"
+    return f"{letter} = {values}"
+
+
 def notes_on_ends(outcomes: Outcomes) -> Iterator[str]:
-    """How many trials gave no number, in words."""
+    """How many trials gave no number, in words, and where all of them failed."""
     if num_diverged := outcomes.num_ended("diverged"):
         yield f"{num_diverged} of {len(outcomes)} trials diverged"
     if num_failed := outcomes.num_ended("failed"):
         yield f"{num_failed} of {len(outcomes)} trials failed and are left out"
+    widths, has_failed = outcomes.trials.widths, outcomes.status == STATUSES.index("failed")
+    if not num_failed or has_failed.all():
+        return
+    noun, known = outcomes.trials.families[0].size.noun, widths[~has_failed]
+    for side, end, beyond in (("above", known.max(), widths > known.max()), ("below", known.min(), widths < known.min())):
+        if beyond.any():
+            (reason, _), *_ = Counter(outcomes.reason[beyond].tolist()).most_common(1)
+            yield f"every {noun} tried {side} {end} failed" + (f": {_first_line(reason)}" if reason else "")
+
+
+def _first_line(reason: str) -> str:
+    """The first line of a reason, cut where it is long."""
+    line = reason.strip().partition("\n")[0]
+    return line if len(line) <= MAX_REASON else f"{line[: MAX_REASON - 3]}..."

@@ -6,7 +6,11 @@ Ours is `sweeps.search.sampler.ThresholdSampler` through Optuna's ask and tell, 
 90% interval is within 10% or one unit. The others spend 24 and 72 points and are scored (a) by their own answer and (b) by our
 posterior of their points. TPE and GP minimize |log(loss / target)| over log m, and answer with their best width; random and
 even widths answer with the least crossing of the line through the median losses; bisection takes the median of 3 seeds (24
-points) or 9 (72) a step, and answers with the middle of its last bracket. Exits with 1 where a gate is missed.
+points) or 9 (72) a step, and answers with the middle of its last bracket.
+
+Other cells have ranges of their own and ours alone: a loss that turns and rises again (`valley`), one that turns before it
+reaches the target (`short`), one that learns nothing (`flat`), and one that still falls at the end of its range (`above`). Of
+these the status must be right. Exits with 1 where a gate is missed.
 """
 
 import argparse
@@ -22,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 import optuna
 from optuna.trial import TrialState
-from simulation import SimulatedCell, smooth_cell, stress_cell
+from simulation import RangedCell, above_cell, flat_cell, smooth_cell, stress_cell, valley_cell
 
 from sweeps.search.sampler import STATUS, WIDTH, ThresholdSampler
 from sweeps.thresholds.crossings import least_crossing
@@ -32,6 +36,8 @@ TARGET, LEVEL = 0.1, 0.9
 LOW, HIGH = 2, 8192
 SLOPES = (1, 3, 10)
 STRESSES = ("lapses", "fcn_line", "kink")
+RANGED = {"valley": "found", "short": "not_reached", "flat": "not_reached", "above": "above_range"}
+"""Cells with ranges of their own, and what their search must say."""
 FEW, MANY = 24, 72
 GP_CELLS = 30
 
@@ -59,23 +65,32 @@ class Outcome:
     error: float
     length: float
     covers: bool
+    standing: str
 
 
-def cell_of(job: Job) -> SimulatedCell:
+def cell_of(job: Job) -> RangedCell:
     log_target = math.log(TARGET)
-    if job.group.isdigit():
-        return smooth_cell(job.stream, slope=float(job.group), log_target=log_target)
-    return stress_cell(job.stream, job.group, log_target=log_target)
+    match job.group:
+        case "valley" | "short":
+            return valley_cell(job.stream, log_target=log_target, is_reached=job.group == "valley")
+        case "flat":
+            return flat_cell(job.stream)
+        case "above":
+            return above_cell(job.stream, log_target=log_target)
+        case "lapses" | "fcn_line" | "kink":
+            return RangedCell(stress_cell(job.stream, job.group, log_target=log_target), LOW, HIGH)
+        case slope:
+            return RangedCell(smooth_cell(job.stream, slope=float(slope), log_target=log_target), LOW, HIGH)
 
 
 class Trainer:
     """Trains points of a cell, each with a fresh seed, and remembers them."""
 
-    def __init__(self, cell: SimulatedCell) -> None:
-        self.cell, self.points = cell, []
+    def __init__(self, ranged: RangedCell) -> None:
+        self.ranged, self.points = ranged, []
 
     def log_loss(self, width: int) -> float:
-        loss = self.cell.relative_loss(width, len(self.points))
+        loss = self.ranged.cell.relative_loss(width, len(self.points))
         log_loss = math.inf if math.isnan(loss) else math.log(loss)
         self.points.append((width, log_loss))
         return log_loss
@@ -88,7 +103,7 @@ def search_to_the_end(job: Job, trainer: Trainer) -> tuple[str, int, float]:
     while len(trainer.points) < job.num or (not job.num and study.sampler.batch_size(study)):
         trials = [study.ask() for _ in range(8)]
         for trial in trials:
-            trial.suggest_int(WIDTH, LOW, HIGH, log=True)
+            trial.suggest_int(WIDTH, trainer.ranged.low, trainer.ranged.high, log=True)
         for trial in trials:
             log_loss = trainer.log_loss(trial.params[WIDTH])
             if math.isinf(log_loss):
@@ -161,22 +176,29 @@ def run(job: Job) -> Outcome:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     trainer = Trainer(cell_of(job))
     reason, rounds, own = POLICIES[job.policy](job, trainer)
-    truth = trainer.cell.log_threshold(TARGET)
+    ranged = trainer.ranged
+    if job.group in RANGED:
+        truth = ranged.cell.least_log_threshold(TARGET, low=ranged.low, high=ranged.high)
+    else:
+        truth = ranged.cell.log_threshold(TARGET)
     widths, log_losses = zip(*trainer.points, strict=True)
-    posterior = ThresholdPosterior(widths, log_losses, low=LOW, high=HIGH, log_target=math.log(TARGET))
+    posterior = ThresholdPosterior(widths, log_losses, low=ranged.low, high=ranged.high, log_target=math.log(TARGET))
     low, high = posterior.interval(LEVEL)
     own_error, error = (
         math.nan if math.isnan(answer) else abs(math.expm1(answer - truth)) for answer in (own, posterior.median)
     )
     length = high - low if math.isfinite(low) and math.isfinite(high) else math.inf
-    return Outcome(job, reason, len(widths), rounds, own_error, error, length, low <= truth <= high)
+    return Outcome(job, reason, len(widths), rounds, own_error, error, length, low <= truth <= high, posterior.standing)
 
 
 def jobs_of(cells: int, peer_cells: int) -> list[Job]:
-    """`cells` smooth ones, a third of them at each slope, and as many stress cells of each kind as smooth ones of a slope."""
+    """`cells` smooth ones, a third of them at each slope, as many stress cells of each kind as smooth ones of a slope, twice as
+    many valleys, and as many of the others with ranges of their own."""
     streams = [(str(group), 10_000 * (place + 1)) for place, group in enumerate((*SLOPES, *STRESSES))]
     each, peers = math.ceil(cells / 3), min(math.ceil(peer_cells / 3), math.ceil(cells / 3))
     jobs = [Job("ours", group, first + i) for group, first in streams for i in range(each)]
+    for place, group in enumerate(RANGED):
+        jobs += [Job("ours", group, 10_000 * (place + 8) + i) for i in range(2 * each if group == "valley" else each)]
     for name in POLICIES:
         count = min(peers, GP_CELLS // 3) if name == "GP" else peers
         jobs += [Job(name, group, first + i, num) for group, first in streams[:3] for i in range(count) for num in (FEW, MANY)]
@@ -198,7 +220,7 @@ def summary(name: str, outcomes: Sequence[Outcome]) -> dict[str, float | str]:
         "points_p90": quantile(points, 0.9),
         "rounds_median": quantile(rounds, 0.5),
         "at_cap": float(np.mean([o.reason == "cap" for o in outcomes])),
-        "beyond": float(np.mean([o.reason.endswith("_range") for o in outcomes])),
+        "wrong": float(np.mean([o.standing != RANGED.get(o.job.group, "found") for o in outcomes])),
         "cover": float(np.mean([o.covers for o in outcomes])),
         "error_median": quantile([o.error for o in outcomes], 0.5),
         "error_p90": quantile([o.error for o in outcomes], 0.9),
@@ -215,6 +237,7 @@ def tables(outcomes: Sequence[Outcome]) -> tuple[dict[str, dict], dict[str, dict
     groups["pooled"] = [o for some in groups.values() for o in some]
     groups |= {name: [o for o in ours if o.job.group == name] for name in STRESSES}
     groups["stress pooled"] = [o for name in STRESSES for o in groups[name]]
+    groups |= {name: [o for o in ours if o.job.group == name] for name in RANGED}
     fixed = {
         f"{name} {num}": [o for o in outcomes if (o.job.policy, o.job.num) == (name, num)]
         for num in (FEW, MANY)
@@ -243,6 +266,12 @@ def gates(ours: dict[str, dict], fixed: dict[str, dict]) -> list[tuple[str, bool
     gate("error, p90", pooled["error_p90"], 0, 0.08)
     for name in (*STRESSES, "stress pooled"):
         gate(f"{name} coverage", ours[name]["cover"], 0.80, 1)
+    valley = ours["valley"]
+    gate("valley coverage", valley["cover"], 0.87, 0.97)
+    gate("valley error, p90", valley["error_p90"], 0, 0.09)
+    for name in RANGED:
+        gate(f"{name}: part with a wrong status", ours[name]["wrong"], 0, 0.05 if name == "above" else 0.01)
+        gate(f"{name} points, median", ours[name]["points_median"], 0, 32)
     few = fixed[f"ours {FEW}"]
     for name in ("TPE", "random", "even"):
         row = fixed[f"{name} {FEW}"]
@@ -254,14 +283,19 @@ def gates(ours: dict[str, dict], fixed: dict[str, dict]) -> list[tuple[str, bool
     return found
 
 
+def percent(value: float) -> str:
+    """Nothing where there is no threshold to miss."""
+    return f"{value:.1%}" if math.isfinite(value) else ""
+
+
 def print_tables(ours: dict[str, dict], fixed: dict[str, dict]) -> None:
-    print("| ours, to the end | cells | coverage | points median, p90 | rounds | cap | out of range | error median, p90 |")
+    print("| ours, to the end | cells | coverage | points median, p90 | rounds | cap | wrong status | error median, p90 |")
     print("|---|---|---|---|---|---|---|---|")
     for row in ours.values():
         print(
-            f"| {row['search']} | {row['cells']} | {row['cover']:.1%} | {row['points_median']}, {row['points_p90']} "
-            f"| {row['rounds_median']} | {row['at_cap']:.1%} | {row['beyond']:.1%} "
-            f"| {row['error_median']:.1%}, {row['error_p90']:.1%} |"
+            f"| {row['search']} | {row['cells']} | {percent(row['cover'])} | {row['points_median']}, {row['points_p90']} "
+            f"| {row['rounds_median']} | {row['at_cap']:.1%} | {row['wrong']:.1%} "
+            f"| {percent(row['error_median'])}, {percent(row['error_p90'])} |"
         )
     print("\n| search, points | cells | own error median, p90 | error by ours median, p90 | interval, log m | coverage |")
     print("|---|---|---|---|---|---|")

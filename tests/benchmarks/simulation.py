@@ -268,3 +268,22 @@ def valley_cell(stream: int, *, log_target: float, is_reached: bool) -> RangedCe
     curve = Valley(crossing, height, left, turn, least, rise, top)
     cell = SimulatedCell(curve, draws.uniform(0.1, 0.3), draws.uniform(0.02, 0.05), 0.05, 0.0, stream)
     return RangedCell(cell, max(2, round(math.exp(crossing) / below)), round(math.exp(turn) * above) + 2)
+
+
+def flat_cell(stream: int) -> RangedCell:
+    """A cell that learns nothing at any width: its loss stays within a few percent of the zero predictor's."""
+    draws = np.random.default_rng((stream, 4))
+    curve = Kinked(0.0, math.log(draws.uniform(0.95, 1.0)), 0.0, 0.0)
+    low, high = np.exp(np.sort(draws.uniform(math.log(2.0), math.log(4096.0), size=2)))
+    return RangedCell(SimulatedCell(curve, draws.uniform(0.005, 0.03), 0.03, 0.0, 0.0, stream), round(low), round(4 * high))
+
+
+def above_cell(stream: int, *, log_target: float) -> RangedCell:
+    """A smooth cell, of slope 1 to 10, whose range ends where the loss falls and is 1.5 to 5 times the target."""
+    draws = np.random.default_rng((stream, 5))
+    cell = smooth_cell(stream, slope=math.exp(draws.uniform(0.0, math.log(10.0))), log_target=log_target, low=64.0)
+    end = log_target + draws.uniform(math.log(1.5), math.log(5.0))
+    log_widths = np.linspace(0.0, math.log(8192.0), 4096)
+    high = math.exp(log_widths[np.searchsorted(-cell.curve.log_loss(log_widths), -end)])
+    low = max(2.0, high / math.exp(draws.uniform(math.log(8.0), math.log(200.0))))
+    return RangedCell(cell, round(low), round(high))

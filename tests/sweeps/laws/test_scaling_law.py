@@ -100,7 +100,7 @@ def test_cells_that_disagree_widen_the_interval(attention_thresholds):
 
 
 def test_censored_thresholds_count_by_their_side(fcn_thresholds):
-    mixed = [*fcn_thresholds(lengths=(4, 8, 12)), *fcn_thresholds(lengths=(16, 20), factors=(0.3, 0.5))]
+    mixed = [*fcn_thresholds(lengths=(4, 8, 12)), *fcn_thresholds(lengths=(16, 20), factors=(0.7, 0.85))]
     law = fit_fcn_law(mixed)
     assert (law.num_cells, law.num_censored) == (3, 2)
     assert law.parameters["gamma"].value == pytest.approx(0.95, rel=1e-3)

@@ -138,12 +138,42 @@ def test_where_all_diverge_the_search_ends_without_a_threshold() -> None:
         for trial in ask(study):
             trial.set_user_attr("status", "diverged")
             study.tell(trial, state=TrialState.FAIL)
-    assert len(study.trials) <= 24
-    assert study.sampler.state(study).reason == "above_range"
+    assert len(study.trials) == 8
+    assert study.sampler.state(study).reason == "diverged"
     assert study.user_attrs["stsq:estimate"] is None
 
 
-@pytest.mark.parametrize(("loss", "reason"), [(0.97, "above_range"), (0.003, "below_range")])
+def test_no_width_is_asked_at_or_above_the_least_that_fails() -> None:
+    """Every trial above 8 raises: the search is about the widths up to there, and says that the threshold lies above them."""
+    study = study_of()
+
+    def relative_loss(trial: optuna.Trial) -> float:
+        width = trial.suggest_int("m", 2, 64, log=True)
+        if width > 8:
+            raise MemoryError(f"no memory for {width} units")
+        return 0.95 - 0.05 * width
+
+    study.optimize(relative_loss, n_trials=96, catch=MemoryError)
+    failed = [trial.params["m"] for trial in study.trials if trial.state == TrialState.FAIL]
+    assert study.user_attrs["stsq:state"] == "above_range"
+    assert study.user_attrs["stsq:estimate"] is None
+    assert len(failed) <= 8
+    assert len(study.trials) <= 40
+    after = [trial.params["m"] for trial in study.trials[16:]]
+    assert not after or max(after) < min(failed)
+
+
+def test_a_study_of_which_all_trials_fail_ends() -> None:
+    study = study_of()
+
+    def relative_loss(trial: optuna.Trial) -> float:
+        raise MemoryError(f"no memory for {trial.suggest_int('m', 2, 64)} units")
+
+    study.optimize(relative_loss, n_trials=96, catch=MemoryError)
+    assert (len(study.trials), study.sampler.state(study).reason) == (8, "failed")
+
+
+@pytest.mark.parametrize(("loss", "reason"), [(0.97, "not_reached"), (0.003, "below_range")])
 def test_a_threshold_beyond_the_range_ends_the_search(loss: float, reason: str) -> None:
     study = study_of()
     study.optimize(lambda trial: loss + 0 * trial.suggest_int("m", 4, 256, log=True), n_trials=96)
@@ -221,7 +251,7 @@ def test_the_widths_of_a_seed_are_those_of_the_record() -> None:
     for width in (4, 9, 20, 44, 97, 212, 400, 30):
         loss = 0.1 * (60 / width) ** 3
         study.add_trial(optuna.trial.create_trial(params={"m": width}, distributions={"m": distribution}, value=loss))
-    assert [study.ask({"m": distribution}).params["m"] for _ in range(6)] == [86, 56, 49, 64, 52, 46]
+    assert [study.ask({"m": distribution}).params["m"] for _ in range(6)] == [86, 56, 50, 64, 53, 45]
 
 
 def test_a_constraint_says_whether_a_point_reaches_the_target() -> None:

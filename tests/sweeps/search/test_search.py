@@ -241,15 +241,57 @@ def test_a_search_of_which_every_trial_fails_ends(hunt):
     assert one.thresholds()[0].note == "not found: all failed"
 
 
-@pytest.mark.parametrize(("ends", "status"), [((1e-6, 1e-3), "below_range"), ((0.5, 1.0), "above_range")])
-def test_a_threshold_beyond_the_range_is_censored(hunt, simulated, ends, status):
+@pytest.mark.parametrize(
+    ("loss_at", "status", "note"),
+    [
+        (lambda m: 1e-3, "below_range", "at or below 4, the least width searched: try a smaller low"),
+        (lambda m: 0.95 * (4 / m) ** 0.4, "above_range", "above 256, the largest width searched: try a larger high"),
+        (lambda m: max(0.5, 4 / m), "not_reached", "not reached: least loss 0.49 at m = "),
+        (
+            lambda m: 0.2 + abs(math.log(m / 30)) / 4,
+            "not_reached",
+            "not reached: least loss 0.3 at m = 21, rising beyond; try more ",
+        ),
+        (lambda m: 1.0, "not_reached", "not reached: nothing learned at any width, loss 1.00 throughout; try another rate or"),
+    ],
+)
+def test_a_threshold_that_is_not_within_the_range_is_told_by_what_was_seen(hunt, loss_at, status, note):
     one = hunt()
-    assert one.go(lambda config: float(np.clip(simulated(config), *ends))).finished
+    assert one.go(lambda config: loss_at(config.width) * (1 + 0.01 * (config.seed % 7 - 3))).finished
     (threshold,) = one.thresholds()
     assert threshold.status == status
     assert threshold.m_star is None
     assert threshold.search.reason == status
-    assert len(one.asked) <= 16
+    assert threshold.note.startswith(note)
+    assert len(one.asked) <= 32
+
+
+def test_a_valley_narrower_than_the_range_is_found_and_its_far_side_told(hunt):
+    """Solved from 24 to 96 only: log-linear to a least loss of 0.03 at 48 and up again."""
+    one = hunt("search.cap=48")
+    assert one.go(
+        lambda config: 0.03 * math.exp(1.737 * abs(math.log(config.width / 48))) * (1 + config.seed % 7 / 50)
+    ).finished
+    (threshold,) = one.thresholds()
+    assert threshold.m_star == pytest.approx(24, rel=0.1)
+    assert "solved, then unsolved again at m = " in threshold.note
+
+
+def test_widths_that_fail_are_no_evidence_of_a_threshold_beyond_them(hunt):
+    """Widths above 32 fail, and none up to there is solved: the bound is the largest width that finished."""
+    one = hunt("search.cap=40")
+
+    def loss(config):
+        return None if config.width > 32 else 0.95 * (4 / config.width) ** 0.3
+
+    assert one.go(loss).finished
+    (threshold,) = one.thresholds()
+    assert (threshold.status, threshold.m_star) == ("above_range", None)
+    assert 24 <= max(threshold.widths) <= 32
+    assert f"every width tried above {max(threshold.widths)} failed" in threshold.note
+    asked = [config.width for config in one.asked]
+    least = min(width for width in asked if width > 32)
+    assert all(width < least for width in asked[16:])
 
 
 def test_widths_that_fail_again_far_above_the_threshold_are_told(hunt, simulated):

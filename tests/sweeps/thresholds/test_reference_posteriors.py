@@ -23,11 +23,33 @@ def points(num: int, *, crossing: float, slope: float, low: int, high: int) -> t
 @pytest.mark.parametrize(
     ("num", "crossing", "slope", "low", "high", "success_rate", "median", "interval", "beyond", "widths"),
     [
-        (6, 40, 3.0, 8, 200, 0.5, 3.735075272, (3.412001958, 3.986995311), (8.6676e-05, 0.002316213), [36, 39, 42, 45, 52]),
-        (24, 40, 4.0, 8, 200, 0.5, 3.691028541, (3.619995686, 3.789106472), (0, 9.176e-06), [38, 39, 40, 41, 43]),
-        (24, 40, 4.0, 8, 200, 0.8, 3.721871026, (3.650469422, 3.839456483), (0, 0.012301381), [39, 40, 41, 43, 45]),
-        (300, 60, 2.0, 4, 2000, 0.5, 4.106083229, (4.053020196, 4.157640904), (0, 0), [58, 60, 61, 62, 63]),
-        (10, 260, 5.0, 8, 250, 0.5, math.inf, (5.431442636, math.inf), (0, 0.882255205), [250] * 5),
+        (
+            6,
+            40,
+            3.0,
+            8,
+            200,
+            0.5,
+            3.735373890,
+            (3.401861173, 3.988880155),
+            (0.000086452, 0.002491107, 0.005176993),
+            [36, 39, 42, 45, 52],
+        ),
+        (24, 40, 4.0, 8, 200, 0.5, 3.691337886, (3.619830965, 3.789122430), (0, 0.000011655, 0), [38, 39, 40, 41, 43]),
+        (24, 40, 4.0, 8, 200, 0.8, 3.722062032, (3.649963615, 3.840051137), (0, 0.012202614, 0), [39, 40, 41, 43, 45]),
+        (300, 60, 2.0, 4, 2000, 0.5, 4.105986920, (4.052997231, 4.157694386), (0, 0.000000001, 0), [58, 60, 61, 62, 63]),
+        (
+            10,
+            260,
+            5.0,
+            8,
+            250,
+            0.5,
+            math.inf,
+            (5.433032081, math.inf),
+            (0.000001019, 0.875227391, 0.014182927),
+            [200, 225, 235, 246, 250],
+        ),
     ],
 )
 def test_a_posterior_is_that_of_the_record(num, crossing, slope, low, high, success_rate, median, interval, beyond, widths):
@@ -40,5 +62,6 @@ def test_a_posterior_is_that_of_the_record(num, crossing, slope, low, high, succ
     )
     assert posterior.median == pytest.approx(median, abs=2e-8)
     assert posterior.interval(0.9) == pytest.approx(interval, abs=2e-8)
-    assert (posterior.probability_below, posterior.probability_above) == pytest.approx(beyond, abs=2e-8)
+    found = posterior.probability_below, posterior.probability_above, posterior.probability_not_reached
+    assert found == pytest.approx(beyond, abs=2e-8)
     assert posterior.next_widths(5, shift=0.1) == widths

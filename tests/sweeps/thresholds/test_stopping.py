@@ -8,18 +8,38 @@ import numpy as np
 import pytest
 
 from sweeps.thresholds.posterior import ThresholdPosterior
-from sweeps.thresholds.search_state import stop_reason
+from sweeps.thresholds.search_state import posterior_of, stop_reason
+
+RULE = {"num_failed": 0, "level": 0.9, "tolerance": 0.1, "batch": 8, "cap": 96}
 
 
 def reason(
-    *, below: float = 0.0, above: float = 0.0, ends: tuple[float, float] = (10.0, 100.0), num: int = 10, **rule: Any
+    *,
+    below: float = 0.0,
+    above: float = 0.0,
+    never: float = 0.0,
+    ends: tuple[float, float] = (10.0, 100.0),
+    num: int = 10,
+    trend: str = "falling",
+    is_cut: bool = False,
+    lone: int = 0,
+    **rule: Any,
 ) -> str:
     """The stop reason of a posterior of which these numbers are known; `ends` are widths."""
     low, high = (math.log(end) if math.isfinite(end) else end for end in ends)
     posterior = SimpleNamespace(
-        probability_below=below, probability_above=above, interval=lambda level: (low, high), widths=np.ones(num)
+        probability_below=below,
+        probability_above=above,
+        probability_not_reached=never,
+        interval=lambda level: (low, high),
+        widths=np.ones(num),
+        log_losses=np.zeros(num),
+        trend=trend,
+        is_cut=is_cut,
+        standing="above_range" if trend == "falling" or is_cut else "not_reached",
+        lone_solved=np.ones(lone),
     )
-    return stop_reason(posterior, **{"level": 0.9, "tolerance": 0.1, "cap": 96} | rule)  # type: ignore[arg-type]
+    return stop_reason(posterior, **RULE | rule)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("level", [0.8, 0.9, 0.98])
@@ -30,15 +50,67 @@ def test_a_search_is_censored_when_the_whole_central_interval_lies_beyond_the_ra
         assert reason(**{side: 1 - tail - 1e-9}, level=level) == ""
 
 
-def test_censoring_agrees_with_the_interval_of_real_posteriors() -> None:
-    """Unsolved points are added at the top of the range; the search ends at the very point at which the interval is beyond."""
-    seen = set()
-    for num in range(1, 9):
-        posterior = ThresholdPosterior([64] * num, [-1.6] * num, low=4, high=64, log_target=math.log(0.1))
-        is_beyond = posterior.interval(0.9)[0] == math.inf
-        assert (stop_reason(posterior, level=0.9, tolerance=0.1, cap=96) == "above_range") == is_beyond
-        seen.add(is_beyond)
-    assert seen == {False, True}
+def test_what_is_not_within_the_range_is_above_it_only_where_the_loss_falls_at_its_end() -> None:
+    for trend in ("turned", "flat"):
+        assert reason(above=0.5, never=0.49, trend=trend) == "not_reached"
+    assert reason(above=0.5, never=0.49) == "above_range"
+    assert reason(above=0.5, never=0.4) == ""
+
+
+def test_a_search_goes_on_while_the_trend_is_unclear_or_a_solved_point_stands_alone() -> None:
+    assert reason(never=0.99, trend="unclear") == ""
+    assert reason(never=0.99, trend="turned", lone=1) == reason(above=0.99, lone=1) == ""
+    assert reason(never=0.99, trend="unclear", num=96) == "not_reached"
+    assert reason(never=0.99, trend="unclear", is_cut=True) == "above_range"
+
+
+def test_an_interval_is_not_precise_while_the_threshold_may_not_be_reached() -> None:
+    assert reason(never=0.06, ends=(100.0, 101.0)) == ""
+    assert reason(never=0.04, ends=(100.0, 101.0)) == "precise"
+
+
+@pytest.mark.parametrize(
+    ("points", "standing"),
+    [
+        # Quickstart's cell trained at a fixed rate: solved between 26 and 100, ever worse beyond.
+        ({8: 0.7163, 16: 0.3461, 32: 0.0411, 64: 0.0511, 128: 0.1481, 256: 0.266, 512: 0.327, 1024: 0.3519}, "found"),
+        ({8: 0.9, 16: 0.5, 32: 0.25, 64: 0.4, 128: 0.7, 256: 0.8, 512: 0.9, 1024: 0.9}, "not_reached"),
+        ({8: 1.0, 16: 1.0, 32: 1.0, 64: 1.0, 128: 1.0, 256: 1.0, 512: 1.0, 1024: 1.0}, "not_reached"),
+        ({8: 0.99, 16: 0.97, 32: 0.93, 64: 0.85, 128: 0.7, 256: 0.52, 512: 0.33, 1024: 0.19}, "above_range"),
+    ],
+)
+def test_a_curve_that_turns_is_told_from_one_that_falls(points: dict[int, float], standing: str) -> None:
+    """Four seeds a width, 1% apart."""
+    widths = [width for width in points for _ in range(4)]
+    losses = [math.log(loss) + 0.01 * seed for loss in points.values() for seed in range(4)]
+    posterior = ThresholdPosterior(widths, losses, low=8, high=1024, log_target=math.log(0.1))
+    assert posterior.standing == standing
+    if standing == "found":
+        assert 16 < math.exp(posterior.median) < 32
+
+
+def test_points_that_fail_beyond_all_others_cut_the_range_after_two_of_them() -> None:
+    widths, losses = np.array([2, 4, 8]), np.log([0.9, 0.8, 0.7])
+
+    def made(failed: list[int]) -> ThresholdPosterior:
+        return posterior_of(
+            widths, losses, np.array(failed, dtype=int), low=1, high=64, log_target=math.log(0.1), success_rate=0.5
+        )
+
+    assert (made([20]).high, made([20]).is_cut) == (64, False)
+    assert (made([40, 20]).high, made([40, 20]).is_cut) == (19, True)
+    assert made([4, 4]).high == 64  # a width at which others ended well says nothing
+    assert (made([1, 1]).low, made([1, 1]).is_cut) == (2, False)
+    assert max(made([40, 20]).next_widths(8)) <= 19
+
+
+def test_a_round_without_one_loss_ends_a_search() -> None:
+    def ended(num: int, num_failed: int) -> str:
+        posterior = ThresholdPosterior([8] * num, [math.inf] * num, low=4, high=64, log_target=math.log(0.1))
+        return stop_reason(posterior, **RULE | {"num_failed": num_failed})  # type: ignore[arg-type]
+
+    assert (ended(0, 7), ended(0, 8)) == ("", "failed")
+    assert (ended(7, 0), ended(8, 0), ended(1, 7)) == ("", "diverged", "diverged")
 
 
 def test_an_interval_is_precise_within_the_tolerance_of_its_middle() -> None:
