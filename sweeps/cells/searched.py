@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from stsq_core.configs import MODELS, WIDTH, Architecture, Size, TrialConfig, TrialFamily
 from sweeps.cells.cell import Cell, distinct_labels
 from sweeps.cells.expansion import SEED_BITS, assignments, data_of, num_combinations, standing
+from sweeps.cells.search_ranges import range_of
 from sweeps.cells.trials import Trials, cell_of
-from sweeps.schema import Path, PlacedError, SweepSpec, TrialGroup, WidthRange, first_problem, shown, with_field
+from sweeps.schema import Path, PlacedError, SearchSettings, SweepSpec, TrialGroup, first_problem, shown, with_field
 
 MAX_CELLS = 10_000
 
@@ -36,6 +37,16 @@ class SearchedCell:
         rates = np.tile(np.array(self.rates), len(points))
         return Trials([self.family], np.zeros(len(widths), dtype=np.int64), widths, rates, seeds)
 
+    @property
+    def offset(self) -> int:
+        """The part of the width that is not searched: d of m = d + d_e."""
+        sample = self.family.sample
+        return sample.model.offset(sample.task) if self.family.size == WIDTH else 0
+
+    def tolerance_offset(self, settings: SearchSettings) -> int:
+        """What is taken off the width before the tolerance of a search is applied."""
+        return self.offset if settings.tolerance_of == "d_e" else 0
+
     def even_widths(self, num: int) -> tuple[int, ...]:
         """At most `num` whole widths from low to high in equal ratios."""
         return tuple(dict.fromkeys(round(width) for width in np.geomspace(self.low, self.high, num).tolist()))
@@ -53,14 +64,14 @@ def searched_cells_of(spec: SweepSpec, declared: Sequence[Cell]) -> tuple[Search
     Raises:
         PlacedError: a combination of values that is no valid trial, a width that is given as well, or a cell declared twice.
     """
-    found: dict[str, tuple[int, TrialGroup, WidthRange, TrialConfig, list[float]]] = {}
+    found: dict[str, tuple[int, TrialGroup, TrialConfig, list[float]]] = {}
     _check_size(spec)
     for place, group in enumerate(spec.trials):
         if group.search is None:
             continue
         for config in _configs(group, ("trials", place), spec.criterion.size):
             cell_id = cell_of(config, spec.criterion.size)
-            first, _, _, _, rates = found.setdefault(cell_id, (place, group, group.search, config, []))
+            first, _, _, rates = found.setdefault(cell_id, (place, group, config, []))
             if first != place:
                 raise PlacedError(
                     ("trials", place, "search"),
@@ -71,9 +82,15 @@ def searched_cells_of(spec: SweepSpec, declared: Sequence[Cell]) -> tuple[Search
     _check_not_declared(declared, {cell_id: place for cell_id, (place, *_) in found.items()})
     labels = distinct_labels([config for *_, config, _ in found.values()], spec.criterion.size)
     return tuple(
-        SearchedCell(cell_id, group.name, label, _family(spec, config), tuple(sorted(set(rates))), widths.low, widths.high)
-        for (cell_id, (_, group, widths, config, rates)), label in zip(found.items(), labels, strict=True)
+        SearchedCell(cell_id, group.name, label, _family(spec, config), tuple(sorted(set(rates))), *_range(spec, place, config))
+        for (cell_id, (place, group, config, rates)), label in zip(found.items(), labels, strict=True)
     )
+
+
+def _range(spec: SweepSpec, place: int, config: TrialConfig) -> tuple[int, int]:
+    widths = spec.trials[place].search
+    assert widths is not None
+    return range_of(widths, config, spec.criterion, ("trials", place, "search"))
 
 
 def _family(spec: SweepSpec, config: TrialConfig) -> TrialFamily:
@@ -109,10 +126,15 @@ def _configs(group: TrialGroup, path: Path, size: Size) -> Iterator[TrialConfig]
 
 
 def _with_least_size(group: TrialGroup, assignment: dict[str, Any], path: Path, size: Size) -> Mapping[str, Any]:
-    """The data of a trial with the least size put in; left as it is where validation finds other faults."""
+    """The data of a trial with the least size put in, 1 where the range has yet to be derived; left as it is where validation
+    finds other faults.
+    """
     assert group.search is not None
-    data, low = data_of(group, assignment), group.search.low
+    data, low, is_of_code = data_of(group, assignment), group.search.low or 1, group.search.of == "d_e"
     if size != WIDTH:
+        if is_of_code:
+            reason = f"thresholds are of the {size.noun}; got of=d_e: leave it out, low and high are of the {size.noun}"
+            raise PlacedError((*path, "search", "of"), reason)
         return _with_searched(group, assignment, path, size, data, size.name, low)
     model, task = data.get("model"), data.get("task")
     if not isinstance(model, Mapping) or model.get("kind") not in MODELS:
@@ -126,6 +148,11 @@ def _with_least_size(group: TrialGroup, assignment: dict[str, Any], path: Path, 
     if (problem := record.fixed_size(model)) is not None:
         raise PlacedError((*path, *standing(group, assignment, ("model", branch), "")), problem)
     offset = record.offset_in(task) if isinstance(task, Mapping) else 0
+    if is_of_code and record.size_field.rpartition(".")[2] != "d_e":
+        reason = f"the width of model.kind={kind} is its units, not d + d_e; got of=d_e: use of: m, or leave it out"
+        raise PlacedError((*path, "search", "of"), reason)
+    if is_of_code or group.search.low is None:
+        low += offset
     if offset and low <= offset:
         raise PlacedError(
             (*path, "search", "low"),

@@ -28,19 +28,28 @@ def storage_beyond_a_file(url: object) -> str | None:
     )
 
 
-class WidthRange(Record):
-    """The widths m, both ends included, among which a cell's threshold is searched."""
+Searched = Literal["d_e", "m"]
 
-    low: int
-    high: int
+
+class WidthRange(Record):
+    """The widths, both ends included, among which the threshold of each cell is searched.
+
+    `low` and `high` are widths m; `of: d_e` makes them lengths of the code, so that m runs from d + low to d + high whatever
+    the d of a cell. An end that is left out follows from the law of the cell's threshold (`sweeps.cells.search_ranges`).
+    """
+
+    of: Searched = "m"
+    low: int | None = None
+    high: int | None = None
 
     @model_validator(mode="after")
     def _ends_in_order(self) -> Self:
-        if self.low < 1:
-            raise FieldError(
-                ("low",), f"a width is a whole number of units and at least 1; got low={self.low}: use low: 1 or more"
-            )
-        if self.high <= self.low:
+        for name, end in (("low", self.low), ("high", self.high)):
+            if end is not None and end < 1:
+                raise FieldError(
+                    (name,), f"a width is a whole number of units and at least 1; got {name}={end}: use {name}: 1 or more"
+                )
+        if self.low is not None and self.high is not None and self.high <= self.low:
             raise FieldError(
                 ("high",),
                 f"high must exceed low; got low={self.low}, high={self.high}: raise high, or declare a grid of widths",
@@ -52,7 +61,8 @@ class SearchSettings(Record):
     """How thresholds are searched.
 
     `sampler` chooses widths: `threshold` is ours, the others are Optuna's. Points are asked for in rounds of `batch`, until the
-    interval is within a share `tolerance` of the threshold (or one unit) on either side, or a cell has `cap` points.
+    interval is within a share `tolerance` of the threshold (or one unit) on either side, or a cell has `cap` points. With
+    `tolerance_of: d_e` the share is one of the length d_e that is searched where the width is m = d + d_e; with `m`, of m.
     `storage` is an Optuna storage URL or `grpc://HOST:PORT`; without one the studies lie in the run directory. A file names a
     server only, see `storage_beyond_a_file`.
     """
@@ -61,6 +71,7 @@ class SearchSettings(Record):
     batch: Annotated[int, Field(ge=2, le=1000)] = 8
     cap: Annotated[int, Field(ge=2, le=100_000)] = 96
     tolerance: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    tolerance_of: Searched = "d_e"
     storage: str | None = None
 
     @model_validator(mode="after")

@@ -117,6 +117,7 @@ class ThresholdSampler(BaseSampler):
             longer than one unit of width is narrow enough, too.
         batch: points that are meant to be in flight together.
         cap: the most points of a search.
+        offset: a part of every width that is not searched, such as d of m = d + d_e; the tolerance is relative to the rest.
         seed: of the small shifts of the quantiles at which widths are asked.
     """
 
@@ -129,17 +130,18 @@ class ThresholdSampler(BaseSampler):
         tolerance: float = 0.1,
         batch: int = 8,
         cap: int = 96,
+        offset: int = 0,
         seed: int | None = None,
     ) -> None:
         if not 0 < target_loss < 1:
             raise ValueError(f"target_loss is relative to the zero predictor's and lies between 0 and 1; got {target_loss}")
         if not 0 < level < 1 or not tolerance > 0:
             raise ValueError(f"level must lie between 0 and 1 and tolerance above 0; got {level} and {tolerance}")
-        if batch < 1 or cap < 1:
-            raise ValueError(f"batch and cap must be at least 1; got {batch} and {cap}")
+        if batch < 1 or cap < 1 or offset < 0:
+            raise ValueError(f"batch and cap must be at least 1, and offset at least 0; got {batch}, {cap} and {offset}")
         self.target_loss, self.success_rate = target_loss, success_rate
         self.level, self.tolerance = level, tolerance
-        self.batch, self.cap = batch, cap
+        self.batch, self.cap, self.offset = batch, cap, offset
         self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self._others = RandomSampler(seed=seed)
         self._forget()
@@ -251,6 +253,7 @@ class ThresholdSampler(BaseSampler):
             tolerance=self.tolerance,
             batch=self.batch,
             cap=self.cap,
+            offset=self.offset,
         )
         return SearchState(reason != "", reason, known.num_ended, posterior)
 

@@ -32,6 +32,7 @@ def sampler_for(settings: SearchSettings, criterion: Criterion, cell: SearchedCe
                 tolerance=settings.tolerance,
                 batch=settings.batch,
                 cap=settings.cap,
+                offset=cell.tolerance_offset(settings),
                 seed=seed,
             )
         case "tpe":

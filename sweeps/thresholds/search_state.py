@@ -58,6 +58,7 @@ def state_of(points: CellPoints, criterion: Criterion, settings: SearchSettings)
         tolerance=settings.tolerance,
         batch=settings.batch,
         cap=settings.cap,
+        offset=points.cell.tolerance_offset(settings),
     )
     is_evidence = bool(np.isfinite(posterior.log_losses).any())
     return SearchState(reason != "", reason, points.num_complete, posterior if is_evidence else None)
@@ -92,14 +93,15 @@ def posterior_of(
 
 
 def stop_reason(
-    posterior: ThresholdPosterior, *, num_failed: int, level: float, tolerance: float, batch: int, cap: int
+    posterior: ThresholdPosterior, *, num_failed: int, level: float, tolerance: float, batch: int, cap: int, offset: int = 0
 ) -> StopReason:
     """Why a search may end; empty where it goes on.
 
     `below_range`: the threshold lies there as surely as the interval's `level` asks. `above_range` and `not_reached`: it is as
     sure that none lies within the range, no solved point stands alone, and it is clear whether the loss still falls at the
-    upper end. `precise`: the interval's ends lie within `tolerance` of its middle, or one unit of width apart. `cap`: that many
-    points have ended, failed ones among them. `diverged` and `failed`: a round over the whole range went without one loss.
+    upper end. `precise`: the interval's ends, less `offset` (the part of the width that is not searched, d of m = d + d_e), lie
+    within `tolerance` of their middle, or one unit of width apart. `cap`: that many points have ended, failed ones among them.
+    `diverged` and `failed`: a round over the whole range went without one loss.
     """
     num = len(posterior.widths) + num_failed
     if not np.isfinite(posterior.log_losses).any():
@@ -115,8 +117,10 @@ def stop_reason(
         return standing if standing in ("above_range", "not_reached") and (is_spent or is_clear) else ""
     low, high = posterior.interval(level)
     is_bounded = math.isfinite(low) and math.isfinite(high) and posterior.probability_not_reached <= 1 - beyond
-    if is_bounded and (high - low <= 2 * math.log1p(tolerance) or math.exp(high) - math.exp(low) <= 1):
-        return "precise"
+    if is_bounded:
+        least, most = math.exp(low) - offset, math.exp(high) - offset
+        if most - least <= 1 or most <= least * (1 + tolerance) ** 2:
+            return "precise"
     return "cap" if is_spent else ""
 
 

@@ -75,13 +75,21 @@ def test_settings_reach_searches():
 
 def test_the_schema_knows_searches():
     schema = spec_json_schema()
-    assert schema["$defs"]["WidthRange"]["required"] == ["low", "high"]
+    assert "required" not in schema["$defs"]["WidthRange"]
+    assert schema["$defs"]["WidthRange"]["properties"]["of"]["enum"] == ["d_e", "m"]
     assert "threshold" in schema["$defs"]["SearchSettings"]["properties"]["sampler"]["enum"]
 
 
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
+        ("net:search.high=0", "trials.1.search.high: a width is a whole number of units and at least 1; got high=0"),
+        (
+            "net:search.of=d_e",
+            "trials.1.search.of: the width of model.kind=fcn is its units, not d + d_e; got of=d_e: use of: m, or leave it out",
+        ),
+        ("net:search.of=rank", "trials.1.search.of: must be 'd_e' or 'm'; got 'rank'"),
+        ("search.tolerance_of=q", "search.tolerance_of: must be 'd_e' or 'm'; got 'q'"),
         ("net:search.low=0", "trials.1.search.low: a width is a whole number of units and at least 1; got low=0"),
         ("net:search.high=4", "trials.1.search.high: high must exceed low; got low=4, high=4"),
         (
@@ -106,6 +114,81 @@ def test_what_cannot_be_meant_is_refused_with_its_place(setting, words):
         load(setting)
     assert words in str(refused.value)
     assert f"--set {setting}" in str(refused.value)
+
+
+def with_search(attention, net="{}"):
+    """The sweep with other ranges."""
+    text = TEXT.replace("search: {low: 5, high: 256}", f"search: {attention}")
+    return text.replace("search: {low: 4, high: 256}", f"search: {net}")
+
+
+def ranges(*settings, text=TEXT):
+    return [(cell.low, cell.high) for cell in searched_cells(load(*settings, text=text))]
+
+
+def test_a_range_of_code_lengths_begins_at_the_d_of_each_cell():
+    assert ranges("attention:search.of=d_e", "attention:task.d=1,4,64", "attention:task.T=16") == [
+        (6, 257), (9, 260), (69, 320), (4, 256)
+    ]  # fmt: skip
+    assert searched_cells(load("attention:search.of=d_e"))[0].trials([(9, 1)])[0].model.positions.d_e == 5
+
+
+def test_a_range_that_is_left_out_follows_from_the_law_of_each_cell():
+    """d + d_e with d_e from a quarter to eight times 2.5 q ln T; half to four times T d (1 - r (T-1)/(T-q))."""
+    derived = with_search("{}")
+    # 7.5 ln 16 = 20.79, 7.5 ln 32 = 25.99; 16 (1 - 0.1 * 7 / 6) = 14.13
+    assert ranges(text=derived) == [(4 + 5, 4 + 167), (4 + 6, 4 + 208), (7, 57)]
+    assert ranges("criterion.target_loss=0.5", text=derived)[2] == (3, 27)  # 16 (1 - 0.5 * 7 / 6) = 6.67
+    assert ranges("attention:search.low=30", "net:search.high=99", text=derived) == [(30, 171), (30, 212), (7, 99)]
+    assert ranges("attention:search.of=d_e", "attention:search.low=30", text=derived)[:2] == [(34, 171), (34, 212)]
+    assert ranges("attention:task.T=1", "attention:task.q=1", text=derived)[0] == (5, 6)  # one token needs no code at all
+    spec = load(text=derived)
+    assert check_sweep(parse(spec.as_yaml(), "again.yaml")).spec == spec
+
+
+def test_the_range_is_no_part_of_what_names_a_cell():
+    derived = with_search("{}")
+    names = [[cell.cell_id for cell in searched_cells(load(*s, text=t))] for s, t in (((), TEXT), ((), derived))]
+    assert names[0] == names[1]
+    assert names[0] == [cell.cell_id for cell in searched_cells(load("attention:search.of=d_e"))]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            with_search("{high: 8}"),
+            "hunt.yaml:13: trials.0.search.low: the law of the threshold puts low at 9 for transformer T=16 q=3 d=4 "
+            "random_sign/per_step/dual adam population, and it must lie below high; got high=8: give low as well, or leave high out",
+        ),
+        (
+            with_search("{of: d_e, low: 300}"),
+            "hunt.yaml:13: trials.0.search.high: the law of the threshold puts high at 167 for transformer T=16",
+        ),
+        (
+            with_search("{}", "{low: 5}").replace("stsq, T: 8", "qstr, T: 8").replace("kind: fcn", "kind: ffn"),
+            "trials.1.search.high: a range is derived for the width of the transformer and of the fcn on the task stsq only; "
+            "got the width of model.kind=ffn on task.kind=qstr: give low and high",
+        ),
+        (
+            with_search("{}")
+            .partition("  - name: net")[0]
+            .replace("random_sign}", "random_sign, d_e: 9}")
+            .replace("trials:", "criterion: {of: training.steps}\ntrials:", 1)
+            .replace(", steps: 600", ""),
+            "trials.0.search.low: a range is derived for the width of the transformer and of the fcn on the task stsq only; got the "
+            "number of steps of model.kind=transformer on task.kind=stsq: give low and high",
+        ),
+        (
+            with_search("{of: d_e}").replace("trials:", "criterion: {of: training.steps}\ntrials:", 1),
+            "trials.0.search.of: thresholds are of the number of steps; got of=d_e: leave it out",
+        ),
+    ],
+)
+def test_a_range_that_cannot_be_derived_is_refused(text, words):
+    with pytest.raises(UserError) as refused:
+        load(text=text)
+    assert words in str(refused.value)
 
 
 def test_any_model_of_codes_is_searched_from_above_d():

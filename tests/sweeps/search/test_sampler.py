@@ -60,6 +60,26 @@ def test_optimize_stops_when_the_interval_is_narrow_and_says_what_it_found() -> 
     assert study.user_attrs["stsq:points"] == len(study.trials)
 
 
+def test_the_tolerance_of_a_width_with_a_fixed_part_is_of_the_rest() -> None:
+    """A cell seen as m = 20,000 + d_e: 10% of m is two thirds of the threshold of d_e, so 10% of d_e takes more points."""
+    fixed = 20_000
+
+    def loss(trial: Trial) -> float:
+        return CELL.relative_loss(trial.suggest_int("m", fixed + 500, fixed + 30_000, log=True) - fixed, trial.number)
+
+    lengths, numbers = [], []
+    for offset in (0, fixed):
+        study = study_of(offset=offset)
+        study.optimize(loss, n_trials=96)
+        assert study.user_attrs["stsq:state"] == "precise"
+        low, high = study.user_attrs["stsq:interval"]
+        lengths.append((high - fixed) / (low - fixed))
+        numbers.append(len(study.trials))
+        assert low <= fixed + M_STAR <= high
+    assert lengths[0] > 1.1**2 + 0.01 >= lengths[1]
+    assert numbers[0] < numbers[1]
+
+
 def test_two_threads_share_a_search() -> None:
     study = study_of()
     study.optimize(trained(), n_trials=96, n_jobs=2)
@@ -276,7 +296,9 @@ def test_a_width_must_be_a_whole_number_and_an_objective_one() -> None:
         optuna.create_study(directions=["minimize", "minimize"], sampler=sampler_of()).ask().suggest_int("m", 2, 64)
 
 
-@pytest.mark.parametrize("wrong", [{"target_loss": 1.5}, {"level": 1.0}, {"tolerance": 0.0}, {"batch": 0}, {"cap": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"target_loss": 1.5}, {"level": 1.0}, {"tolerance": 0.0}, {"batch": 0}, {"cap": 0}, {"offset": -1}]
+)
 def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         sampler_of(**wrong)

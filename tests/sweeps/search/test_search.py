@@ -326,3 +326,18 @@ def test_more_points_after_the_cap_was_raised(hunt, simulated):
     more.go(simulated)
     assert more.thresholds()[0].search.reason == "precise"
     assert len({config.seed for config in one.asked + more.asked}) == len(one.asked + more.asked)
+
+
+def test_a_code_length_is_searched_to_the_tolerance_whatever_d_is(hunt, simulated):
+    """The threshold of d_e is 40 at d = 200: 10% of m = 240 is more than half of it."""
+    model = "{kind: transformer, positions: {kind: random_sign}}"
+    settings = (f"model={model}", "task.d=200", "search.of=d_e")
+    ratios = {}
+    for of in ("m", "d_e"):
+        one = hunt(*settings, f"search.tolerance_of={of}", name=of)
+        one.go(lambda config: simulated(config.model_copy(update={"task": config.task.model_copy(update={"d": 0})})))
+        [threshold] = one.thresholds()
+        assert threshold.search.reason == "precise"
+        assert threshold.low <= 240 <= threshold.high
+        ratios[of] = (threshold.high - 200) / (threshold.low - 200)
+    assert ratios["d_e"] <= 1.1**2 + 1e-9 < ratios["m"]

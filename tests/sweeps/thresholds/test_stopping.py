@@ -120,6 +120,18 @@ def test_an_interval_is_precise_within_the_tolerance_of_its_middle() -> None:
     assert reason(ends=(middle / 1.1, middle * 1.1 - 1e-6), tolerance=0.05) == ""
 
 
+@pytest.mark.parametrize("offset", [1, 4, 32, 1000])
+def test_the_tolerance_is_of_the_width_less_the_offset(offset: int) -> None:
+    """A code of length 1000 known to 10%, at whatever d: the width d + 1000 is known to less."""
+    middle = 1000.0
+    for miss, expected in ((-1e-6, "precise"), (1e-6, "")):
+        ends = offset + middle / 1.1, offset + middle * 1.1 + miss
+        assert reason(ends=ends, offset=offset) == expected
+        assert reason(ends=ends) == "precise"
+    assert reason(ends=(offset + 2.0, offset + 3.0 - 1e-6), offset=offset) == "precise"  # one unit is one unit of either
+    assert reason(ends=(offset + 2.0, offset + 3.0 + 1e-6), offset=offset) == ""
+
+
 def test_an_interval_of_one_unit_of_width_is_precise_however_wide_it_is_relatively() -> None:
     assert reason(ends=(2.0, 3.0 - 1e-9)) == "precise"
     assert reason(ends=(2.0, 3.0 + 1e-9)) == ""
