@@ -159,7 +159,8 @@ def test_the_range_is_no_part_of_what_names_a_cell():
         (
             with_search("{high: 8}"),
             "hunt.yaml:13: trials.0.search.low: the law of the threshold puts low at 9 for transformer T=16 q=3 d=4 "
-            "random_sign/per_step/dual adam population, and it must lie below high; got high=8: give low as well, or leave high out",
+            "random_sign/per_step/dual adam population, and it must lie below high; got high=8: "
+            "give low as well, or leave high out",
         ),
         (
             with_search("{of: d_e, low: 300}"),
@@ -176,8 +177,8 @@ def test_the_range_is_no_part_of_what_names_a_cell():
             .replace("random_sign}", "random_sign, d_e: 9}")
             .replace("trials:", "criterion: {of: training.steps}\ntrials:", 1)
             .replace(", steps: 600", ""),
-            "trials.0.search.low: a range is derived for the width of the transformer and of the fcn on the task stsq only; got the "
-            "number of steps of model.kind=transformer on task.kind=stsq: give low and high",
+            "trials.0.search.low: a range is derived for the width of the transformer and of the fcn on the task stsq only; "
+            "got the number of steps of model.kind=transformer on task.kind=stsq: give low and high",
         ),
         (
             with_search("{of: d_e}").replace("trials:", "criterion: {of: training.steps}\ntrials:", 1),
