@@ -35,7 +35,7 @@ class WidthRange(Record):
     """The widths, both ends included, among which the threshold of each cell is searched.
 
     `low` and `high` are widths m; `of: d_e` makes them lengths of the code, so that m runs from d + low to d + high whatever
-    the d of a cell. An end that is left out follows from the law of the cell's threshold (`sweeps.cells.search_ranges`).
+    the d of a cell. An end that is left out follows from the law of the cell's threshold (`sweeps.cells.searched`).
     """
 
     of: Searched = "m"
