@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from cluster.commands.cli_options import (
+    MoreSeeds,
     PluginFiles,
     Run,
     Settings,
@@ -110,6 +111,7 @@ def plan(sweep: Sweep, settings: Settings = None, out: Out = None, workers: Work
 def run(
     sweep: Sweep,
     settings: Settings = None,
+    more_seeds: MoreSeeds = None,
     out: Out = None,
     inline: Annotated[
         bool, typer.Option("--inline", help="Train one pack after another in this process, without Ray.")
@@ -165,7 +167,12 @@ def run(
 ) -> None:
     """Run a sweep, or the rest of it, and show its results."""
     from cluster.run import RunOptions
-    from sweeps.store import gc_paused
+    from sweeps.store import RunDirectory, gc_paused
+
+    if more_seeds is not None:
+        if not RunDirectory(Path(sweep)).spec.is_file():
+            raise UserError(f"--more-seeds extends a run: give its directory, such as runs/NAME, in place of {sweep!r}")
+        settings = [*(settings or []), f"seeds+={more_seeds}"]
 
     with gc_paused():
         from cluster.commands.session import run_sweep

@@ -29,7 +29,7 @@ PluginFiles = Annotated[
     ),
 ]
 Sweep = Annotated[
-    str, typer.Argument(metavar="SWEEP", help="A sweep of the catalogue (see `stsq list`), or the path of a YAML file.")
+    str, typer.Argument(metavar="SWEEP", help="A sweep of the catalogue (see `stsq list`), a YAML file, or a run directory.")
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/quickstart.")]
 Settings = Annotated[
@@ -37,6 +37,10 @@ Settings = Annotated[
     typer.Option(
         "--set", metavar="FIELD=VALUE", help="Change a field: task.T=16,32 or seeds=5 or GROUP:model.width=8. May be repeated."
     ),
+]
+MoreSeeds = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Train N further seeds of every cell of a grid; SWEEP is the run directory."),
 ]
 WandbProject = Annotated[
     str | None, typer.Option(help="W&B project.", show_default="WANDB_PROJECT, else the sweep's, else stsq")

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cluster.environment import num_cores
-from cluster.run import load_remembered, print_line, print_table, run_path, table
+from cluster.run import load_remembered, located, print_line, print_table, run_path, table
 from stsq_core.configs import (
     MODELS,
     SAMPLES,
@@ -99,6 +99,7 @@ def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | 
     Raises:
         UserError: the sweep is refused.
     """
+    sweep, out = located(sweep, out)
     load_remembered(sweep, out)
     expanded = load_expanded(sweep, settings)
     spec = expanded.spec

@@ -28,6 +28,7 @@ from cluster.run import (
     check_submitter,
     exit_code,
     load_remembered,
+    located,
     print_line,
     run_path,
     stop_signals,
@@ -67,7 +68,7 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
     """Run a sweep, or what is left of it, and return the exit code of the command.
 
     Args:
-        sweep: a catalogue name or the path of a YAML file.
+        sweep: a catalogue name, the path of a YAML file, or a run directory, whose sweep is then run on.
         settings: the `--set` strings.
         options: how to run it.
         out: for results.
@@ -77,6 +78,8 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
         UserError: bad input, a run directory that cannot be used, or an environment that cannot run it.
     """
     check_submitter(accept=options.accept_versions)
+    sweep, place = located(sweep, options.out)
+    options = replace(options, out=place)
     load_remembered(sweep, options.out)
     expanded = load_expanded(sweep, settings)
     spec = expanded.spec

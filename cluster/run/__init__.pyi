@@ -1,6 +1,11 @@
 from .budgets import Budgets as Budgets
 from .exit_codes import STOPPED as STOPPED, exit_code as exit_code
-from .options import RunOptions as RunOptions, load_remembered as load_remembered, run_path as run_path
+from .options import (
+    RunOptions as RunOptions,
+    load_remembered as load_remembered,
+    located as located,
+    run_path as run_path,
+)
 from .progress_line import ProgressLine as ProgressLine
 from .runner import InlineRunner as InlineRunner, Runner as Runner, Work as Work
 from .stop import Stopped as Stopped, StopSignals as StopSignals, stop_signals as stop_signals

@@ -7,7 +7,7 @@ from typing import Literal
 from dashboards.publishing import NOTHING_ASKED, Asked
 from stsq_core.configs import UserError
 from stsq_core.numerics import Device
-from sweeps.cells import sweep_name
+from sweeps.cells import catalog_names, sweep_name
 from sweeps.store import RunDirectory, load_kept
 
 WandbMode = Literal["auto", "offline", "online", "disabled"]
@@ -54,6 +54,14 @@ class RunOptions:
         """These options under another upper limit on workers; the lower one counts."""
         bounds = [bound for bound in (self.max_workers, max_workers) if bound is not None]
         return replace(self, max_workers=min(bounds, default=None))
+
+
+def located(sweep: str, out: Path | None) -> tuple[str, Path | None]:
+    """A sweep and its run directory; where a run directory is named as a sweep, its sweep as it was last started."""
+    spec = RunDirectory(Path(sweep)).spec
+    if sweep in catalog_names() or not spec.is_file():
+        return sweep, out
+    return str(spec), out or spec.parent
 
 
 def load_remembered(sweep: str, out: Path | None) -> None:

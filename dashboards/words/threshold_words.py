@@ -65,9 +65,12 @@ def regime_words(regime: Regime, *, without: str = "") -> str:
         case other:
             model = model_words(other) or other.kind
     training = config.training
-    batch = "every subset" if training.batch_size == "all" else f"batch {training.batch_size}"
+    objective, drawn = f"{training.objective} objective", "samples"
+    if training.objective == "population":
+        objective, drawn = f"{objective} (exact in `X` only)", "subsets"
+    batch = "every subset" if training.batch_size == "all" else f"{training.batch_size} {drawn}"
     optimizer = {"adam": "Adam", "gd": "gradient descent"}.get(config.optimizer.kind, config.optimizer.kind)
-    return f"{', '.join(letters)} · {model} · {training.objective} objective · {optimizer}, {training.steps:,} steps, {batch}"
+    return f"{', '.join(letters)} · {model} · {objective} · {optimizer}, {training.steps:,} steps of {batch}"
 
 
 def _censored(threshold: WidthThreshold) -> bool:

@@ -11,7 +11,7 @@ from stsq_core.configs.task import Stsq, TokenTask
 from stsq_core.configs.training import Evaluation, Training
 
 MAX_SUBSETS = 20_000
-"""The most subsets that `batch_size: all` may enumerate."""
+"""The most subsets that `batch_size: all` may enumerate, where none stands for all."""
 
 
 def derived_model(task: TokenTask, model: Architecture, training: Training) -> Transformer | Fcn | None:
@@ -20,6 +20,14 @@ def derived_model(task: TokenTask, model: Architecture, training: Training) -> T
         return None
     # A plugin's subclass of ours may compute something else: it has the gradient that autograd finds.
     return model if isinstance(model, Transformer | Fcn) and type(model) in (Transformer, Fcn) else None
+
+
+def one_stands_for_all(task: TokenTask, model: Architecture, training: Training) -> bool:
+    """Whether a step on every subset is taken on one: with one-hot codes from zero the population loss is the same for each,
+    and its gradient differs by the order of the tokens only. Where they are few they are enumerated all the same.
+    """
+    is_same = training.objective == "population" and isinstance(getattr(model, "positions", None), OneHot)
+    return training.batch_size == "all" and is_same and math.comb(task.T, task.q) > MAX_SUBSETS
 
 
 def check_training(task: TokenTask, model: Architecture, training: Training) -> None:
@@ -59,7 +67,7 @@ def _check_population(task: TokenTask, model: Architecture, samples: int | None)
         )
     if samples is not None:
         raise ValueError(
-            f"objective: population takes the expectation over all samples, so there is no training set; got "
+            f"objective: population takes the expectation over X and fresh subsets, so there is no training set; got "
             f"num_samples={samples}: use objective: minibatch, or leave num_samples out"
         )
 
@@ -75,10 +83,15 @@ def _check_every_subset(task: TokenTask, model: Architecture, training: Training
             "batch_size: all is defined for the task stsq with the transformer or the fcn only; "
             f"got task.kind={task.kind}, model.kind={model.kind}: give a number"
         )
-    if (subsets := math.comb(task.T, task.q)) > MAX_SUBSETS:
+    subsets = math.comb(task.T, task.q)
+    if subsets > MAX_SUBSETS and not one_stands_for_all(task, model, training):
+        codes = getattr(model, "positions", None)
+        own = "" if codes is None else f", positions.kind={codes.kind}"
         raise ValueError(
             f"batch_size: all enumerates every subset and allows at most {MAX_SUBSETS}; "
-            f"got C(T={task.T}, q={task.q}) = {subsets}: give a number"
+            f"got C(T={task.T}, q={task.q}) = {subsets}. Only with objective: population and one_hot codes is the loss of "
+            f"every subset the same, so that one stands for all; got objective={training.objective}, "
+            f"model.kind={model.kind}{own}: give a number"
         )
 
 
@@ -104,8 +117,8 @@ def check_evaluation(task: TokenTask, model: Architecture, evaluation: Evaluatio
         )
 
 
-def check_target(training: Training, evaluation: Evaluation) -> None:
-    """Check that `stop_at_target` has a target, and that the samples counted up to a target are fresh.
+def check_target(task: TokenTask, model: Architecture, training: Training, evaluation: Evaluation) -> None:
+    """Check that `stop_at_target` has a target, and that the samples counted up to a target are drawn, and fresh.
 
     Raises:
         ValueError: what does not fit, and what to do.
@@ -113,6 +126,11 @@ def check_target(training: Training, evaluation: Evaluation) -> None:
     target = evaluation.target
     if training.stop_at_target and target is None:
         raise ValueError("stop_at_target=true needs a target to stop at: give evaluation.target, or leave it out")
+    if target is not None and one_stands_for_all(task, model, training):
+        raise ValueError(
+            f"evaluation.target={target} counts samples, and a step on all of C(T={task.T}, q={task.q}) subsets draws none: "
+            "leave target out, or give batch_size a number"
+        )
     if target is not None and training.num_samples is not None:
         raise ValueError(
             f"evaluation.target={target} counts fresh samples, and num_samples={training.num_samples} makes the "

@@ -14,11 +14,13 @@ CHUNK = 64
 class Training(Record):
     """How long and on what a trial trains.
 
-    `population` integrates X out exactly (transformer from zero only); `minibatch` samples X and trains all of W and V.
-    `batch_size: all` takes every q-subset in every step. With `num_samples` the training set is finite: so many samples, drawn
-    once, of which every step takes a batch with replacement. `log_every` sets the steps at which a trial reports and is
-    checked for divergence: by default about 20 times. `dtype: float64` is for comparing with the oracles. With `stop_at_target`
-    a trial ends at the first evaluation that finds its loss at the evaluation's target: how many samples that took is known.
+    `population` takes the expectation over X exactly (transformer from zero only), and samples subsets and codes that are
+    redrawn; `minibatch` samples X too and trains all of W and V. `batch_size: all` takes every q-subset in every step: with
+    `population` and codes that are not redrawn nothing is left to chance. With `num_samples` the training set is finite: so
+    many samples, drawn once, of which every step takes a batch with replacement. `log_every` sets the steps at which a trial
+    reports and is checked for divergence: by default about 20 times. `dtype: float64` is for comparing with the oracles. With
+    `stop_at_target` a trial ends at the first evaluation that finds its loss at the evaluation's target: how many samples that
+    took is known.
     """
 
     objective: Literal["population", "minibatch"] = "minibatch"

@@ -59,7 +59,7 @@ class TrialConfig(Record):
     def _parts_fit(self) -> Self:
         compatibility.check_training(self.task, self.model, self.training)
         compatibility.check_evaluation(self.task, self.model, self.evaluation)
-        compatibility.check_target(self.training, self.evaluation)
+        compatibility.check_target(self.task, self.model, self.training, self.evaluation)
         return self
 
     @property
@@ -79,8 +79,15 @@ class TrialConfig(Record):
         return compatibility.derived_model(self.task, self.model, self.training)
 
     @property
+    def one_stands_for_all(self) -> bool:
+        """Whether a step on every subset is taken on one."""
+        return compatibility.one_stands_for_all(self.task, self.model, self.training)
+
+    @property
     def batch(self) -> int:
         """Samples in one step."""
+        if self.one_stands_for_all:
+            return 1
         if self.training.batch_size == "all":
             return math.comb(self.task.T, self.task.q)
         return self.training.batch_size

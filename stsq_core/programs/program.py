@@ -5,7 +5,7 @@ Between two reports a step neither waits for the device nor depends on values th
 """
 
 from abc import ABC, abstractmethod
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 import torch
@@ -78,6 +78,6 @@ class Program(ABC):
         return self.kernels.subsets(draws, rows=count, T=T or self.task.T, q=q or self.task.q)
 
     def _enumerate(self) -> torch.Tensor:
-        """All q-subsets of [T] in lexicographic order, shape (k, C(T, q), q)."""
-        rows = torch.tensor(list(combinations(range(self.task.T), self.task.q)), device=self.device)
+        """All q-subsets of [T] in lexicographic order, or the first where it stands for all: shape (k, batch, q)."""
+        rows = torch.tensor(list(islice(combinations(range(self.task.T), self.task.q), self.batch)), device=self.device)
         return rows.expand(len(self.configs), -1, -1).contiguous()

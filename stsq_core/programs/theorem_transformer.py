@@ -50,7 +50,8 @@ class TransformerProgram(Program):
 
 
 class PopulationProgram(TransformerProgram):
-    """Training with X integrated out: `L = d/2 E ||v p - 1_y / q||^2` over subsets and codes, p the attention weights.
+    """Training with X integrated out: `L = d/2 E ||v p - 1_y / q||^2` over subsets and codes, which are sampled; p are the
+    attention weights.
 
     From zero initialisation the blocks `W_x` and `V_e` stay zero and `V_x = v I`; the gradient of v is that of each diagonal
     entry of V, hence without the factor d.
@@ -74,13 +75,23 @@ class PopulationTransformer(PopulationProgram):
     def __init__(self, configs: tuple[TrialConfig, ...], device: torch.device) -> None:
         super().__init__(configs, device)
         self.books = self.shared_books()
+        self._one_for_all = self._mean_of_orders() if configs[0].one_stands_for_all else None
 
     def gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
         book = self.books.training(step)
         found = self._attend(parameters, book, self.subsets(step), gradient=True)
         loss = found.squares.sum(-1) * (self.task.q / self.batch)
         scale = (parameters["v"] * self.task.d).view(-1, 1, 1)
-        return loss, {"W_e": book.gradient(found.G) * scale, "v": found.shares}
+        G = book.gradient(found.G) if self._one_for_all is None else found.G[:, :1, :1] * self._one_for_all
+        return loss, {"W_e": G * scale, "v": found.shares}
+
+    def _mean_of_orders(self) -> torch.Tensor:
+        """`q/(T-1) (I - J/T)`: times the gradient at a member's score, the mean over all orders of the tokens of one subset's
+        gradient, as the gradients at the scores of a subset sum to zero.
+        """
+        T = self.task.T
+        ones = torch.eye(T, dtype=self.dtype, device=self.device) - 1 / T
+        return ones * (self.task.q / (T - 1))
 
     def fresh_losses(self, parameters: Tensors, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
         """`q ||v p - 1_y / q||^2`: X is integrated out."""

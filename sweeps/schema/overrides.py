@@ -1,4 +1,5 @@
-"""Changes to a sweep from the command line: `--set task.T=16,32`, `--set NAME:model.width=8`, `--set seeds=5`.
+"""Changes to a sweep from the command line: `--set task.T=16,32`, `--set NAME:model.width=8`, `--set seeds=5`, and five further
+seeds with `--set seeds+=5`.
 
 A setting changes the data of a sweep file before it is checked, so a changed sweep is refused for the same reasons and in the
 same words as a written one; its errors name the setting as their place.
@@ -14,7 +15,7 @@ from sweeps.schema.axes import is_axis
 from sweeps.schema.errors import Path, allowed_names, listed, suggestion
 from sweeps.schema.fields import allowed_beside, known_leaves, unknown_field, with_field, without_field
 from sweeps.schema.search_spec import SearchSettings, WidthRange
-from sweeps.schema.spec import Budget, Criterion, WandbSettings
+from sweeps.schema.spec import Budget, Criterion, TrialGroup, WandbSettings
 from sweeps.schema.yaml_source import YamlDocument, parse
 
 SPEC_FIELDS = (
@@ -29,7 +30,8 @@ SPEC_FIELDS = (
 )
 
 RANGE_FIELDS = tuple(f"search.{name}" for name in WidthRange.model_fields)
-GROUP_FIELDS = ("seeds", *RANGE_FIELDS)
+MORE_SEEDS = "seeds+"
+GROUP_FIELDS = ("seeds", MORE_SEEDS, *RANGE_FIELDS)
 """What a setting may change of a group beside the fields of its trials."""
 
 _SHAPE = re.compile(r"^(?:(?P<group>[^:=]*):)?(?P<field>[^=:]+)=(?P<values>.*)$", re.DOTALL)
@@ -122,7 +124,7 @@ def _with_group_field(document: YamlDocument, setting: Override) -> YamlDocument
 def _has_field(group: Mapping[str, Any], field: str) -> bool:
     """Whether the kinds that a group's base names leave room for the field."""
     if field in GROUP_FIELDS:
-        return (field == "seeds") == (group.get("search") is None)
+        return (field in ("seeds", MORE_SEEDS)) == (group.get("search") is None)
     *branch, leaf = field.split(".")
     return leaf in allowed_names(TrialConfig, group.get("base"), tuple(branch))
 
@@ -132,6 +134,8 @@ def _changed_group(group: Mapping[str, Any], setting: Override) -> tuple[dict[st
     one = setting.values[0] if len(setting.values) == 1 else None
     if setting.field == "seeds":
         return {**group, "seeds": list(setting.values) if one is None else one}, ("seeds",)
+    if setting.field == MORE_SEEDS:
+        return _with_more_seeds(group, setting), ("seeds",)
     if setting.field in RANGE_FIELDS:
         value = list(setting.values) if one is None else one
         return with_field(group, setting.field, value), tuple(setting.field.split("."))
@@ -143,6 +147,24 @@ def _changed_group(group: Mapping[str, Any], setting: Override) -> tuple[dict[st
         return {**group, "base": with_field(base, setting.field, one)}, ("base", *setting.field.split("."))
     axis = list(setting.values) if one is None else one
     return {**group, "grid": {**(group.get("grid") or {}), setting.field: axis}}, ("grid", setting.field)
+
+
+def _with_more_seeds(group: Mapping[str, Any], setting: Override) -> dict[str, Any]:
+    """The group with further seeds after its own, which stay what they are."""
+    more, own = setting.values[0], group.get("seeds", TrialGroup.model_fields["seeds"].default)
+    if len(setting.values) > 1 or type(more) is not int or more < 1:
+        got = setting.text.partition("=")[2]
+        raise UserError(f"{setting.origin}: further seeds are a whole number from 1; got {got}: give one, as in seeds+=8")
+    if group.get("search") is not None:
+        raise UserError(
+            f"{setting.origin}: the thresholds of group {group.get('name')!r} are searched, with a fresh seed for every point: "
+            "--set search.tolerance=0.05 or --set search.cap=192 lets a search go on"
+        )
+    if type(own) is int:
+        return {**group, "seeds": own + more}
+    if isinstance(own, list) and own and all(type(seed) is int for seed in own):
+        return {**group, "seeds": [*own, *range(max(own) + 1, max(own) + 1 + more)]}
+    return dict(group)  # The sweep is malformed, and checking it will say so at its own place.
 
 
 def _selected_cases(group: Mapping[str, Any], setting: Override) -> dict[str, Any] | None:

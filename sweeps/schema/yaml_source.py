@@ -1,7 +1,7 @@
 """YAML read as plain data that remembers its lines, so that every error can say `sweep.yaml:12: trials.0.base.task.q: ...`.
 
-Numbers are read as in YAML 1.2 (`1e-3` is a number, `yes` is a word), a key given twice is an error, and nothing but plain
-data is built: no tag can name a Python object.
+Numbers are read as in YAML 1.2 (`1e-3` is a number, `yes` is a word), `<<: *anchor` merges a mapping, a key given twice is an
+error, and nothing but plain data is built: no tag can name a Python object.
 """
 
 # On PyYAML's nodes, with resolvers of ours: ruamel.yaml reads `1_000` as a number and `2026-01-02` as a date also in version
@@ -30,6 +30,7 @@ _RESOLVERS = (
         r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
         list("-+0123456789."),
     ),
+    ("merge", r"<<", ["<"]),
 )
 
 
@@ -124,11 +125,7 @@ class _Builder:
     num_nodes: int = 0
 
     def build(self, node: yaml.Node, path: Path) -> Any:
-        self.num_nodes += 1
-        if self.num_nodes > MAX_NODES:
-            raise UserError(
-                f"{self.source}: more than {MAX_NODES} values, counting repeated anchors; write axes as geom or linear"
-            )
+        self._count()
         self.origins.setdefault(path, f"{self.source}:{node.start_mark.line + 1}")
         match node:
             case yaml.MappingNode(tag="tag:yaml.org,2002:map"):
@@ -141,16 +138,43 @@ class _Builder:
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
         data: dict[str, Any] = {}
-        for key_node, value_node in node.value:
+        for key, (line, value) in self._entries(node, path).items():
+            self.origins[(*path, key)] = line
+            data[key] = self.build(value, (*path, key))
+        return data
+
+    def _entries(self, node: yaml.MappingNode, path: Path) -> dict[str, tuple[str, yaml.Node]]:
+        """The values of a mapping by key, each with its line: those merged in, the first of several, and over them its own."""
+        self._count()
+        own: dict[str, tuple[str, yaml.Node]] = {}
+        merged: dict[str, tuple[str, yaml.Node]] = {}
+        has_merge = False
+        for key_node, value in node.value:
             line = f"{self.source}:{key_node.start_mark.line + 1}"
             if not isinstance(key_node, yaml.ScalarNode):
                 raise UserError(f"{line}: a key must be a word, not a list or a mapping")
-            key = str(key_node.value)
-            if key in data:
-                raise UserError(f"{line}: {dotted((*path, key))}: the key {key!r} is given twice; keep one")
-            self.origins[(*path, key)] = line
-            data[key] = self.build(value_node, (*path, key))
-        return data
+            key, is_merge = str(key_node.value), key_node.tag == TAG + "merge"
+            if has_merge if is_merge else key in own:
+                also = " with a list: <<: [*one, *other]" if is_merge else ""
+                raise UserError(f"{line}: {dotted((*path, key))}: the key {key!r} is given twice; keep one{also}")
+            if not is_merge:
+                own[key] = line, value
+                continue
+            has_merge = True
+            for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if not isinstance(source, yaml.MappingNode):
+                    got = "a list" if isinstance(source, yaml.SequenceNode) else repr(source.value)
+                    problem = f"'<<' merges a mapping (<<: *anchor) or a list of mappings; got {got}"
+                    raise UserError(f"{line}: {dotted((*path, key))}: {problem}: give the anchor of a mapping, or leave it out")
+                merged = self._entries(source, path) | merged
+        return merged | own
+
+    def _count(self) -> None:
+        self.num_nodes += 1
+        if self.num_nodes > MAX_NODES:
+            raise UserError(
+                f"{self.source}: more than {MAX_NODES} values, counting repeated anchors; write axes as geom or linear"
+            )
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
         try:
@@ -166,4 +190,5 @@ _SCALARS: Mapping[str, Any] = {
     TAG + "int": lambda text: int(text, 0) if "x" in text or "o" in text else int(text),
     TAG + "float": lambda text: float(text.replace(".", "") if text[-1].isalpha() else text),  # .inf, .nan
     TAG + "str": str,
+    TAG + "merge": str,  # a word, unless it is a key
 }

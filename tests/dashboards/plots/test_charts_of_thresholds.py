@@ -53,6 +53,12 @@ def test_a_setting_is_told_with_its_codes_and_what_goes_beyond_the_theorem(findi
         assert printed in regime_words(one)
 
 
+def test_a_setting_tells_what_a_step_samples(findings: Findings) -> None:
+    attention, net = (regime_words(regime) for regime in findings.regimes)
+    assert attention.endswith("· population objective (exact in `X` only) · Adam, 600 steps of 64 subsets")
+    assert net.endswith("· minibatch objective · Adam, 2,000 steps of 128 samples")
+
+
 def test_every_mark_lies_within_its_panel_and_its_interval(findings: Findings) -> None:
     for chart in threshold_charts(findings.regimes):
         x_ends, y_ends = ends(chart)

@@ -1,5 +1,7 @@
 """Configs: what is refused and how it is said; identity; defaults."""
 
+import re
+
 import pytest
 from pydantic import ValidationError
 
@@ -61,6 +63,27 @@ def test_every_subset_is_enumerated_up_to_twenty_thousand(trial_data) -> None:
     assert TrialConfig.model_validate(trial_data("transformer", T=50, q=3, training__batch_size="all")).task.T == 50
     with pytest.raises(ValidationError, match="at most 20000"):
         TrialConfig.model_validate(trial_data("transformer", T=51, q=3, training__batch_size="all"))
+
+
+def test_any_number_of_subsets_goes_where_one_stands_for_all(trial_data, transformer) -> None:
+    every = {"T": 200, "q": 50, "training__batch_size": "all", "model__positions": {"kind": "one_hot"}}
+    assert transformer(**every, training__objective="population").batch == 1
+    fewer = every | {"T": 6, "q": 3}
+    assert transformer(**fewer, training__objective="population").batch == 20
+    for kind, fields, words in (
+        (
+            "transformer",
+            {"training__objective": "minibatch"},
+            "got objective=minibatch, model.kind=transformer, positions.kind",
+        ),
+        ("transformer", {"model__positions": {"kind": "gaussian", "d_e": 8}}, "positions.kind=gaussian: give a number"),
+        ("fcn", {}, "got objective=minibatch, model.kind=fcn: give a number"),
+        ("transformer", {"evaluation": {"every": 1, "target": 0.1}}, "a step on all of C(T=200, q=50) subsets draws none"),
+    ):
+        population = {"training__objective": "population"} if kind == "transformer" else {}
+        own = every if kind == "transformer" else {name: every[name] for name in every if name != "model__positions"}
+        with pytest.raises(ValidationError, match=re.escape(words)):
+            TrialConfig.model_validate(trial_data(kind, **own | population | fields))
 
 
 def test_one_hot_codes_take_their_length_from_T(transformer) -> None:

@@ -242,6 +242,42 @@ def test_one_hot_gradient_descent_follows_the_exact_recursion(transformer, dtype
     assert exact[-1] < 0.01 * exact[0]
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-8), ("float32", 1e-4)])
+def test_one_subset_stands_for_all_where_they_are_too_many_to_enumerate(transformer, dtype: str, tolerance: float) -> None:
+    """C(200, 3) = 1,313,400, in a pack of two rates."""
+    T, q, d, steps = 200, 3, 5, 1500
+    training = {"objective": "population", "batch_size": "all", "steps": steps, "log_every": 1, "dtype": dtype}
+    codes = {"kind": "one_hot"}
+    trials = [
+        transformer(T=T, q=q, d=d, model__positions=codes, optimizer={"kind": "gd", "lr": lr}, training=training)
+        for lr in (5.0, 8.0)
+    ]
+    reports: list = []
+    results = train_pack(trials, report=reports.append)
+    for place, (trial, result) in enumerate(zip(trials, results, strict=True)):
+        exact = theory.one_hot_descent(T=T, q=q, d=d, lr=trial.optimizer.lr, steps=steps) * 2 * q / d
+        np.testing.assert_allclose([m.relative_loss[place] for m in reports], exact, rtol=tolerance)
+        assert result.relative_loss == pytest.approx(exact[-1], rel=tolerance)
+        assert exact[-1] < 0.5 * exact[0]
+        (alone,) = train_pack([trial])
+        assert alone.relative_loss == result.relative_loss
+
+
+@pytest.mark.parametrize("optimizer", [{"kind": "gd", "lr": 1.0}, {"kind": "adam", "lr": 0.05}])
+def test_one_subset_gives_what_enumerating_all_gives(transformer, monkeypatch, optimizer: dict) -> None:
+    trial = transformer(
+        T=7, q=3, d=2, model__positions={"kind": "one_hot"}, optimizer=optimizer,
+        training={"objective": "population", "batch_size": "all", "steps": 200, "dtype": "float64"},
+    )  # fmt: skip
+    (every,) = train_pack([trial], keep_weights=True)
+    monkeypatch.setattr("stsq_core.configs.compatibility.MAX_SUBSETS", 34)
+    assert trial.batch == 1
+    (one,) = train_pack([trial], keep_weights=True)
+    assert one.relative_loss == pytest.approx(every.relative_loss, rel=1e-9)
+    for name in ("W", "V"):
+        np.testing.assert_allclose(one.weights[name], every.weights[name], rtol=1e-8, atol=1e-12)
+
+
 def test_a_diverged_trial_leaves_and_disturbs_nobody(transformer) -> None:
     calm = [transformer(T=9, d_e=9, seed=s, training={"steps": 40, "batch_size": 8}) for s in range(3)]
     wild = transformer(T=9, d_e=9, optimizer={"kind": "gd", "lr": 1e6}, training={"steps": 40, "batch_size": 8})

@@ -142,3 +142,15 @@ def test_what_as_yaml_writes_is_read_back(tmp_path, spec):
     path.write_text(spec.as_yaml())
     assert load_sweep(path) == spec
     assert parse(spec.as_yaml(), "x").data["criterion"]["level"] == 0.9
+
+
+def test_a_wrong_value_that_came_through_a_merge_is_named_where_its_anchor_stands(tmp_path, sweep_text):
+    anchored = sweep_text.replace("    base:\n", "    base: &first\n", 1).replace("lr: 0.01}", "lr: -1}")
+    start = anchored.index("  - name: transformer")
+    merged = anchored[:start] + "  - name: again\n    base: {<<: *first, optimizer: {kind: gd, lr: 0.1}}\n    seeds: 1\n"
+    assert refusal(tmp_path / "s.yaml", merged).startswith("F:9: trials.0.base.optimizer.lr: must be greater than 0; got -1")
+    wrong = merged.replace("lr: -1}", "lr: 0.01}").replace("optimizer: {kind: gd, lr: 0.1}", "seed: 3")
+    assert refusal(tmp_path / "s.yaml", wrong).startswith("F:15: trials.1.base.seed")
+    searched = merged.replace("lr: -1}", "lr: 0.01}").replace("    seeds: 1\n", "    search: {}\n")
+    message = refusal(tmp_path / "s.yaml", searched.replace("T: 8,", "T: 9,"))
+    assert message.startswith("F:8: trials.1.base.model.width: the width is searched; got model.width=8 as well")

@@ -57,6 +57,20 @@ def test_other_values_of_a_zipped_field_are_crossed_with_the_rest(sweep_file):
     }
 
 
+def test_further_seeds_come_after_those_there_are(sweep_file):
+    before, after = (
+        {c.trial_id for cell in expand(load_sweep(sweep_file, s)) for c in cell.configs} for s in ([], ["seeds+=2"])
+    )
+    spec = load_sweep(sweep_file, ["seeds+=2", "fcn:seeds+=3"])
+    assert before < after
+    assert (group(spec, "fcn").seeds, group(spec, "transformer").seeds) == (7, (5, 6, 7, 8, 9))
+    for value in ("0", "-1", "1.5", "1,2", "many"):
+        with pytest.raises(
+            UserError, match=rf"--set seeds\+={value}: further seeds are a whole number from 1; got {value}: give one"
+        ):
+            load_sweep(sweep_file, [f"seeds+={value}"])
+
+
 def test_a_branch_can_be_replaced_as_a_whole(sweep_file):
     spec = load_sweep(sweep_file, ["fcn:model={kind: fcn, width: 3, depth: 3}"])
     (cell,) = [cell for cell in expand(spec) if cell.group == "fcn"]

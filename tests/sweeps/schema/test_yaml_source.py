@@ -60,9 +60,56 @@ def test_every_path_knows_its_line():
     assert document.place(()) == "x.yaml:1"
 
 
+MERGED = """\
+one: &one
+  a: 1
+  b: {c: 2}
+two: &two {a: 3, d: 4}
+both:
+  e: 5
+  <<: [*one, *two]
+  b: 6
+last: {<<: *two, d: {f: 7}}
+chain: {<<: {<<: *one, g: 8}, a: 9}
+"""
+
+
+def test_a_merge_gives_way_to_own_keys_and_an_earlier_one_goes_before_a_later_one():
+    data = parse(MERGED, "x.yaml").data
+    assert data["both"] == {"a": 1, "b": 6, "d": 4, "e": 5}
+    assert data["last"] == {"a": 3, "d": {"f": 7}}
+    assert data["chain"] == {"a": 9, "b": {"c": 2}, "g": 8}
+    assert data["one"] == {"a": 1, "b": {"c": 2}}
+
+
+def test_what_came_through_a_merge_stands_where_its_anchor_does():
+    document = parse(MERGED, "x.yaml")
+    lines = {path: document.place(path).split(":")[1] for path in document.origins}
+    assert [lines["both", name] for name in "abde"] == ["2", "8", "4", "6"]
+    assert [lines["last", "d"], lines["last", "d", "f"], lines["last", "a"]] == ["9", "9", "4"]
+    assert [lines["chain", "b", "c"], lines["chain", "a"]] == ["3", "10"]
+    assert ("both", "b", "c") not in lines  # the value that was replaced left no trace
+
+
+def test_a_merge_of_merges_is_counted_as_what_it_repeats():
+    levels = "\n".join(f"k{n}: &k{n} {{<<: [{', '.join([f'*k{n - 1}'] * 9)}]}}" for n in range(1, 9))
+    with pytest.raises(UserError, match="more than 200000 values"):
+        parse(f"k0: &k0 {{a: 1}}\n{levels}\n", "x.yaml")
+
+
+def test_a_quoted_merge_key_and_a_value_are_words():
+    assert parse("'<<': 1\na: <<\n", "x.yaml").data == {"<<": 1, "a": "<<"}
+    assert parse(dump({"<<": {"a": 1}}), "x.yaml").data == {"<<": {"a": 1}}
+
+
 @pytest.mark.parametrize(
     ("text", "place", "problem"),
     [
+        ("a: 1\n<<: 3", "x.yaml:2: <<", "'<<' merges a mapping (<<: *anchor) or a list of mappings; got '3'"),
+        ("l: &l [1]\np:\n  <<: [*l]", "x.yaml:3: p.<<", "or a list of mappings; got a list"),
+        ("l: &l {a: 1}\np:\n  <<: *l\n  <<: *l", "x.yaml:4: p.<<", "given twice; keep one with a list: <<: [*one, *other]"),
+        ("a: &a {b: {<<: *a}}", "x.yaml", "nested too deeply"),
+        ("a: &a {<<: *a}", "x.yaml", "nested too deeply"),
         ("a: [1, 2", "x.yaml:1", "not valid YAML"),
         ("a: 1\n b: 2", "x.yaml:2", "not valid YAML"),
         ("a: 1\nb: 2\na: 3", "x.yaml:3: a", "given twice"),

@@ -1,0 +1,67 @@
+"""A finished run is extended in its directory: more seeds of a grid, a narrower tolerance of a search; nothing is lost."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+QUIET = ("--inline", "--wandb", "disabled")
+Write = Callable[..., Path]
+Here = Callable[..., Any]
+
+
+def lines(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+
+
+def shown(here: Here, run: Path) -> list[dict[str, Any]]:
+    return json.loads(here("show", run, "--json").out)["thresholds"]
+
+
+def test_more_seeds_extend_every_cell_of_a_grid(here: Here, tmp_path: Path, write_sweep: Write, small: dict[str, Any]) -> None:
+    small["trials"][1]["seeds"] = [5, 7]
+    run = tmp_path / "runs/small"
+    assert here("run", write_sweep(small), "--set", "transformer:task.T=7", *QUIET).code == 0
+    held = (run / "ledger.jsonl").read_bytes()
+    ended = here("run", run, "--more-seeds", "3", *QUIET)
+    assert ended.code == 0, ended
+    assert "2 cells, 20 trials, 8 of them in the ledger already" in ended.err
+    assert (run / "ledger.jsonl").read_bytes().startswith(held)
+    new = lines(run)[8:]
+    assert len({line["trial_id"] for line in lines(run)}) == len(lines(run)) == 20
+    assert {line["config"]["task"]["T"] for line in new} == {7, 4}  # the former setting still holds
+    assert {line["config"]["seed"] for line in new if line["config"]["model"]["kind"] == "fcn"} == {8, 9, 10}
+    assert [row["num_seeds"] for row in shown(here, run)] == [5, 5]
+    assert (run / "spec.1.yaml").is_file()
+    assert [group["seeds"] for group in yaml.safe_load((run / "spec.yaml").read_text())["trials"]] == [5, [5, 7, 8, 9, 10]]
+    assert "nothing to train" in here("run", run, *QUIET).err
+    refused = here("run", write_sweep(small), "--more-seeds", "3", *QUIET)
+    assert refused.code == 2
+    assert "--more-seeds extends a run: give its directory, such as runs/NAME, in place of" in refused.err
+
+
+def test_a_search_is_made_tighter_in_place(here: Here, tmp_path: Path, write_sweep: Write, small: dict[str, Any]) -> None:
+    group = small["trials"][0]
+    del group["grid"], group["seeds"], group["base"]["model"]["positions"]["d_e"]
+    group["base"] |= {"task": {"T": 16, "q": 3, "d": 4}, "training": {"objective": "population", "steps": 300}}
+    small |= {"trials": [group | {"search": {}}], "criterion": {"target_loss": 0.2}}
+    small["search"] = {"batch": 8, "cap": 24, "tolerance": 0.3}
+    run = tmp_path / "runs/small"
+    assert here("run", write_sweep(small), *QUIET).code == 0
+    [first] = shown(here, run)
+    assert (first["search"], first["status"]) == ("precise", "found")
+    held = (run / "ledger.jsonl").read_bytes()
+    ended = here("run", run, "--set", "search.tolerance=0.05", "--set", "search.cap=64", *QUIET)
+    assert ended.code == 0, ended
+    assert (run / "ledger.jsonl").read_bytes().startswith(held)
+    [second] = shown(here, run)
+    assert second["num_seeds"] == len(lines(run)) > len(held.splitlines())
+    assert second["high"] / second["low"] < first["high"] / first["low"]
+    assert second["search"] in ("precise", "cap")
+    assert max(Counter(line["config"]["seed"] for line in lines(run)).values()) == 1
+    refused = here("run", run, "--more-seeds", "3", *QUIET)
+    assert refused.code == 2
+    assert "the thresholds of group 'transformer' are searched, with a fresh seed for every point" in refused.err
