@@ -135,9 +135,9 @@ def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Abov
         losses = points.judged[points.evidence]
         yield short_words(logs, losses, state.posterior.trend, letter=letter, sample=cell.family.sample)
     if crossing == math.inf:
-        yield f"above {widths.max()}, the largest {noun} searched" + ("" if state.posterior.is_cut else ": try a larger high")
+        yield f"above {widths.max()}, the largest {noun} searched" + ("" if state.posterior.is_cut else " (try a larger high)")
     if crossing == -math.inf:
-        yield f"at or below {widths.min()}, the least {noun} searched" + (": try a smaller low" if cell.low > 1 else "")
+        yield f"at or below {widths.min()}, the least {noun} searched" + (" (try a smaller low)" if cell.low > 1 else "")
     if not state.finished:
         yield f"the search goes on: {state.num_points} points so far"
     if state.reason == "cap":

@@ -69,7 +69,7 @@ def width_thresholds(
     size = criterion.size
     outcomes = Outcomes.of(records, size)
     trials = outcomes.trials
-    order = np.argsort(trials.family, kind="stable")
+    order = np.lexsort((outcomes.status == FAILED, trials.family))  # so that no failed trial stands for its cell
     members = np.split(order, np.flatnonzero(np.diff(trials.family[order])) + 1) if len(order) else []
     samples = [trials[int(own[0])] for own in members]
     cells = {cell.cell_id: cell for cell in searched}
@@ -199,9 +199,11 @@ def _notes(
         yield f"not found: all {' or '.join(ways)}"
         return
     if found.crossing == math.inf and not is_short:
-        yield f"above {losses.widths[-1]}, the largest {criterion.size.noun} tried: try larger ones"
+        larger = " (try larger ones)" if losses.widths[-1] == outcomes.trials.widths.max() else ""
+        yield f"above {losses.widths[-1]}, the largest {criterion.size.noun} tried{larger}"
     if found.crossing == -math.inf:
-        yield f"at or below {losses.widths[0]}, the least {criterion.size.noun} tried"
+        smaller = " (try smaller ones)" if losses.widths[0] > 1 else ""
+        yield f"at or below {losses.widths[0]}, the least {criterion.size.noun} tried{smaller}"
     if found.again and criterion.statistic == "solved":
         yield f"enough seeds are solved at a smaller {criterion.size.noun} and too few at the largest: the fraction is smoothed"
     elif found.again:

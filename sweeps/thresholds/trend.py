@@ -84,15 +84,15 @@ def short_words(log_widths: np.ndarray, log_losses: np.ndarray, trend: Trend, *,
             query = ""
     if medians[least] > LEARNED:
         loss = math.exp(min(float(np.median(losses)), 0.0))
-        return f"not reached: nothing learned at any width, loss {loss:.2f} throughout; try another rate or more steps{query}"
+        return f"not reached: nothing learned at any width, loss {loss:.2f} throughout (try another rate or more steps{query})"
     place = f"least loss {math.exp(medians[least]):.2g} at {letter} = {_middle(widths[least : least + group])}"
     match trend:
         case "turned":
-            return f"not reached: {place}, rising beyond; try more steps, a smaller rate or a schedule{query}"
+            return f"not reached: {place}, rising beyond (try more steps, a smaller rate or a schedule{query})"
         case "flat":
-            return f"not reached: {place}, not falling beyond; try more steps, a smaller rate or a schedule{query}"
+            return f"not reached: {place}, not falling beyond (try more steps, a smaller rate or a schedule{query})"
         case _:
-            return f"not reached: {place}, unclear whether falling beyond; try a larger high or a larger cap{query}"
+            return f"not reached: {place}, unclear whether falling beyond (try a larger high or a larger cap{query})"
 
 
 def _middle(log_widths: np.ndarray) -> str:

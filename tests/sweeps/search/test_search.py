@@ -244,15 +244,15 @@ def test_a_search_of_which_every_trial_fails_ends(hunt):
 @pytest.mark.parametrize(
     ("loss_at", "status", "note"),
     [
-        (lambda m: 1e-3, "below_range", "at or below 4, the least width searched: try a smaller low"),
-        (lambda m: 0.95 * (4 / m) ** 0.4, "above_range", "above 256, the largest width searched: try a larger high"),
+        (lambda m: 1e-3, "below_range", "at or below 4, the least width searched (try a smaller low)"),
+        (lambda m: 0.95 * (4 / m) ** 0.4, "above_range", "above 256, the largest width searched (try a larger high)"),
         (lambda m: max(0.5, 4 / m), "not_reached", "not reached: least loss 0.49 at m = "),
         (
             lambda m: 0.2 + abs(math.log(m / 30)) / 4,
             "not_reached",
-            "not reached: least loss 0.3 at m = 21, rising beyond; try more ",
+            "not reached: least loss 0.3 at m = 21, rising beyond (try more ",
         ),
-        (lambda m: 1.0, "not_reached", "not reached: nothing learned at any width, loss 1.00 throughout; try another rate or"),
+        (lambda m: 1.0, "not_reached", "not reached: nothing learned at any width, loss 1.00 throughout (try another rate or"),
     ],
 )
 def test_a_threshold_that_is_not_within_the_range_is_told_by_what_was_seen(hunt, loss_at, status, note):

@@ -58,11 +58,11 @@ def test_above_and_below_the_range_there_is_a_bound_and_no_number(cell_records):
     above = only(cell_records(WIDTHS, range(5), line(50)))
     assert (above.status, above.m_star, above.M) == ("above_range", None, None)
     assert (above.low, above.high, above.low_censored, above.high_censored) == (pytest.approx(33), None, False, True)
-    assert above.note == "above 33, the largest width tried: try larger ones"
+    assert above.note == "above 33, the largest width tried (try larger ones)"
     below = only(cell_records(WIDTHS, range(5), line(5)))
     assert (below.status, below.m_star) == ("below_range", None)
     assert (below.low, below.high, below.low_censored, below.high_censored) == (None, pytest.approx(12), True, False)
-    assert below.note == "at or below 12, the least width tried"
+    assert below.note == "at or below 12, the least width tried (try smaller ones)"
 
 
 def test_an_end_of_the_interval_beyond_the_range_is_censored_not_invented(cell_records):
