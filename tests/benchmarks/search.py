@@ -187,6 +187,8 @@ def run(job: Job) -> Outcome:
     own_error, error = (
         math.nan if math.isnan(answer) else abs(math.expm1(answer - truth)) for answer in (own, posterior.median)
     )
+    if not math.isfinite(truth):
+        error = math.nan
     length = high - low if math.isfinite(low) and math.isfinite(high) else math.inf
     return Outcome(job, reason, len(widths), rounds, own_error, error, length, low <= truth <= high, posterior.standing)
 
@@ -221,7 +223,7 @@ def summary(name: str, outcomes: Sequence[Outcome]) -> dict[str, float | str]:
         "rounds_median": quantile(rounds, 0.5),
         "at_cap": float(np.mean([o.reason == "cap" for o in outcomes])),
         "wrong": float(np.mean([o.standing != RANGED.get(o.job.group, "found") for o in outcomes])),
-        "cover": float(np.mean([o.covers for o in outcomes])),
+        "cover": float(np.mean([o.covers for o in outcomes if RANGED.get(o.job.group, "found") == "found"] or [math.nan])),
         "error_median": quantile([o.error for o in outcomes], 0.5),
         "error_p90": quantile([o.error for o in outcomes], 0.9),
         "length": quantile([o.length for o in outcomes], 0.5),
