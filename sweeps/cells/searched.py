@@ -75,9 +75,9 @@ class SearchedCell:
         return tuple(dict.fromkeys(round(width) for width in np.geomspace(self.low, self.high, num).tolist()))
 
 
-def point_seed(cell_id: str, number: int) -> int:
-    """The seed of a cell's point by its number: no other point's of any cell, nor a seed that a grid derives."""
-    digest = hashlib.sha256(f"point {cell_id} {number}".encode()).digest()
+def point_seed(cell_id: str, number: int, *, seed: int = 0) -> int:
+    """The seed of a cell's point by its number and the search's `seed`: no other point's of any cell, nor one that a grid derives."""
+    digest = hashlib.sha256(f"point {cell_id} {number}{f' {seed}' if seed else ''}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> (64 - SEED_BITS)
 
 

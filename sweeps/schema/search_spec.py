@@ -63,6 +63,7 @@ class SearchSettings(Record):
     `sampler` chooses widths: `threshold` is ours, the others are Optuna's. Points are asked for in rounds of `batch`, until the
     interval is within a share `tolerance` of the threshold (or one unit) on either side, or a cell has `cap` points. With
     `tolerance_of: d_e` the share is one of the length d_e that is searched where the width is m = d + d_e; with `m`, of m.
+    `seed` says which seeds its points get: another number repeats a search on seeds that no earlier run has seen.
     `storage` is an Optuna storage URL or `grpc://HOST:PORT`; without one the studies lie in the run directory. A file names a
     server only, see `storage_beyond_a_file`.
     """
@@ -72,6 +73,7 @@ class SearchSettings(Record):
     cap: Annotated[int, Field(ge=2, le=100_000)] = 96
     tolerance: Annotated[float, Field(gt=0, lt=1)] = 0.1
     tolerance_of: Searched = "d_e"
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     storage: str | None = None
 
     @model_validator(mode="after")

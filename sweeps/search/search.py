@@ -166,18 +166,21 @@ class _CellSearch:
 
     def _unfinished(self, points: CellPoints) -> tuple[tuple[int, int], ...]:
         """Points of this search of which some rates have ended and others not: the study that knew of them is gone."""
-        own = {point_seed(self.cell.cell_id, number) for number in range(2 * len(points.widths))}
+        own = {self._seed(number) for number in range(2 * len(points.widths))}
         partial = zip(points.pairs, points.complete.tolist(), strict=True)
         return tuple(pair for pair, complete in partial if not complete and pair[1] in own)
 
     def _fresh_seeds(self, points: CellPoints) -> Iterator[int]:
-        """Seeds that no point of the cell has had, in an order that depends on the cell alone."""
+        """Seeds that no point of the cell has had, in an order that depends on the cell and `search.seed`."""
         used = {*points.seeds.tolist(), *(self._study.seeds if self._study else ())}
         number = 0
         while True:
-            if (seed := point_seed(self.cell.cell_id, number)) not in used:
+            if (seed := self._seed(number)) not in used:
                 yield seed
             number += 1
+
+    def _seed(self, number: int) -> int:
+        return point_seed(self.cell.cell_id, number, seed=self._spec.search.seed)
 
     def _points(self) -> CellPoints:
         outcomes = Outcomes.joined(self._ended) if self._ended else Outcomes.of(())

@@ -61,6 +61,15 @@ def test_seeds_of_points_differ_between_cells_and_points():
     assert len({point_seed(cell.cell_id, number) for cell in cells for number in range(100)}) == 300
 
 
+def test_another_seed_of_the_search_gives_every_point_another_seed():
+    """The first literals are those of ledgers written before searches had a seed."""
+    cell = "0123456789abcdef"
+    assert [point_seed(cell, number) for number in (0, 1)] == [11017127964724, 192213805213851]
+    assert [point_seed(cell, number, seed=0) for number in (0, 1)] == [point_seed(cell, number) for number in (0, 1)]
+    streams = [{point_seed(cell, number, seed=seed) for number in range(100)} for seed in range(3)]
+    assert len(set.union(*streams)) == 300
+
+
 def test_a_sweep_with_searches_survives_its_yaml():
     spec = load("search.batch=16", "search.storage=sqlite:///x.db", "criterion.statistic=mean")
     assert check_sweep(parse(spec.as_yaml(), "again.yaml")).spec == spec

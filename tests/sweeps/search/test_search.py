@@ -234,6 +234,17 @@ def test_points_that_fail_are_no_evidence_and_are_tried_again_on_request(hunt, s
     assert states([study]).keys() == {"COMPLETE"}
 
 
+def test_a_search_repeated_with_another_seed_asks_for_other_points(hunt, simulated):
+    first, again, fresh = hunt(), hunt(name="again"), hunt("search.seed=1", name="fresh")
+    for one in (first, again, fresh):
+        one.go(simulated)
+    seeds = [{config.seed for config in one.asked} for one in (first, again, fresh)]
+    assert seeds[0] == seeds[1]
+    assert not seeds[0] & seeds[2]
+    assert [config.width for config in first.asked[:8]] == [config.width for config in fresh.asked[:8]]
+    assert fresh.thresholds()[0].status == "found"
+
+
 def test_a_search_of_which_every_trial_fails_ends(hunt):
     one = hunt()
     assert one.go(lambda config: None).finished
