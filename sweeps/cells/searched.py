@@ -76,7 +76,7 @@ class SearchedCell:
 
 
 def point_seed(cell_id: str, number: int, *, seed: int = 0) -> int:
-    """The seed of a cell's point by its number: no other point's of any cell or `seed` of a search, nor one that a grid derives."""
+    """The seed of a cell's point by its number and the search's `seed`: no other point's, nor one that a grid derives."""
     digest = hashlib.sha256(f"point {cell_id} {number}{f' {seed}' if seed else ''}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> (64 - SEED_BITS)
 
