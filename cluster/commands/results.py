@@ -54,7 +54,10 @@ def show_verdicts(console: Console, verdicts: Sequence[Verdict], *, level: float
         print_line(console, f"{verdict.answer.upper()}: {verdict.says}")
         print_line(console, f"  {verdict.quantity}, {verdict.rule}")
         rows = [
-            (setting_words(s.fields) or "all trials", number_words(s.value), setting_interval(s), s.num_seeds, s.answer)
+            (
+                *(setting_words(s.fields) or "all trials", number_words(s.value), setting_interval(s), s.num_seeds),
+                f"{s.answer}: {s.note}" if s.note else s.answer,
+            )
             for s in verdict.settings[:SHOWN_SETTINGS]
         ]
         if rows:

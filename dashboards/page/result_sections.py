@@ -22,7 +22,7 @@ from dashboards.words import (
     whole_letter,
 )
 from stsq_core.configs import SAMPLES, WIDTH
-from sweeps.findings import Findings, Verdict
+from sweeps.findings import LEAST_SEEDS, Findings, Verdict
 from sweeps.schema import Criterion
 from sweeps.thresholds import WidthThreshold
 
@@ -41,7 +41,7 @@ def verdicts_section(findings: Findings) -> PageSection | None:
         lead_paragraph(
             "The sweep file states each claim and its rule. Values are means over seeds, geometric ones of ratios, with their"
             f" {level:.0%} intervals. A claim holds where the whole interval meets the rule, and does not hold where none of it"
-            " does."
+            f" does. Fewer than {LEAST_SEEDS} seeds, or too few for an interval of the level, decide nothing."
         ),
         *(_claim(verdict) for verdict in findings.verdicts),
         class_="first",
@@ -57,10 +57,12 @@ def _claim(verdict: Verdict) -> Html:
             "interval": setting_interval(setting),
             "seeds": setting.num_seeds,
             "answer": status_tag(CLASSES[setting.answer], setting.answer),
+            "note": setting.note,
         }
         for setting in shown
     ]
     columns = {"setting": "Setting", "value": "#Value", "interval": "#Interval", "seeds": "#Seeds", "answer": "Answer"}
+    columns |= {"note": "Note"} if any(setting.note for setting in shown) else {}
     several = len(verdict.settings) > 1
     held = f" It holds in {verdict.num_holding} of {len(verdict.settings)} settings." if several else None
     return element(

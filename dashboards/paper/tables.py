@@ -280,6 +280,7 @@ def verdicts_json(verdicts: Sequence[Verdict]) -> str:
                     "high": s.high,
                     "seeds": s.num_seeds,
                     "answer": s.answer,
+                    "note": s.note,
                 }
                 for s in verdict.settings
             ],

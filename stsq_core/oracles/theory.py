@@ -4,6 +4,7 @@ Derivations are in docs/theory.md; each is re-derived by brute force in tests/st
 """
 
 import math
+from functools import cache
 
 import numpy as np
 
@@ -83,6 +84,7 @@ def step_size_bound(d: int) -> float:
     return 1 / (20 * d**2)
 
 
+@cache
 def attention_reference(
     *, T: int, q: int, d_e: int, query: Query, num_books: int = 64, num_subsets: int = 64, seed: int = 0
 ) -> float:

@@ -1,16 +1,19 @@
 """What comes of a claim: its answer, with the numbers of every setting in which it was looked at."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 Answer = Literal["holds", "does not hold", "not enough data"]
+
+LEAST_SEEDS = 3
+"""Fewer seeds decide no claim: two that happen to agree have an interval as narrow as one likes."""
 
 
 @dataclass(frozen=True)
 class ClaimSetting:
     """A claim in one setting: the fields that tell it apart, its number with interval and seeds, the answer.
 
-    An interval's end is None where it is open.
+    An interval's end is None where it is open. `note` says in words why seeds are too few.
     """
 
     fields: tuple[tuple[str, Any], ...]
@@ -19,6 +22,7 @@ class ClaimSetting:
     high: float | None
     num_seeds: int
     answer: Answer
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,23 @@ def answer_of(low: float, high: float, rule: tuple[float, float]) -> Answer:
     return "does not hold" if high < rule[0] or low > rule[1] else "not enough data"
 
 
+def with_seeds(setting: ClaimSetting, *, level: float, attainable: float = 1.0) -> ClaimSetting:
+    """The setting, left open with a note where its seeds are too few for any answer, or for an interval of the level.
+
+    Args:
+        attainable: the highest level of an interval of so many seeds; 1 for Student's, which has any level from two seeds on.
+    """
+    if setting.num_seeds == 0 or (setting.num_seeds >= LEAST_SEEDS and attainable >= level):
+        return setting
+    attained = f"{setting.num_seeds} seeds give an interval of at most {100 * attainable:.3g}%"
+    note = attained if setting.num_seeds >= LEAST_SEEDS else f"a verdict needs {LEAST_SEEDS} seeds"
+    return replace(setting, answer="not enough data", note=note)
+
+
 def sides(at_least: float | None, at_most: float | None) -> str:
     """The rule of a bound in words."""
+    if at_least is not None and at_most is not None:
+        return f"{at_least:g} to {at_most:g}"
     return f"at least {at_least:g}" if at_least is not None else f"at most {at_most:g}"
 
 

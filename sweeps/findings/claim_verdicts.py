@@ -1,8 +1,8 @@
 """Verdicts: what came of each claim of a sweep, as numbers with their seeds and intervals.
 
 A number is a mean over seeds with Student's interval at the criterion's level; ratios are averaged as logarithms. A setting
-`holds` when its whole interval keeps the rule, `does not hold` when none of it does, and else there is not enough data. A
-claim holds when it holds in every setting, and does not hold as soon as it does not in one.
+`holds` when its whole interval keeps the rule, `does not hold` when none of it does, and else there is not enough data, as
+with too few seeds (`with_seeds`). A claim holds when it holds in every setting, and not as soon as it does not in one.
 """
 
 import math
@@ -14,16 +14,18 @@ import numpy as np
 
 from stsq_core.configs import Transformer
 from stsq_core.oracles import theory
-from sweeps.findings.claim_results import ClaimSetting, Verdict, answer_of, leaf, sides
+from sweeps.findings.claim_results import ClaimSetting, Verdict, answer_of, leaf, sides, with_seeds
 from sweeps.findings.observations import Observation, cells_of, differing, selected
 from sweeps.findings.threshold_verdicts import threshold_verdict
-from sweeps.schema import Bound, Claim, Compare, Floor, Linearity, Sharpness, Slope, ThresholdClaim
-from sweeps.thresholds import WidthThreshold, interval_of, mean_interval
+from sweeps.schema import Bound, Claim, Compare, Exponent, Floor, Sharpness, Slope, ThresholdClaim
+from sweeps.thresholds import WidthThreshold, attainable_level, interval_of, mean_interval
 
-TrialClaim = Bound | Compare | Slope | Linearity | Floor | Sharpness
+TrialClaim = Bound | Compare | Slope | Exponent | Floor | Sharpness
 
 REPLICATES = 1_000
 SMALL = 1e-12
+LEAST_POINTS = 6
+"""Fewer evaluations on the stretch give no exponent."""
 
 
 def verdicts(
@@ -53,15 +55,20 @@ def _verdict(claim: TrialClaim, observations: list[Observation], level: float) -
         case Slope():
             settings = _per_seed(observations, _slope_ratio, (1 - claim.within, 1 + claim.within), level)
             quantity, rule = "slope of 1/L over that of the recursion", f"{1 - claim.within:g} to {1 + claim.within:g}"
-        case Linearity():
-            settings = _per_seed(observations, partial(_straightness, claim), (claim.r_squared, math.inf), level)
-            quantity, rule = "R^2 of a straight line through 1/L", f"at least {claim.r_squared:g}"
+        case Exponent():
+            settings = _per_seed(observations, partial(_exponent, claim), _range(claim), level)
+            quantity, rule = "p in L ~ (t - t_0)^-p (1/L is linear where p = 1)", sides(claim.at_least, claim.at_most)
         case Floor():
             settings, quantity = _floor(claim, observations), "mean loss over the exact floor (interval: 3 standard errors)"
             rule = f"above it (3 standard errors), within {claim.within:.0%} up to m = {claim.near_up_to}"
         case Sharpness():
             settings, rule = _sharpness(claim, observations, level), sides(claim.at_least, claim.at_most)
             quantity = f"width({claim.reaches:g}) / width({claim.begins:g})"
+    rests_on_ranks = isinstance(claim, Sharpness)
+    settings = [
+        with_seeds(one, level=level, attainable=attainable_level(one.num_seeds, 0.5) if rests_on_ranks else 1.0)
+        for one in settings
+    ]
     return Verdict(claim.name, claim.says, quantity, rule, tuple(sorted(settings, key=_order)))
 
 
@@ -101,9 +108,11 @@ def _bound(claim: Bound, observations: Sequence[Observation], level: float) -> l
         _, values = one.courses.get(claim.metric, (np.array([0]), np.array([math.nan])))
         return value / float(values[0]) if values[0] else math.nan
 
-    low = -math.inf if claim.at_least is None else claim.at_least
-    high = math.inf if claim.at_most is None else claim.at_most
-    return _per_seed(observations, number, (low, high), level)
+    return _per_seed(observations, number, _range(claim), level)
+
+
+def _range(claim: Bound | Exponent | Sharpness) -> tuple[float, float]:
+    return -math.inf if claim.at_least is None else claim.at_least, math.inf if claim.at_most is None else claim.at_most
 
 
 def _compare(claim: Compare, observations: Sequence[Observation], level: float) -> list[ClaimSetting]:
@@ -138,10 +147,8 @@ def _ratio(fields: tuple[tuple[str, Any], ...], small: list[float], large: list[
     num = min(len(small), len(large))
     if num < 2:
         return ClaimSetting(fields, None, None, None, num, "not enough data")
-    value, low, high = mean_interval(small, large, level=level)
-    return ClaimSetting(
-        fields, math.exp(value), math.exp(low), math.exp(high), num, answer_of(math.exp(low), math.exp(high), (0.0, 1.0))
-    )
+    value, low, high = (math.exp(end) for end in mean_interval(small, large, level=level))
+    return ClaimSetting(fields, value, low, high, num, answer_of(low, high, (0.0, 1.0)))
 
 
 def _slope_ratio(one: Observation) -> float:
@@ -158,8 +165,8 @@ def _slope_ratio(one: Observation) -> float:
     return float(measured / expected)
 
 
-def _straightness(claim: Linearity, one: Observation) -> float:
-    """R^2 of a straight line through 1/L against step on the stretch that the claim is about."""
+def _exponent(claim: Exponent, one: Observation) -> float:
+    """The p that fits `L ~ (t - t_0)^-p` best in log L, from the first loss of at most `below` to the first below the least."""
     steps, losses = one.courses.get("loss", (np.array([]), np.array([])))
     match one.config.model:
         case Transformer(positions=positions) if positions.kind != "one_hot":
@@ -167,12 +174,16 @@ def _straightness(claim: Linearity, one: Observation) -> float:
                 T=one.config.task.T, q=one.config.task.q, d_e=positions.d_e, query=positions.query
             )
         case _:
-            least = 0.0
-    inside = (losses <= claim.below) & (losses >= least)
-    if inside.sum() < 4:
+            least = SMALL
+    begun, ended = np.maximum.accumulate(losses <= claim.below), np.maximum.accumulate(losses < least)
+    t, y = steps[begun & ~ended].astype(float), np.log(losses[begun & ~ended])
+    if len(t) < LEAST_POINTS:
         return math.nan
-    x, y = steps[inside], 1 / losses[inside]
-    return float(np.corrcoef(x, y)[0, 1] ** 2)
+    before = (t[-1] - t[0]) * np.geomspace(1e-3, 1e2, 200)  # how long before the first point t_0 lies
+    designs = np.stack([np.ones((len(before), len(t))), np.log(t - t[0] + before[:, None])], axis=-1)
+    fits = np.linalg.pinv(designs) @ y
+    misfits = ((np.einsum("fnp,fp->fn", designs, fits) - y) ** 2).sum(axis=-1)
+    return float(-fits[misfits.argmin(), 1])
 
 
 def _floor(claim: Floor, observations: Sequence[Observation]) -> list[ClaimSetting]:
@@ -211,30 +222,31 @@ def _ratio_of_widths(
     claim: Sharpness, fields: tuple[tuple[str, Any], ...], cells: list[list[Observation]], level: float
 ) -> ClaimSetting:
     """A loss that the widths tried do not reach leaves the ratio above what they span; a trial without a number counts as one
-    that learned nothing."""
+    that learned nothing. The interval is a bootstrap of the medians over seeds."""
     cells = sorted(cells, key=lambda cell: cell[0].config.width)
     widths, num = np.log([cell[0].config.width for cell in cells]), min(len(cell) for cell in cells)
     losses = np.log(np.maximum([[one.metrics.get("loss", 1.0) for one in cell[:num]] for cell in cells], SMALL))
-    rule = (claim.at_least or 0.0, claim.at_most or math.inf)
-    value = _log_ratio(widths, losses, claim)
-    if num < 2 or math.isnan(value):
+    least, largest = _log_ratio(widths, losses, claim)
+    if num < 2 or math.isnan(least):
         return ClaimSetting(fields, None, None, None, num, "not enough data")
-    if math.isinf(value):
-        least = math.exp(widths[-1] - _crossing(widths, np.median(losses, axis=1), math.log(claim.begins)))
-        return ClaimSetting(fields, None, least, None, num, answer_of(least, math.inf, rule))
     drawn = np.random.default_rng(0).integers(0, num, (REPLICATES, len(cells), num))
     replicates = np.array([_log_ratio(widths, np.take_along_axis(losses, places, 1), claim) for places in drawn])
-    low, high = interval_of(np.where(np.isnan(replicates), np.inf, replicates), level=level, num=num)
-    return ClaimSetting(
-        fields, math.exp(value), math.exp(low), math.exp(high), num, answer_of(math.exp(low), math.exp(high), rule)
+    bounds = (
+        np.where(np.isnan(column), unknown, column) for column, unknown in zip(replicates.T, (0.0, math.inf), strict=True)
     )
+    low, high = (math.exp(interval_of(bound, level=level, num=num)[end]) for end, bound in enumerate(bounds))
+    value = math.exp(least) if least == largest else None
+    return ClaimSetting(fields, value, low, high if math.isfinite(high) else None, num, answer_of(low, high, _range(claim)))
 
 
-def _log_ratio(log_widths: np.ndarray, log_losses: np.ndarray, claim: Sharpness) -> float:
-    """nan where the first loss is not crossed within the widths, inf where the second is not reached."""
+def _log_ratio(log_widths: np.ndarray, log_losses: np.ndarray, claim: Sharpness) -> tuple[float, float]:
+    """The log ratio as its least and its largest value: inf where the widths do not reach the second loss, nan where they do
+    not cross the first."""
     medians = np.median(log_losses, axis=1)
     begins, reaches = (_crossing(log_widths, medians, math.log(target)) for target in (claim.begins, claim.reaches))
-    return math.inf if math.isnan(reaches) and not math.isnan(begins) else reaches - begins
+    if math.isnan(reaches) and not math.isnan(begins):
+        return float(log_widths[-1]) - begins, math.inf
+    return reaches - begins, reaches - begins
 
 
 def _crossing(x: np.ndarray, y: np.ndarray, target: float) -> float:

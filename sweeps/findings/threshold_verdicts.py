@@ -1,7 +1,7 @@
-"""Verdicts on claims about thresholds: their order, their distance from published ones, and how fast they grow.
+"""Verdicts on claims about thresholds: their order, their distance from values of others, and how fast they grow.
 
 Everything is read off the thresholds' own intervals, or those of a law fitted to them, at the criterion's level. A censored
-threshold counts by the side on which it lies.
+threshold counts by the side on which it lies. Seeds that cannot support an interval of the level leave a claim open.
 """
 
 import math
@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from sweeps.findings.claim_results import Answer, ClaimSetting, Verdict, answer_of, leaf, sides
+from sweeps.findings.claim_results import Answer, ClaimSetting, Verdict, answer_of, leaf, sides, with_seeds
 from sweeps.findings.observations import matches
 from sweeps.laws import by_regime, fitted_law, law_cells, letter_law, spelled
 from sweeps.schema import Selection, ThresholdClaim, ThresholdGrowth, ThresholdNear, ThresholdOrder, fields_of
-from sweeps.thresholds import WidthThreshold
+from sweeps.thresholds import WidthThreshold, attainable_level
 
 Fields = tuple[tuple[str, Any], ...]
 
@@ -36,8 +36,8 @@ def threshold_verdict(claim: ThresholdClaim, thresholds: Sequence[WidthThreshold
             rule = f"above 1: {_ordered(claim.order)}"
         case ThresholdNear():
             settings = [_near(claim, threshold, where) for threshold, where in zip(own, _distinguishing(own), strict=True)]
-            quantity = f"{letter}* over the published {claim.value:g}"
-            rule = f"{letter}* within a factor of {claim.factor:g}"
+            quantity = f"{letter}* over {claim.value:g} ({claim.source})"
+            rule = f"within a factor of {claim.factor:g}"
         case ThresholdGrowth():
             settings, rule = _growth(claim, own), sides(claim.at_least, claim.at_most)
             exponent = "b" if claim.law == "log" else "gamma"
@@ -55,9 +55,11 @@ def bounds_of(threshold: WidthThreshold) -> Bounds:
             right = math.inf if threshold.high_censored else math.nan if high is None else high
             return Bounds(threshold.m_star or math.nan, left, right)
         case "above_range":
-            return Bounds(math.inf, float(threshold.widths[-1] if low is None else low), math.inf)
+            left = 0.0 if threshold.low_censored else float(threshold.widths[-1] if low is None else low)
+            return Bounds(math.inf, left, math.inf)
         case "below_range":
-            return Bounds(0.0, 0.0, float(threshold.widths[0] if high is None else high))
+            right = math.inf if threshold.high_censored else float(threshold.widths[0] if high is None else high)
+            return Bounds(0.0, 0.0, right)
         case _:
             return Bounds(math.nan, math.nan, math.nan)
 
@@ -123,23 +125,15 @@ def _ratio(where: Fields, first: WidthThreshold, second: WidthThreshold) -> Clai
     if math.isnan(low) or math.isnan(high):
         return ClaimSetting(where, value, None, None, num, "not enough data")
     answer: Answer = "holds" if low > 1 else "does not hold" if high < 1 else "not enough data"
-    return ClaimSetting(where, value, _shown(low), _shown(high), num, answer)
+    return _with_seeds(ClaimSetting(where, value, _shown(low), _shown(high), num, answer), (first, second))
 
 
 def _near(claim: ThresholdNear, threshold: WidthThreshold, where: Fields) -> ClaimSetting:
-    """The threshold itself is held against the factor, as a published figure has no interval; its interval is reported."""
-    own = bounds_of(threshold)
-    value, low, high = (end / claim.value for end in own)
-    if threshold.status == "above_range":
-        out = low > claim.factor
-        answer: Answer = "does not hold" if out else "not enough data"
-    elif threshold.status == "below_range":
-        answer = "does not hold" if high < 1 / claim.factor else "not enough data"
-    elif math.isnan(value):
-        answer = "not enough data"
-    else:
-        answer = "holds" if 1 / claim.factor <= value <= claim.factor else "does not hold"
-    return ClaimSetting(where, _shown(value) or None, _shown(low), _shown(high), threshold.num_seeds, answer)
+    """The whole interval is held against the factor; an open end, or none, lies inside of no factor."""
+    value, low, high = (end / claim.value for end in bounds_of(threshold))
+    answer = answer_of(low, high, (1 / claim.factor, claim.factor))
+    shown = (_shown(value) or None, _shown(low), _shown(high))
+    return _with_seeds(ClaimSetting(where, *shown, threshold.num_seeds, answer), (threshold,))
 
 
 def _growth(claim: ThresholdGrowth, thresholds: Sequence[WidthThreshold]) -> list[ClaimSetting]:
@@ -152,14 +146,22 @@ def _rate(claim: ThresholdGrowth, members: Sequence[WidthThreshold], rule: tuple
     config = members[0].config_sample
     shared = set.intersection(*(set(_letters(threshold)) for threshold in members))
     where: Fields = (("model.kind", config.model.kind), *(item for item in _letters(members[0]) if item in shared))
-    num, cells = min(threshold.num_seeds for threshold in members), law_cells(members)
+    fitted = [threshold for threshold in members if threshold.is_bounded]
+    num, cells = min((threshold.num_seeds for threshold in fitted), default=0), law_cells(members)
     law = fitted_law(letter_law(claim.law, claim.letter), cells)
     if law is None:
         return ClaimSetting(where, None, None, None, num, "not enough data")
     rate = law.parameters["b" if claim.law == "log" else "gamma"]
     if not rate.has_interval:
         return ClaimSetting(where, rate.value, None, None, num, "not enough data")
-    return ClaimSetting(where, rate.value, rate.low, rate.high, num, answer_of(rate.low, rate.high, rule))
+    answer = answer_of(rate.low, rate.high, rule)
+    return _with_seeds(ClaimSetting(where, rate.value, rate.low, rate.high, num, answer), fitted)
+
+
+def _with_seeds(setting: ClaimSetting, thresholds: Sequence[WidthThreshold]) -> ClaimSetting:
+    """Of a grid the interval rests on ranks or a bootstrap of its seeds; that of a search on a posterior over its points."""
+    levels = [attainable_level(t.num_seeds, t.success_rate) for t in thresholds if t.search is None]
+    return with_seeds(setting, level=thresholds[0].level, attainable=min(levels, default=1.0))
 
 
 def _divided(above: float, below: float) -> float:

@@ -95,13 +95,24 @@ class Slope(_Claim):
     within: Fraction = 0.03
 
 
-class Linearity(_Claim):
-    """1/L against step is a straight line (R^2) while L lies between `below` and a multiple of the attention reference."""
+class Exponent(_Claim):
+    """L falls as `(t - t_0)^-p` with p at least, or at most, a number, while L lies between `below` and a multiple of the
+    attention reference; 1/L is linear in the step t where p = 1."""
 
-    kind: Literal["linear"] = "linear"
+    kind: Literal["exponent"] = "exponent"
     below: Fraction = 0.5
     above_reference: Positive = 2.0
-    r_squared: Fraction = 0.98
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @model_validator(mode="after")
+    def _a_rule(self) -> Self:
+        low, high = self.at_least, self.at_most
+        if (low is None and high is None) or (low is not None and high is not None and low >= high):
+            raise ValueError(
+                f"claim {self.name}: give at_least, at_most, or both with at_least below at_most; got {low} and {high}"
+            )
+        return self
 
 
 class Floor(_Claim):
@@ -147,10 +158,11 @@ class ThresholdOrder(_Claim):
 
 
 class ThresholdNear(_Claim):
-    """Each threshold lies within a factor of a published one; `says` names the source."""
+    """Each threshold, with its whole interval, lies within a factor of a value; `source` says whose value it is."""
 
     kind: Literal["threshold_near"] = "threshold_near"
     value: Positive
+    source: Words
     factor: Annotated[float, Field(gt=1)] = 2.0
 
 
@@ -173,6 +185,6 @@ ThresholdClaim = ThresholdOrder | ThresholdNear | ThresholdGrowth
 """Claims about thresholds, not about single trials."""
 
 Claim = Annotated[
-    Bound | Compare | Slope | Linearity | Floor | Sharpness | ThresholdOrder | ThresholdNear | ThresholdGrowth,
+    Bound | Compare | Slope | Exponent | Floor | Sharpness | ThresholdOrder | ThresholdNear | ThresholdGrowth,
     Field(discriminator="kind"),
 ]

@@ -1,5 +1,9 @@
 from .posterior import ThresholdPosterior as ThresholdPosterior
-from .resampling import interval_of as interval_of, mean_interval as mean_interval
+from .resampling import (
+    attainable_level as attainable_level,
+    interval_of as interval_of,
+    mean_interval as mean_interval,
+)
 from .samples_thresholds import samples_to_target as samples_to_target
 from .search_points import CellPoints as CellPoints, outcomes_by_cell as outcomes_by_cell
 from .search_state import (
