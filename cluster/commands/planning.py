@@ -19,16 +19,12 @@ from stsq_core.configs import (
     SAMPLES,
     TASKS,
     WIDTH,
-    GradientDescent,
-    OneHot,
-    Transformer,
     TrialConfig,
     TrialFamily,
     kind_of,
     plugin_of,
     records_of,
 )
-from stsq_core.oracles import step_size_bound
 from stsq_core.training import ASSUMED_RATE, GPU_RATE
 from sweeps.cells import GPU_PACKS, Plan, catalog_names, load_expanded, make_plan, trial_operations
 from sweeps.store import FINISHED, LedgerRecord, Outcomes, RunDirectory, read_results
@@ -120,7 +116,7 @@ def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | 
         print_line(console, f"and {len(plan.cells) - SHOWN_CELLS} more cells")
     for line in cost_lines(plan, measured_rate(records), slots=slots, searches=searches):
         print_line(console, line)
-    for line in warning_lines(plan):
+    for line in expanded.theorem_lines:
         print_line(console, line)
     print_line(console, f"run directory: {run.path}")
 
@@ -208,30 +204,6 @@ def gpu_seconds(plan: Plan, searches: Sequence[SearchPlan] = ()) -> float:
         pack_steps += num_packs * one.cell.family.sample.training.steps
     operations = plan.operations + sum(one.expected_operations for one in searches)
     return operations / GPU_RATE + pack_steps * GPU_LAUNCHES_S
-
-
-def warning_lines(plan: Plan) -> list[str]:
-    """A warning where the learning rate of gradient descent is larger than Theorem 1 allows."""
-    ratios = {
-        (max(cell.rates), cell.trials[0].task.d): max(cell.rates) / step_size_bound(cell.trials[0].task.d)
-        for cell in plan.cells
-        if _is_of_theorem_1(cell.trials[0])
-    }
-    if max(ratios.values(), default=0.0) <= 1:
-        return []
-    lr, d = max(ratios, key=lambda pair: ratios[pair])
-    return [
-        f"warning: gradient descent with one-hot codes at lr={lr:g}, d={d}: Theorem 1 promises convergence for "
-        f"lr <= 1/(20 d^2) = {step_size_bound(d):.3g} (arXiv:2406.06893); larger rates may converge or diverge"
-    ]
-
-
-def _is_of_theorem_1(config: TrialConfig) -> bool:
-    """Gradient descent from zero with one-hot codes."""
-    match config.model, config.optimizer:
-        case Transformer(positions=OneHot(), extensions=()), GradientDescent():
-            return True
-    return False
 
 
 def measured_rate(records: Iterable[LedgerRecord]) -> Rate:

@@ -256,6 +256,11 @@ def provenance_section(findings: Findings) -> PageSection:
             f"{_interval_words(findings)} for thresholds; over seeds and cells for laws."
             " Censored thresholds count in the fits of laws as what they are, above or below the widths tried.",
         ),
+        *(
+            [("Theory", element("div", *(element("div", line) for line in lines)))]
+            if (lines := findings.sweep.theorem_lines)
+            else []
+        ),
         ("Sweep", element("code", str(findings.run.spec))),
     ]
     listed = [part for name, value in pairs for part in (element("dt", name), element("dd", value))]

@@ -1,2 +1,2 @@
 from . import theory as theory
-from .theory import step_size_bound as step_size_bound
+from .theory import theorem_lines as theorem_lines

@@ -1,14 +1,17 @@
-"""The oracles: closed forms and exact recursions that measurements are held against. No torch, float64 throughout.
+"""The oracles: closed forms and exact recursions that measurements are held against, and what the paper's theorems assume.
 
-Derivations are in docs/theory.md; each is re-derived by brute force in tests/stsq_core/test_theory.py.
+No torch, float64 throughout. Derivations are in docs/theory.md; each is re-derived by brute force in
+tests/stsq_core/oracles/test_theory.py.
 """
 
 import math
+from collections.abc import Iterable
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
-from stsq_core.configs import Query, UserError
+from stsq_core.configs import GradientDescent, OneHot, Query, Stsq, Transformer, TrialConfig, UserError
 
 
 def fcn_floor(width: float, *, T: int, d: int, q: int) -> float:
@@ -82,6 +85,79 @@ def step_size_bound(d: int) -> float:
     if d < 1:
         raise UserError(f"d must be at least 1; got d={d}")
     return 1 / (20 * d**2)
+
+
+ALL, FIRST = "the theorems of arXiv:2406.06893", "Theorem 1 of arXiv:2406.06893"
+
+
+class Gap(NamedTuple):
+    """A condition that a trial does not meet, whose it is, and the trial's values.
+
+    All theorems are about 2 <= q < T/4 and losses eps < d T / (100 (T - q) q). Theorem 1 is about gradient descent on the
+    population loss at a rate of at most 1/(20 d^2), with one-hot codes, zero initial values and x_query = 0; other codes are
+    those of Theorems 2 and 3.
+    """
+
+    of: str
+    condition: str
+    values: tuple[tuple[str, float | str], ...]
+
+
+def relative_loss_bound(*, T: int, q: int) -> float:
+    """The relative losses of which the theorems speak lie below `T / (100 (T - q))`.
+
+    That is eps over d/q, for a loss `E ||f - target||^2` summed over coordinates. The factor of the paper's loss is not known:
+    with 1/2 the bound is twice this.
+    """
+    return T / (100 * (T - q))
+
+
+def theorem_gaps(config: TrialConfig, *, rate: float, target_loss: float | None) -> tuple[Gap, ...]:
+    """What the theorems assume and a transformer's trial does not meet; nothing for other models, which they are not about.
+
+    Args:
+        rate: the largest learning rate of the trial's cell.
+        target_loss: the relative loss to reach; None where none is asked for.
+    """
+    model, task, gaps = config.model, config.task, []
+    if not isinstance(model, Transformer) or type(task) is not Stsq:
+        return ()
+    T, q, d = task.T, task.q, task.d
+    if not 2 <= q < T / 4:
+        gaps.append(Gap(ALL, "2 <= q < T/4", (("q", q), ("T", T))))
+    if target_loss is not None and q < T and target_loss >= relative_loss_bound(T=T, q=q):
+        condition = "a relative loss below T / (100 (T - q)), or twice that if their loss has a factor 1/2"
+        gaps.append(Gap(ALL, condition, (("target", target_loss), ("bound", round(relative_loss_bound(T=T, q=q), 4)))))
+    if isinstance(model.positions, OneHot):
+        if not isinstance(config.optimizer, GradientDescent):
+            gaps.append(Gap(FIRST, "gradient descent", (("optimizer", config.optimizer.kind),)))
+        elif rate > step_size_bound(d):
+            gaps.append(Gap(FIRST, "lr <= 1/(20 d^2); larger rates may converge or diverge", (("lr", rate), ("d", d))))
+        if config.training.objective != "population":
+            gaps.append(Gap(FIRST, "the population loss", (("objective", config.training.objective),)))
+        if model.extensions:
+            gaps.append(Gap(FIRST, "zero initial values and x_query = 0", (("model", ", ".join(model.extensions)),)))
+    return tuple(gaps)
+
+
+def theorem_lines(cells: Iterable[tuple[TrialConfig, float]], *, target_loss: float | None) -> list[str]:
+    """A line for each condition that cells do not meet; a cell is one of its trials and its largest rate."""
+    found = [theorem_gaps(config, rate=rate, target_loss=target_loss) for config, rate in cells]
+    lines = []
+    for of, condition in dict.fromkeys((gap.of, gap.condition) for gaps in found for gap in gaps):
+        outside = [gap.values for gaps in found for gap in gaps if (gap.of, gap.condition) == (of, condition)]
+        columns = (dict.fromkeys(column) for column in zip(*outside, strict=True))
+        values = "; ".join(f"{next(iter(own))[0]} = {_listed([value for _, value in own])}" for own in columns)
+        num = f"{len(outside)} cell{'s' if len(outside) > 1 else ''}"
+        lines.append(f"outside the range of {of}, {condition}: {num} ({values})")
+    return lines
+
+
+def _listed(values: list[float | str]) -> str:
+    numbers = sorted(value for value in values if not isinstance(value, str))
+    if len(numbers) > 6:
+        return f"{numbers[0]:g} to {numbers[-1]:g}"
+    return ", ".join(f"{number:g}" for number in numbers) or " / ".join(map(str, values))
 
 
 @cache

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from stsq_core.oracles import theorem_lines
 from sweeps.cells.cell import Cell
 from sweeps.cells.expansion import declared_cells
 from sweeps.cells.packs import ANYWHERE, Pack, Room, make_packs
@@ -38,6 +39,13 @@ class ExpandedSweep:
     def labels(self) -> dict[str, str]:
         """The label of each cell by its id."""
         return {cell.cell_id: cell.label for cell in self.cells} | {cell.cell_id: cell.label for cell in self.searched}
+
+    @cached_property
+    def theorem_lines(self) -> list[str]:
+        """Which of the paper's conditions cells do not meet, in words; without thresholds no loss is asked for."""
+        cells = [(cell.trials[0], max(cell.rates)) for cell in self.cells]
+        cells += [(cell.family.sample, max(cell.rates)) for cell in self.searched]
+        return theorem_lines(cells, target_loss=self.spec.criterion.target_loss if self.spec.has_thresholds else None)
 
 
 def expand(sweep: SweepSpec | ExpandedSweep) -> tuple[Cell, ...]:

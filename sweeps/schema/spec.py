@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 from stsq_core.configs import SAMPLES, WIDTH, Record, Size, as_tuple, size_named
 from sweeps.schema import yaml_source
 from sweeps.schema.axes import Axis, is_axis, values_of
-from sweeps.schema.claims import Claim, Slug, Words
+from sweeps.schema.claims import Claim, Slug, ThresholdClaim, Words
 from sweeps.schema.drawings import Drawing
 from sweeps.schema.errors import FieldError, Path
 from sweeps.schema.fields import not_a_size, unknown_field, width_fields
@@ -243,6 +243,11 @@ class SweepSpec(Record):
     def heading(self) -> str:
         """The title, or the name where there is none."""
         return self.title or self.name
+
+    @property
+    def has_thresholds(self) -> bool:
+        """Whether it is about thresholds: not where drawings show it, unless it claims something of them."""
+        return not self.drawings or any(isinstance(claim, ThresholdClaim) for claim in self.claims)
 
     def as_yaml(self) -> str:
         """The sweep as YAML, every default written out; `load_sweep` reads it back to an equal sweep."""

@@ -26,7 +26,7 @@ import numpy as np
 
 from stsq_core.configs import SAMPLES, Transformer, TrialConfig
 from sweeps.cells import SearchedCell, cell_of, distinct_labels
-from sweeps.schema import Criterion, SearchSettings, SweepSpec, ThresholdClaim
+from sweeps.schema import Criterion, SearchSettings, SweepSpec
 from sweeps.store import FAILED, FINISHED, LEAST_LOSS, LedgerRecord, Outcomes, Results
 from sweeps.thresholds.recheck import NO_RECHECKS, Rechecks
 from sweeps.thresholds.resampling import NO_ESTIMATE, CellLosses, GridEstimate, attainable_level, estimate, interval_of
@@ -47,8 +47,8 @@ __all__ = ["Point", "Points", "WidthThreshold", "thresholds_of", "width_threshol
 
 
 def thresholds_of(spec: SweepSpec, results: Results) -> tuple[WidthThreshold, ...]:
-    """The thresholds of a run; none of a sweep that is shown by drawings, unless it claims something of them."""
-    if spec.drawings and not any(isinstance(claim, ThresholdClaim) for claim in spec.claims):
+    """The thresholds of a run; none of a sweep that is not about them."""
+    if not spec.has_thresholds:
         return ()
     rechecks = Rechecks(results.rechecks) if len(results.rechecks) else NO_RECHECKS
     return width_thresholds(results.records, spec.criterion, searched=results.searched, settings=spec.search, rechecks=rechecks)

@@ -1,11 +1,13 @@
 """The cost of a sweep, told before it runs."""
 
+import io
 from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
 
-from cluster.commands.planning import ASSUMED_RATE, cost_lines, measured_rate, warning_lines
+from cluster.commands.planning import ASSUMED_RATE, cost_lines, measured_rate, show_plan
 from stsq_core import TrialResult
 from sweeps import load_sweep, make_plan
 from sweeps.cells.packs import trial_operations
@@ -35,25 +37,53 @@ def test_cost_counts_core_hours_and_gpu_hours() -> None:
     assert "GPU-minutes" in printed
 
 
+THEOREM_1 = "outside the range of Theorem 1 of arXiv:2406.06893, "
+
+
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "lines"),
     [
         ({"optimizer": {"kind": "gd", "lr": 0.0125}}, []),
-        ({"optimizer": {"kind": "gd", "lr": 0.02}}, ["lr=0.02, d=2", "1/(20 d^2) = 0.0125"]),
-        ({"optimizer": {"kind": "adam", "lr": 0.02}}, []),
+        (
+            {"optimizer": {"kind": "gd", "lr": 0.02}},
+            [f"{THEOREM_1}lr <= 1/(20 d^2); larger rates may converge or diverge: 2 cells (lr = 0.02; d = 2)"],
+        ),
+        ({"optimizer": {"kind": "adam", "lr": 0.02}}, [f"{THEOREM_1}gradient descent: 2 cells (optimizer = adam)"]),
         ({"optimizer": {"kind": "gd", "lr": 1.0}, "model.positions": {"kind": "random_sign", "d_e": 4}}, []),
-        ({"optimizer": {"kind": "gd", "lr": 1.0}, "training.objective": "minibatch", "model.attend_query": True}, []),
+        (
+            {"optimizer": {"kind": "gd", "lr": 0.01}, "training.objective": "minibatch", "model.attend_query": True},
+            [
+                f"{THEOREM_1}the population loss: 2 cells (objective = minibatch)",
+                f"{THEOREM_1}zero initial values and x_query = 0: 2 cells (model = attend_query=true)",
+            ],
+        ),
+        (
+            {"optimizer": {"kind": "gd", "lr": 0.01}, "task.q": 3},
+            ["outside the range of the theorems of arXiv:2406.06893, 2 <= q < T/4: 1 cell (q = 3; T = 12)"],
+        ),
     ],
 )
-def test_gradient_descent_beyond_theorem_1_is_one_warning(tmp_path: Path, fields: dict, words: list[str]) -> None:
+def test_a_plan_says_what_lies_outside_the_theorems_in_a_line_each(tmp_path: Path, fields: dict, lines: list[str]) -> None:
     base = {
         "task": {"kind": "stsq", "T": 12, "q": 2, "d": 2},
         "model": {"kind": "transformer", "positions": {"kind": "one_hot"}},
         "training": {"objective": "population", "batch_size": 16, "steps": 20},
     }
     grid = {"task.T": [12, 16], **{name: [value] for name, value in fields.items()}}
-    sweep = {"name": "small", "hypothesis": "None.", "trials": [{"name": "gd", "base": base, "grid": grid, "seeds": 2}]}
+    sweep = {
+        "name": "small",
+        "hypothesis": "None.",
+        "criterion": {"target_loss": 0.005},
+        "trials": [{"name": "gd", "base": base, "grid": grid, "seeds": 2}],
+    }
     (path := tmp_path / "sweep.yaml").write_text(yaml.safe_dump(sweep))
-    lines = warning_lines(make_plan(load_sweep(str(path))))
-    assert len(lines) == bool(words)
-    assert all(word in line for line in lines for word in ["warning: ", *words])
+    text = io.StringIO()
+    show_plan(Console(file=text, width=400), str(path), [], out=tmp_path / "run", workers=1)
+    assert [line.strip() for line in text.getvalue().splitlines() if line.startswith("outside")] == lines
+
+
+def test_a_plan_asks_no_loss_of_a_sweep_that_drawings_show() -> None:
+    text = io.StringIO()
+    show_plan(Console(file=text, width=400), "figure1", [], out=None, workers=1)
+    lines = [line.strip() for line in text.getvalue().splitlines() if line.startswith("outside")]
+    assert lines == [f"{THEOREM_1}lr <= 1/(20 d^2); larger rates may converge or diverge: 1 cell (lr = 5; d = 5)"]

@@ -125,14 +125,59 @@ def test_the_slope_is_held_against_the_recursion(stretch: float, answer: str) ->
     assert verdict.answer == answer
 
 
-def test_a_straight_line_is_looked_for_between_the_bounds(transformer: Make) -> None:
-    steps = np.arange(0, 1000, 20)
-    straight = 1 / (1 + steps / 30)
-    bent = np.where(steps < 500, straight, straight[25] * np.exp(-(steps - 500) / 30))
-    one = claim(kind="linear", r_squared=0.98)
-    for losses, answer in ((straight, "holds"), (bent, "does not hold")):
-        observations = [Observation(transformer(200, seed=i), {"loss": 0.1}, {"loss": (steps, losses)}) for i in range(2)]
-        assert judged(one, observations).answer == answer
+STEPS = np.arange(0, 4001, 40)
+
+
+def falls(make: Callable[[int], TrialConfig], course: np.ndarray, *, noise: float = 0.02) -> list[Observation]:
+    """Four seeds whose loss follows a course but for noise in its logarithm."""
+    stream = np.random.default_rng(3)
+    losses = [np.minimum(course, 1.0) * np.exp(noise * stream.standard_normal(len(course))) for _ in range(4)]
+    return [Observation(make(seed), {"loss": 0.1}, {"loss": (STEPS, losses[seed])}) for seed in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("exponent", "linear", "at_least"),
+    [(1.5, "does not hold", "holds"), (1.0, "holds", "holds"), (0.5, "does not hold", "does not hold")],
+)
+def test_a_loss_that_falls_as_a_power_of_the_step_has_that_exponent(exponent: float, linear: str, at_least: str) -> None:
+    """R^2 of a line through 1/L would be .95 or more for each of the three."""
+    course = 0.5 * (np.maximum(STEPS - 200, 1) / 300.0) ** -exponent
+    observations = falls(lambda seed: one_hot(seed, T=200, steps=4000), course)
+    (setting,) = judged(claim(kind="exponent", at_least=0.9, at_most=1.1), observations).settings
+    assert setting.value == pytest.approx(exponent, abs=0.03)
+    assert setting.low < setting.value < setting.high
+    assert setting.answer == linear
+    assert judged(claim(kind="exponent", at_least=0.9), observations).answer == at_least
+
+
+def test_a_straight_line_has_exponent_1_wherever_it_begins() -> None:
+    """Also where log L against log t has another slope, as after a plateau or from L = 1 at step 0."""
+    for course in (1 / (1 + STEPS / 400), 1 / np.maximum(1.0, (STEPS - 900) / 30)):
+        verdict = judged(
+            claim(kind="exponent", at_least=0.9, at_most=1.1),
+            falls(lambda seed: one_hot(seed, T=200, steps=4000), course, noise=0.001),
+        )
+        assert verdict.settings[0].value == pytest.approx(1.0, abs=0.02)
+        assert verdict.rule == "0.9 to 1.1"
+        assert verdict.quantity == "p in L ~ (t - t_0)^-p (1/L is linear where p = 1)"
+    exact = 2 * theory.one_hot_descent(T=200, q=3, d=5, lr=5.0, steps=4000)[STEPS] * 3 / 5
+    verdict = judged(
+        claim(kind="exponent", below=0.05, at_most=1.1), falls(lambda seed: one_hot(seed, T=200), exact, noise=1e-4)
+    )
+    assert verdict.settings[0].value == pytest.approx(1.04, abs=0.01)
+    assert -np.polyfit(np.log(STEPS[STEPS > 1400]), np.log(exact[STEPS > 1400]), 1)[0] > 1.5
+
+
+def test_the_exponent_is_that_of_the_stretch_between_the_bounds(transformer: Make) -> None:
+    """A later fall below the reference, or an earlier one above `below`, changes nothing."""
+    straight = 1 / (1 + STEPS / 30)
+    least = 8 * theory.attention_reference(T=16, q=3, d_e=40, query="dual")
+    assert straight[-1] < least < straight[8]
+    course = np.where(straight > least, straight, 1e-6)
+    course[:1] = 0.9
+    one = claim(kind="exponent", above_reference=8.0, at_least=0.9, at_most=1.1)
+    verdict = judged(one, falls(lambda seed: transformer(40, seed=seed), course))
+    assert verdict.settings[0].value == pytest.approx(1.0, abs=0.1)
 
 
 def test_no_net_may_measure_below_the_floor(fcn: Make) -> None:
@@ -155,7 +200,7 @@ def test_no_net_may_measure_below_the_floor(fcn: Make) -> None:
 def test_sharpness_is_a_ratio_of_widths(transformer: Make, power: float, answer: str) -> None:
     widths = [8, 12, 16, 24, 32, 48, 64, 96, 128, 256]
     observations = [
-        seen(transformer(m - 4, seed=seed), 0.5 * (20 / m) ** power * (1 + seed / 1000)) for m in widths for seed in range(3)
+        seen(transformer(m - 4, seed=seed), 0.5 * (20 / m) ** power * (1 + seed / 1000)) for m in widths for seed in range(5)
     ]
     verdict = judged(claim(kind="sharpness", begins=0.5, reaches=0.05, at_most=2.5), observations)
     assert verdict.settings[0].value == pytest.approx(10 ** (1 / power), rel=0.02)
@@ -163,13 +208,25 @@ def test_sharpness_is_a_ratio_of_widths(transformer: Make, power: float, answer:
 
 
 def test_a_loss_out_of_reach_leaves_the_ratio_above_the_widths_tried(transformer: Make) -> None:
-    observations = [seen(transformer(m - 4, seed=seed), min(1.0, 8 / m)) for m in (8, 12, 20, 40) for seed in range(3)]
+    observations = [seen(transformer(m - 4, seed=seed), min(1.0, 8 / m)) for m in (8, 12, 20, 40) for seed in range(5)]
     verdict = judged(claim(kind="sharpness", begins=0.5, reaches=0.05, at_least=2.0), observations)
     (setting,) = verdict.settings
     assert (setting.value, setting.high) == (None, None)
     assert setting.low == pytest.approx(40 / 16, rel=0.01)
     assert verdict.answer == "holds"
     assert judged(claim(kind="sharpness", at_least=3.0), observations).answer == "not enough data"
+
+
+def test_the_least_ratio_of_a_loss_out_of_reach_has_the_spread_of_its_seeds(transformer: Make) -> None:
+    """The first loss is reached between 12 and 20, seed by seed elsewhere: so is the bound below which the ratio cannot lie."""
+    starts = (6.5, 7.0, 8.0, 9.0, 9.5)
+    observations = [
+        seen(transformer(m - 4, seed=seed), min(1.0, start / m)) for m in (8, 12, 20, 40) for seed, start in enumerate(starts)
+    ]
+    (setting,) = judged(claim(kind="sharpness", begins=0.5, reaches=0.05, at_least=2.4), observations).settings
+    assert (setting.value, setting.high) == (None, None)
+    assert 40 / 19.1 < setting.low < 40 / 16.5
+    assert setting.answer == "not enough data"
 
 
 def test_a_claim_with_no_trial_has_not_enough_data() -> None:
