@@ -6,8 +6,9 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from cluster.commands.results import show_run
+from cluster.commands.results import show_run, show_verdicts
 from stsq_core import TrialConfig, TrialResult
+from sweeps.findings.claim_results import ClaimSetting, Verdict
 from sweeps.laws.comparison import compare_laws
 from sweeps.schema.spec import Criterion
 from sweeps.store.ledger import LedgerRecord, record_of_result
@@ -72,3 +73,21 @@ def test_laws_of_two_architectures_name_them(cells: Callable[..., list[LedgerRec
     assert [lines[place].partition(":")[0] for place in heads] == ["transformer", "fcn"]
     for own in (lines[heads[0] : heads[1]], lines[heads[1] :]):  # every law is tried on both
         assert {"m = d + b q ln T", "m = c (T d)^gamma"} <= {line.partition("  ")[0] for line in own}
+
+
+def test_a_verdict_says_whose_value_it_compares_with_and_why_seeds_are_too_few() -> None:
+    settings = (
+        ClaimSetting((("task.T", 12),), 1.227, 1.161, 1.545, 3, "not enough data", "3 seeds give an interval of at most 75%"),
+        ClaimSetting((("task.T", 16),), 1.1, 1.05, 1.2, 5, "holds"),
+    )
+    verdict = Verdict("near", "It is near.", "m* over 9 (our run, docs/attention.md)", "within a factor of 1.25", settings)
+    text = io.StringIO()
+    show_verdicts(Console(file=text, width=150), [verdict], level=0.9)
+    lines = [" ".join(line.split()) for line in text.getvalue().splitlines()]
+    assert lines == [
+        "NOT ENOUGH DATA: It is near.",
+        "m* over 9 (our run, docs/attention.md), within a factor of 1.25",
+        "setting value 90% interval seeds answer",
+        "T = 12 1.227 1.161 to 1.545 3 not enough data: 3 seeds give an interval of at most 75%",
+        "T = 16 1.1 1.05 to 1.2 5 holds",
+    ]
