@@ -24,7 +24,7 @@ SWEEP: dict[str, Any] = {
                 "evaluation": {"every": 20, "T_test": [12], "q_test": [1], "describe": True},
             },
             "grid": {"model.positions.redraw": ["per_step", "never"]},
-            "seeds": 2,
+            "seeds": 3,
         },
         {
             "name": "full",
@@ -40,7 +40,7 @@ SWEEP: dict[str, Any] = {
                 "training": {"objective": "minibatch", "batch_size": 16, "steps": 20},
                 "evaluation": {"every": 10, "describe": True},
             },
-            "seeds": 2,
+            "seeds": 3,
         },
     ],
     "claims": [
@@ -74,7 +74,7 @@ def test_a_sweep_with_drawings_is_shown_by_them(stsq: Any, write_sweep: Callable
     assert page.count('class="plot"') == 1 + 1 + 4
 
     observations = read_observations(run, read_results(run).declared)
-    assert len(observations) == 6
+    assert len(observations) == 9
     for one in observations:
         steps, losses = one.courses["loss"]
         assert steps.tolist() == list(range(0, one.config.training.steps + 1, one.config.evaluation.every))

@@ -94,7 +94,7 @@ def test_later_settings_win(sweep_file):
             "criterion.target=3",
             "--set criterion.target=3: there is no field 'criterion.target'; did you mean evaluation.target or criterion",
         ),
-        ("seed=3", "--set seed=3: there is no field 'seed'; did you mean seeds"),
+        ("seed=3", "--set seed=3: there is no field 'seed'; did you mean search.seed or seeds"),
         (
             "fnc:task.T=3",
             "--set fnc:task.T=3: there is no group of trials named 'fnc'; did you mean fcn?; groups: fcn, transformer",

@@ -224,10 +224,15 @@ def test_laws_and_claims_read_thresholds_of_samples(record: Callable[..., Any]) 
         {"kind": "threshold_growth", "law": "power", "at_most": 5},
         {"kind": "threshold_order", "by": "task.T", "order": [4, 16, 64]},
         {"kind": "threshold_order", "by": "task.T", "order": [64, 16]},
-        {"kind": "threshold_near", "value": 200 * 3.2, "where": {"task.T": 4}},
-        {"kind": "threshold_near", "value": 9e5, "where": {"task.T": 4}},
-        {"kind": "threshold_near", "value": 9e5, "where": {"task.T": 5}},
-        {"kind": "threshold_near", "value": 9e5, "where": {"model.answer_gap": None}},  # which these models do not have
+        {"kind": "threshold_near", "source": "a paper", "value": 400, "factor": 3, "where": {"task.T": 4}},
+        {"kind": "threshold_near", "source": "a paper", "value": 9e5, "where": {"task.T": 4}},
+        {"kind": "threshold_near", "source": "a paper", "value": 9e5, "where": {"task.T": 5}},
+        {
+            "kind": "threshold_near",
+            "source": "a paper",
+            "value": 9e5,
+            "where": {"model.answer_gap": None},
+        },  # which these models do not have
         {"kind": "threshold_order", "by": "model.answer_gap", "order": [20.0, None]},
     ]
     named = [claim | {"name": f"c{place}", "says": "It is so."} for place, claim in enumerate(claims)]
