@@ -49,11 +49,22 @@ THEOREM_1 = "outside the range of Theorem 1 of arXiv:2406.06893, "
             [f"{THEOREM_1}lr <= 1/(20 d^2); larger rates may converge or diverge: 2 cells (lr = 0.02; d = 2)"],
         ),
         ({"optimizer": {"kind": "adam", "lr": 0.02}}, [f"{THEOREM_1}gradient descent: 2 cells (optimizer = adam)"]),
-        ({"optimizer": {"kind": "gd", "lr": 1.0}, "model.positions": {"kind": "random_sign", "d_e": 4}}, []),
         (
-            {"optimizer": {"kind": "gd", "lr": 0.01}, "training.objective": "minibatch", "model.attend_query": True},
+            {
+                "optimizer": {"kind": "gd", "lr": 1.0},
+                "model.positions": {"kind": "random_sign", "d_e": 4},
+                "training.batch_size": 16,
+            },
+            [],
+        ),
+        (
+            {
+                "optimizer": {"kind": "gd", "lr": 0.01},
+                "training": {"objective": "minibatch", "batch_size": 16, "steps": 9},
+                "model.attend_query": True,
+            },
             [
-                f"{THEOREM_1}the population loss: 2 cells (objective = minibatch)",
+                f"{THEOREM_1}the population loss: 2 cells (objective = minibatch with 16 subsets a step)",
                 f"{THEOREM_1}zero initial values and x_query = 0: 2 cells (model = attend_query=true)",
             ],
         ),
@@ -67,7 +78,7 @@ def test_a_plan_says_what_lies_outside_the_theorems_in_a_line_each(tmp_path: Pat
     base = {
         "task": {"kind": "stsq", "T": 12, "q": 2, "d": 2},
         "model": {"kind": "transformer", "positions": {"kind": "one_hot"}},
-        "training": {"objective": "population", "batch_size": 16, "steps": 20},
+        "training": {"objective": "population", "batch_size": "all", "steps": 20},
     }
     grid = {"task.T": [12, 16], **{name: [value] for name, value in fields.items()}}
     sweep = {
@@ -86,4 +97,7 @@ def test_a_plan_asks_no_loss_of_a_sweep_that_drawings_show() -> None:
     text = io.StringIO()
     show_plan(Console(file=text, width=400), "figure1", [], out=None, workers=1)
     lines = [line.strip() for line in text.getvalue().splitlines() if line.startswith("outside")]
-    assert lines == [f"{THEOREM_1}lr <= 1/(20 d^2); larger rates may converge or diverge: 1 cell (lr = 5; d = 5)"]
+    assert lines == [
+        f"{THEOREM_1}lr <= 1/(20 d^2); larger rates may converge or diverge: 1 cell (lr = 5; d = 5)",
+        f"{THEOREM_1}the population loss: 1 cell (objective = population with 256 subsets a step)",
+    ]

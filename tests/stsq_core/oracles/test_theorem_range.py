@@ -14,7 +14,7 @@ def config(*, T: int = 12, q: int = 2, d: int = 2, positions: dict | None = None
             "task": {"kind": "stsq", "T": T, "q": q, "d": d},
             "model": {"kind": "transformer", "positions": positions or {"kind": "one_hot"}, **fields.pop("model", {})},
             "optimizer": {"kind": "gd", "lr": 0.01},
-            "training": {"objective": "population", "batch_size": 16, "steps": 20},
+            "training": {"objective": "population", "batch_size": "all", "steps": 20},
             **fields,
         }
     )
@@ -51,6 +51,9 @@ def test_rate_start_and_descent_are_conditions_of_theorem_1_and_so_of_one_hot_co
     assert conditions(config(d=2), rate=0.0126) == [rate]
     assert conditions(config(d=5), rate=0.0021) == [rate]
     assert conditions(config(optimizer={"kind": "adam", "lr": 0.01})) == ["gradient descent"]
+    sampled = config(training={"objective": "population", "batch_size": 16, "steps": 20})
+    (gap,) = theorem_gaps(sampled, rate=0.01, target_loss=None)
+    assert (gap.condition, gap.values) == ("the population loss", (("objective", "population with 16 subsets a step"),))
     full = {"training": {"objective": "minibatch", "steps": 20}, "model": {"init": "gaussian", "x_query": "gaussian"}}
     assert conditions(config(**full)) == ["the population loss", "zero initial values and x_query = 0"]
     codes = {"kind": "random_sign", "d_e": 4}
