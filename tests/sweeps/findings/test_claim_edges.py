@@ -137,3 +137,27 @@ def test_an_order_holds_where_intervals_do_not_even_touch(
     second = replace(threshold(transformer(query="dual"), [12.0, 12.1]), low=low, high=14.0, num_seeds=5)
     one = claim(kind="threshold_order", by="model.positions.query", order=["sum", "dual"])
     assert threshold_verdict(one, [first, second]).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("num", "answer", "note"),
+    [
+        (2, "not enough data", "a verdict needs 3 seeds"),
+        (4, "not enough data", "4 seeds give an interval of at most 87.5%"),
+        (5, "holds", ""),
+    ],
+)
+def test_orders_and_growth_need_seeds_that_support_the_level(
+    threshold: Callable[..., WidthThreshold], transformer: Make, num: int, answer: str, note: str
+) -> None:
+    """Of the cells that are compared or fitted, that of fewest seeds; a cell without a threshold has no say."""
+    lengths = (8, 16, 32, 64, 128)
+    cells = [threshold(transformer(T=T), [0.99 * T, T, 1.01 * T] * 3) for T in lengths]
+    failed = replace(threshold(transformer(T=256), status="failed"), m_star=None, low=None, high=None, num_seeds=0)
+    cells = [replace(cells[0], num_seeds=num), *cells[1:], failed]
+    for one in (
+        claim(kind="threshold_order", by="task.T", order=[8, 16]),
+        claim(kind="threshold_growth", letter="T", law="power", at_least=0.8),
+    ):
+        (setting,) = threshold_verdict(one, cells).settings
+        assert (setting.answer, setting.note, setting.num_seeds) == (answer, note, num)
