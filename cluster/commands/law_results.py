@@ -12,6 +12,7 @@ from dashboards.words import (
     fitted_formula,
     interval_words,
     measured_words,
+    place_words,
     standing_words,
     width_words,
 )
@@ -25,8 +26,10 @@ def show_laws(console: Console, comparisons: Sequence[LawComparison], thresholds
     names = family_names([comparison.laws[0] for comparison in comparisons], thresholds)
     for comparison, name in zip(comparisons, names, strict=True):
         print_line(console, f"{name or comparison.kind}: {comparison.conclusion}")
+        if comparison.naming:
+            print_line(console, f"  {comparison.naming}")
         level = f"{comparison.laws[0].level:.0%}"
-        heads = ("  law", f"numbers with {level} intervals", "AICc", "error left out", "")
+        heads = ("  law", f"numbers with {level} intervals", "AICc", "error left out", "", "test of fit")
         rows = [_row(comparison, law) for law in comparison.laws]
         print_table(console, table(heads, rows, right=("AICc", "error left out")))
         _show_held_out(console, comparison)
@@ -91,14 +94,15 @@ def _row(comparison: LawComparison, law: ScalingLaw) -> tuple[str, ...]:
         ", ".join(f"{letter} = {interval_words(estimate)}" for letter, estimate in law.parameters.items()),
         "" if math.isnan(delta) else "least" if delta == 0 else f"+{delta:.1f}",
         "" if math.isnan(law.loo_error) else f"{law.loo_error:.1%}",
-        standing_words(comparison, law),
+        place_words(comparison, law),
+        "" if law.test is None else law.test.p_words,
     )
 
 
 def _show_held_out(console: Console, comparison: LawComparison) -> None:
-    """Held-out cells under the best law; where cells are too few to compare, under one that has an interval."""
-    expected = comparison.expected
-    law = comparison.best or (expected if expected and expected.draws else comparison.laws[0])
+    """Held-out cells under the named law, or one that has an interval."""
+    named = comparison.named
+    law = named if named and named.draws else next((law for law in comparison.laws if law.draws), comparison.laws[0])
     for own in comparison.predictions(law):
         error = "" if own.error is None else f", {own.error:+.1%}"
         print_line(

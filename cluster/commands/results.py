@@ -7,7 +7,7 @@ from rich.table import Table
 
 from cluster.commands.law_results import show_laws
 from cluster.run import print_line, print_table, table
-from dashboards.paper import expected_laws, failures_table, threshold_rows
+from dashboards.paper import failures_table, named_laws, threshold_rows
 from dashboards.words import (
     axes_of,
     field_name,
@@ -41,7 +41,7 @@ def show_run(
     console: Console, records: Outcomes, thresholds: Sequence[WidthThreshold], comparisons: Sequence[LawComparison]
 ) -> None:
     """The thresholds of a run with their laws, and its failures."""
-    print_table(console, threshold_table(thresholds, expected_laws(comparisons)))
+    print_table(console, threshold_table(thresholds, named_laws(comparisons)))
     show_laws(console, comparisons, thresholds)
     for line in notes(thresholds):
         print_line(console, line)

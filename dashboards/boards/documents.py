@@ -18,7 +18,7 @@ from dashboards.boards.charts import BoardChart
 from dashboards.paper import failures_table
 from dashboards.plots import cell_names
 from dashboards.publishing import keys, set_id, set_workspace_name
-from dashboards.words import architecture_name, estimate_words, fitted_formula, interval_text
+from dashboards.words import architecture_name, estimate_words, fit_words, fitted_formula, interval_text
 from stsq_core.configs import SAMPLES, WIDTH
 from sweeps.findings import Findings, Regime
 from sweeps.thresholds import WidthThreshold
@@ -247,8 +247,10 @@ def laws_words(regimes: Iterable[Regime]) -> str:
     for regime in regimes:
         if regime.law is not None:
             numbers = "; ".join(estimate_words(regime.law, name) for name in regime.law.parameters)
-            note = f" ({escaped(regime.law.note)})" if regime.law.note else ""
-            lines.append(f"- {architecture_name(regime.kind)}: m\\* = `{fitted_formula(regime.law).text}`, {numbers}{note}")
+            said = "; ".join(filter(None, [regime.comparison.reason if regime.comparison else "", regime.law.note]))
+            words = f"{fit_words(regime.law)} ({escaped(said)})"
+            formula = fitted_formula(regime.law).text
+            lines.append(f"- {architecture_name(regime.kind)}: m\\* = `{formula}`, {numbers}; test of fit: {words}")
     return "\n".join(lines) or "No law: too few thresholds were found."
 
 

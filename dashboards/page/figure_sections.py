@@ -197,7 +197,6 @@ def _chart_key(chart: Chart) -> list[Html]:
 
 def _caption(findings: Findings, charts: Sequence[Chart]) -> list[str]:
     criterion = findings.spec.criterion
-    named = all(regime.comparison is None or regime.comparison.is_expected for regime in findings.regimes)
     tried = "budget" if criterion.size == SAMPLES else f"{criterion.size.nouns} tried"
     sentences = [
         f" Marks are the measured thresholds, bars their {criterion.level:.0%} intervals over seeds; arrows mark thresholds,"
@@ -205,8 +204,7 @@ def _caption(findings: Findings, charts: Sequence[Chart]) -> list[str]:
     ]
     roles = {line.role for chart in charts for line in chart.lines}
     if "law" in roles:
-        law = "the law that theory expects of the architecture" if named else "the best law"
-        sentences.append(f" Solid: {law}, fitted; shaded: its interval over seeds and cells.")
+        sentences.append(" Solid: the named law, fitted; shaded: its interval over seeds and cells.")
     if "rival" in roles:
         sentences.append(" Grey: the law that theory expects of the other architecture, fitted to the same marks.")
     if any(marks.hollow for chart in charts for marks in chart.marks):

@@ -13,11 +13,13 @@ from dashboards.words import (
     axes_of,
     conclusion_html,
     element,
+    fit_words,
     fitted_formula,
     joined,
     left_html,
     measured_words,
     numbers_words,
+    place_words,
     prose,
     regime_words,
     standing_words,
@@ -46,8 +48,9 @@ def laws_section(
         lead_paragraph(
             "All laws are fitted to the same cells of an architecture, in the logarithm of the"
             f" {findings.spec.criterion.size.noun}. A cell counts by its own interval, a censored one as a bound. Intervals"
-            f" ({level}) are over seeds and cells. A lower AICc is better. The leave-one-out error is that of predicting each"
-            " cell from the others."
+            f" ({level}) are over seeds and cells. A lower AICc is better. The test of fit says how"
+            " probable residuals as large as a law's, or such a trend of them, are by the thresholds' own errors. The"
+            " leave-one-out error is that of predicting each cell from the others."
         ),
         *(_regime(findings, regime, comparison) for regime, comparison in compared),
         *_figures(residuals, exponents),
@@ -65,6 +68,7 @@ def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Ht
         "standing": "",
         "numbers": "Numbers",
         "delta": "#AICc",
+        "fit": "Test of fit",
         "loo": "#Leave-one-out error",
         "residual": "#Largest residual",
         "scatter": "#Scatter",
@@ -74,7 +78,8 @@ def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Ht
         "div",
         element("h3", element("span", name, class_=regime.kind)),
         element("p", prose(regime_words(regime)), class_="setting"),
-        element("p", conclusion_html(comparison), class_="conclusion"),
+        element("p", conclusion_html(comparison, comparison.conclusion), class_="conclusion"),
+        element("p", conclusion_html(comparison, comparison.naming)) if comparison.naming else None,
         table(columns, rows),
         element("p", "; ".join(notes), ".", class_="fine") if notes else None,
         _held_out(comparison),
@@ -88,16 +93,17 @@ def _law_row(comparison: LawComparison, law: ScalingLaw) -> dict[str, object]:
         "law": element("span", joined(left_html(law), Html(fitted_formula(law).html)), class_="formula"),
         "numbers": [element("span", prose(words), class_="fitted") for words in numbers_words(law)],
         "delta": "–" if math.isnan(delta) else "least" if delta == 0 else f"+{delta:.1f}",  # noqa: RUF001
+        "fit": fit_words(law),
         "loo": _percent(law.loo_error),
         "residual": _percent(law.largest_residual),
         "scatter": _percent(law.scatter),
-        "standing": status_tag(TAGS.get(standing, ""), standing),
+        "standing": status_tag(TAGS.get(standing, ""), place_words(comparison, law)),
     }
 
 
 def _held_out(comparison: LawComparison) -> Html | None:
-    """The cells that no fit has seen, each under the laws that are not beaten and under the one that theory expects."""
-    laws = [law for law in comparison.laws if law is comparison.expected or comparison.standing(law) not in BEATEN]
+    """The cells that no fit has seen, each under the laws that are not beaten and under the one that is named."""
+    laws = [law for law in comparison.laws if law is comparison.named or comparison.standing(law) not in BEATEN]
     rows = [
         {
             "cell": element("span", prose(f"`T` = {own.task.T}, `q` = {own.task.q}, `d` = {own.task.d}"), class_="fitted"),
@@ -142,9 +148,9 @@ def _figures(residuals: Sequence[Chart], exponents: Chart | None) -> list[Html]:
             "figcaption",
             element("b", "Residuals of the laws."),
             prose(
-                " Coloured: the law that theory expects of the architecture (the best one where it expects none), with the"
-                " intervals of the measurements. Grey: the law that theory expects of the other architecture. A law that holds"
-                " leaves no trend; residuals of one that is far off lie outside the panel. Hollow marks were held out."
+                " Coloured: the named law, with the intervals of the measurements. Grey: the law that theory expects of the"
+                " other architecture. A law that holds leaves no trend; residuals of one that is far off lie outside the panel."
+                " Hollow marks were held out."
             ),
         )
         parts.append(element("figure", element("div", *drawn, class_="panels"), caption, class_="hero residuals"))

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import get_args
 
-from dashboards.words import Html, architecture_name, element, estimate_words, plain_formula, prose
+from dashboards.words import Html, architecture_name, conclusion_html, element, estimate_words, plain_formula, prose
 from stsq_core.configs import WIDTH
 from sweeps.findings import Answer, Findings, Regime, Verdict
-from sweeps.laws import ScalingLaw
+from sweeps.laws import LawComparison
 from sweeps.store import Status
 from sweeps.thresholds import WidthThreshold
 
@@ -30,7 +30,7 @@ def heading(findings: Findings) -> Html:
         element("h1", findings.spec.heading),
         element("p", element("span", "Hypothesis"), findings.spec.hypothesis, class_="hypothesis"),
         element("p", *sentence, class_="headline" if len(phrases) > 1 else "headline none"),
-        *(_law_line(law) for law in laws_behind(findings) if not findings.spec.drawings),
+        *(_law_line(one) for one in laws_behind(findings) if not findings.spec.drawings),
         id="heading",
     )
 
@@ -41,11 +41,14 @@ def footer(given: str) -> Html:
                    element("code", f"stsq report {shlex.quote(given)}"), ".")  # fmt: skip
 
 
-def _law_line(law: ScalingLaw) -> Html:
+def _law_line(comparison: LawComparison) -> Html:
+    law = comparison.named or comparison.laws[0]
     name = element("span", architecture_name(law.kind), class_=law.kind)
     letter = list(law.parameters)[-1]
+    misfit = f"; it misfits: {law.test.words}" if law.test and law.test.misfits else ""
+    why = conclusion_html(comparison, f" ({comparison.reason}){misfit}")
     numbers = prose(f" with {estimate_words(law, letter)}")
-    return element("p", name, prose(f": `{law.size.letter}`* = "), Html(plain_formula(law).html), numbers, class_="laws")
+    return element("p", name, prose(f": `{law.size.letter}`* = "), Html(plain_formula(law).html), numbers, why, class_="laws")
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,10 @@ def claims_headline(verdicts: Sequence[Verdict]) -> tuple[Phrase, ...]:
     return (*phrases, Phrase("."))
 
 
-def laws_behind(findings: Findings) -> tuple[ScalingLaw, ...]:
-    """The laws of the regimes in the headline."""
-    return tuple(regime.law for regime in _leading(findings.regimes) if regime.law is not None)
+def laws_behind(findings: Findings) -> tuple[LawComparison, ...]:
+    """The comparisons of the regimes in the headline that name a law."""
+    compared = (regime.comparison for regime in _leading(findings.regimes))
+    return tuple(comparison for comparison in compared if comparison is not None and comparison.named is not None)
 
 
 def status_words(findings: Findings) -> tuple[str, bool]:

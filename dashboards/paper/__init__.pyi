@@ -7,10 +7,10 @@ from .figures import (
 )
 from .law_tables import (
     Row as Row,
-    expected_laws as expected_laws,
     law_rows as law_rows,
     laws_csv as laws_csv,
     laws_latex as laws_latex,
+    named_laws as named_laws,
 )
 from .tables import (
     failures_table as failures_table,

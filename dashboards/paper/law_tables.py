@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dashboards.words import axes_of, family_names, plain_formula, standing_words
+from dashboards.words import axes_of, family_names, place_words, plain_formula, standing_words
 from sweeps.laws import Estimate, LawComparison, Prediction, ScalingLaw
 from sweeps.thresholds import WidthThreshold
 
@@ -14,13 +14,13 @@ Row = dict[str, Any]
 
 COLUMNS = (
     "architecture", "family", "settings", "law", "formula", "parameter", "value", "low", "high", "level", "aicc", "delta_aicc",
-    "standing", "loo_error", "largest_residual", "scatter", "num_cells", "num_censored", "note",
+    "standing", "named", "fit_p", "misfit", "loo_error", "largest_residual", "scatter", "num_cells", "num_censored", "note",
 )  # fmt: skip
 
 
-def expected_laws(comparisons: Iterable[LawComparison]) -> tuple[ScalingLaw, ...]:
-    """The law that theory expects of each family of cells."""
-    return tuple(comparison.expected for comparison in comparisons if comparison.expected is not None)
+def named_laws(comparisons: Iterable[LawComparison]) -> tuple[ScalingLaw, ...]:
+    """The law that is named of each family of cells."""
+    return tuple(comparison.named for comparison in comparisons if comparison.named is not None)
 
 
 def law_rows(comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThreshold]) -> list[Row]:
@@ -39,6 +39,9 @@ def law_rows(comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThr
             "aicc": _finite(law.aicc),
             "delta_aicc": _finite(comparison.delta(law)),
             "standing": standing_words(comparison, law),
+            "named": law is comparison.named,
+            "fit_p": law.test.p if law.test else None,
+            "misfit": law.test.words if law.test else None,
             "loo_error": _finite(law.loo_error),
             "largest_residual": law.largest_residual,
             "scatter": law.scatter,
@@ -53,7 +56,7 @@ def law_rows(comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThr
 
 
 def conclusion_rows(comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThreshold]) -> list[Row]:
-    """A row a family of cells: which law its thresholds follow, in words."""
+    """A row a family of cells: which law its thresholds follow, in words; the law that is named, why, and how it fits."""
     axes = axes_of(thresholds)
     return [
         {
@@ -63,6 +66,9 @@ def conclusion_rows(comparisons: Sequence[LawComparison], thresholds: Sequence[W
             "best": comparison.best.name if comparison.best else None,
             "as_good": [law.name for law in comparison.rivals()],
             "verdict": comparison.conclusion,
+            "named": comparison.named.name if comparison.named else None,
+            "reason": comparison.reason,
+            **_fit_test(comparison.named),
         }
         for comparison in comparisons
     ]
@@ -132,7 +138,7 @@ def _latex_row(comparison: LawComparison, law: ScalingLaw) -> str:
     difference = "--" if math.isnan(delta) else f"{delta:.1f}"
     error = "--" if math.isnan(law.loo_error) else rf"{law.loo_error * 100:.1f}\%"
     formula = plain_formula(law).tex
-    return rf"{formula} & {latex_numbers(law)} & {difference} & {error} & {standing_words(comparison, law)} \\"
+    return rf"{formula} & {latex_numbers(law)} & {difference} & {error} & {place_words(comparison, law)} \\"
 
 
 def _family_heads(comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThreshold]) -> list[str]:
@@ -143,6 +149,13 @@ def _family_heads(comparisons: Sequence[LawComparison], thresholds: Sequence[Wid
 
 def _estimate(estimate: Estimate) -> Row:
     return {"value": estimate.value, "low": _finite(estimate.low), "high": _finite(estimate.high)}
+
+
+def _fit_test(law: ScalingLaw | None) -> Row:
+    """The test of the named law's fit, with the slopes of its residuals in the logarithms of the letters."""
+    test = law.test if law else None
+    slopes = [{"letter": trend.letter, **_estimate(trend.slope)} for trend in (test.trends if test else ())]
+    return {"fit_p": test.p if test else None, "misfit": test.words if test else None, "residual_slopes": slopes}
 
 
 def _measured(prediction: Prediction) -> Row:

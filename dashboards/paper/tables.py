@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dashboards.paper.law_tables import Row, conclusion_rows, expected_laws, held_out_rows, latex_numbers, law_rows
+from dashboards.paper.law_tables import Row, conclusion_rows, held_out_rows, latex_numbers, law_rows, named_laws
 from dashboards.words import (
     Axes,
     axes_of,
@@ -69,7 +69,7 @@ def _law_of(members: Sequence[WidthThreshold], laws: Sequence[ScalingLaw]) -> Sc
 
 def thresholds_json(thresholds: Sequence[WidthThreshold], comparisons: Sequence[LawComparison] = ()) -> str:
     """Thresholds and laws as one JSON document; what is missing or not finite is null."""
-    laws = expected_laws(comparisons)
+    laws = named_laws(comparisons)
     document = {
         "thresholds": threshold_rows(thresholds, laws),
         "laws": law_rows(comparisons, thresholds),
@@ -123,8 +123,8 @@ def _size_columns(outcomes: Outcomes, size: Size) -> dict[str, list[Any]]:
 
 
 def thresholds_latex(thresholds: Sequence[WidthThreshold], comparisons: Sequence[LawComparison] = ()) -> str:
-    r"""Thresholds as a LaTeX table that needs `\usepackage{booktabs}`, with the laws that theory expects as its last rows."""
-    laws = expected_laws(comparisons)
+    r"""Thresholds as a LaTeX table that needs `\usepackage{booktabs}`, with the named laws as its last rows."""
+    laws = named_laws(comparisons)
     level = f"{thresholds[0].level:.0%}".replace("%", r"\%") if thresholds else ""
     axes = axes_of(thresholds)
     size = thresholds[0].size if thresholds else WIDTH

@@ -1,4 +1,4 @@
-"""The charts of the laws: residuals of the law expected of each architecture and of its rival, and the fitted exponents."""
+"""The charts of the laws: residuals of each regime's named law and of its rival, and the fitted exponents."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -147,11 +147,23 @@ def standing_words(comparison: LawComparison, law: ScalingLaw) -> str:
     return standing
 
 
-def conclusion_html(comparison: LawComparison) -> Html:
-    """The verdict with its formulas set as such."""
+def place_words(comparison: LawComparison, law: ScalingLaw) -> str:
+    """A law's place in a table, and whether it is the one that is named."""
+    return standing_words(comparison, law) + (", named" if law is comparison.named else "")
+
+
+def fit_words(law: ScalingLaw) -> str:
+    """The test of a law's fit in a table: its probability, with what is wrong where it misfits."""
+    if law.test is None:
+        return "not tested"
+    return ", ".join(filter(None, [law.test.p_words, law.test.words]))
+
+
+def conclusion_html(comparison: LawComparison, sentences: str) -> Html:
+    """Sentences on a comparison, its conclusion or naming, with their formulas set as such."""
     formulas = {law.formula: joined(left_html(law), Html(plain_formula(law).html)) for law in comparison.laws}
     pattern = "|".join(map(re.escape, sorted(formulas, key=len, reverse=True)))
-    pieces = re.split(f"({pattern})", comparison.conclusion)
+    pieces = re.split(f"({pattern})", sentences)
     return joined(*(element("span", formulas[piece], class_="formula") if piece in formulas else piece for piece in pieces))
 
 

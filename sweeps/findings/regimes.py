@@ -23,18 +23,16 @@ class Regime:
 
     @property
     def law(self) -> ScalingLaw | None:
-        """The law that theory expects of the architecture; where it expects none, the best law of more than two cells."""
-        if self.comparison is None or not (self.comparison.is_expected or len(self.comparison.laws[0].points) > 2):
-            return None
-        return self.comparison.expected
+        """The law that is named of the regime, which every figure and table shows."""
+        return self.comparison.named if self.comparison else None
 
     @property
     def rival(self) -> ScalingLaw | None:
-        """The law that theory expects of the other architecture, where it expects one of each."""
-        if self.comparison is None or not self.comparison.is_expected:
+        """The law that theory expects of the other architecture, where it expects one of each and another law is named."""
+        if self.comparison is None or self.comparison.theory is None:
             return None
         [other] = [law.name for kind, law in EXPECTED.items() if kind != self.kind]
-        return self.comparison.law(other)
+        return None if (rival := self.comparison.law(other)) is self.law else rival
 
     @property
     def size(self) -> Size:

@@ -5,19 +5,24 @@ architectures have the constant tried as well, and not the laws that begin above
 least AICc cannot be distinguished from the best, one beyond `FAR` is ruled out (after Burnham and Anderson 2002, section 2.6);
 but a law that is behind only because AICc charges for its further numbers, while it fits as well, is richer than needed and not
 wrong. Cells that a sweep holds out are left out of every fit, and predicted.
+
+One law of each regime is named, and every headline, figure and table shows that one: the law of theory where it was compared
+and is not ruled out, else the best of those compared.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from stsq_core.configs import MODELS, WIDTH, Architecture, TokenTask, kind_of
 from sweeps.laws.cells import ABOVE, LawCells, by_regime, law_cells, regime_summary, tasks_of
+from sweeps.laws.fit import Estimate
 from sweeps.laws.formulas import ATTENTION, CONSTANT, TD_POWER, Law, applicable_laws, applicable_letter_laws
-from sweeps.laws.scaling_law import Estimate, ScalingLaw, fitted_law, spread_words
+from sweeps.laws.scaling_law import ScalingLaw, fitted_law, spread_words
 from sweeps.schema import LawSettings
 from sweeps.thresholds import WidthThreshold
 
@@ -76,21 +81,74 @@ class LawComparison:
         return self.laws[0].num_cells + self.laws[0].num_censored
 
     @property
-    def expected(self) -> ScalingLaw | None:
-        """The law that theory expects of the width: attention's of a transformer, the power of T d of an FCN.
+    def theory(self) -> ScalingLaw | None:
+        """The law that theory expects of the width: attention's of a transformer, the power of T d of an FCN."""
+        is_expected = self.laws[0].size == WIDTH and self.kind in EXPECTED
+        return self.law(EXPECTED[self.kind].name) if is_expected else None
 
-        Of other architectures and sizes it expects none. In its place stands, of the laws as good as the best, the one
-        that best predicts each cell from the others.
-        """
-        if self.laws[0].size == WIDTH and self.kind in EXPECTED:
-            return self.law(EXPECTED[self.kind].name)
+    @cached_property
+    def named(self) -> ScalingLaw | None:
+        """The one law that is shown of this regime; None of two cells or fewer for which theory names none."""
+        return self._choice[0]
+
+    @property
+    def reason(self) -> str:
+        """Why the named law is the one, in words."""
+        return self._choice[1]
+
+    @cached_property
+    def _choice(self) -> tuple[ScalingLaw | None, str]:
+        theory, found = self.theory, self._best_of_alike()
+        if theory is None:
+            return (found if len(found.points) > 2 else None), self._why_best(found)
+        match self.standing(theory):
+            case "too few cells" if self.best is None:
+                return theory, f"the theory's law; {_cells_are(self.num_cells)} too few to compare it"
+            case "too few cells":
+                needs = f"needs {least_cells(theory)} cells to be compared"
+                if _misfit(found):
+                    return theory, f"the theory's law; it {needs}, and the best of those compared, {found.formula}, misfits"
+                return found, f"{self._why_best(found)}; the theory's law, {theory.formula}, {needs}"
+            case "ruled out":
+                return found, f"{self._why_best(found)}; the theory's law, {theory.formula}, is ruled out"
+            case "best":
+                place = "as good as any" if self.rivals() else "the best of those compared"
+            case "as good":
+                place = "as good as the best"
+            case "richer than needed":
+                place = "not ruled out: it fits as well as the best, with more numbers"
+            case "less likely":
+                place = f"less likely than {found.formula}, but not ruled out"
+        return theory, f"the theory's law; {place}"
+
+    def _best_of_alike(self) -> ScalingLaw:
+        """Of the laws as good as the best, the one that best predicts each cell from the others."""
         alike = self.of_standing("best", "as good") or self.laws[:1]
         return min(alike, key=lambda law: math.inf if math.isnan(law.loo_error) else law.loo_error)
 
+    def _why_best(self, law: ScalingLaw) -> str:
+        if self.best is None:
+            return f"{_cells_are(self.num_cells)} too few to compare laws"
+        if self.rivals():
+            return "of those that the cells do not tell apart, it predicts each cell best from the others"
+        return "the best of those compared" if law is self.best else "as good as the best of those compared"
+
     @property
-    def is_expected(self) -> bool:
-        """Whether theory names a law for these thresholds."""
-        return self.laws[0].size == WIDTH and self.kind in EXPECTED
+    def naming(self) -> str:
+        """Which law is named and why, and how it stands to the thresholds' own intervals."""
+        law = self.named
+        if law is None:
+            return ""
+        sentences = [f"Named law: {law.formula} ({self.reason})."]
+        if law.test is None:
+            return " ".join([*sentences, "Its fit is not tested: no more thresholds with an interval than numbers."])
+        slopes = [
+            f"in ln {trend.letter} {trend.slope.value:+.3f} ({trend.slope.low:+.3f} to {trend.slope.high:+.3f})"
+            for trend in law.test.trends
+        ]
+        fits = f"it misfits: {law.test.words}" if law.test.misfits else "no misfit shown"
+        of_residuals = f" Slope of the residuals {', '.join(slopes)}." if slopes else ""
+        return " ".join([*sentences, f"Test of its fit: {law.test.p_words}, {fits}.{of_residuals}"])
 
     @property
     def best(self) -> ScalingLaw | None:
@@ -134,32 +192,36 @@ class LawComparison:
 
     @property
     def conclusion(self) -> str:
-        """The result of the comparison in a sentence or two that claim no more than the cells support."""
+        """The result of the comparison in a few sentences that claim no more than the cells support."""
         best, num = self.best, self.num_cells
         if best is None:
-            are = "cell is" if num == 1 else "cells are"
-            return " ".join(
-                filter(None, [f"Undecided: {num} {are} too few to tell laws apart by AICc.", self._best_predictor()])
-            )
-        alike = [law.formula for law in (best, *self.rivals())]
+            opening = f"Undecided: {_cells_are(num)} too few to tell laws apart by AICc."
+            return " ".join(filter(None, [opening, self._best_predictor()]))
+        uncompared = self.of_standing("too few cells")
+        scope = f"Of the laws that can be compared with {num} cells, " if uncompared else ""
         richer = [law.formula for law in self.of_standing("richer than needed")]
-        if len(alike) > 1:
-            sentences = [f"Undecided: {num} cells do not tell {spread_words(alike)} apart."]
+        if rivals := self.rivals():
+            told = f"Undecided: {num} cells do not tell {spread_words([law.formula for law in (best, *rivals)])} apart."
+            told = " ".join([told, *(f"{law.formula} misfits: {words}." for law in (best, *rivals) if (words := _misfit(law)))])
+        elif words := _misfit(best):
+            also = f"; {spread_words(richer)} {_fits(richer)} no worse, with more numbers" if richer else ""
+            told = f"{scope}{best.formula} is {'best' if scope else 'the best law'}, but it misfits: {words}{also}."
         elif richer:
-            fit = "fits" if len(richer) == 1 else "fit"
-            sentences = [f"{best.formula} is enough; {spread_words(richer)} {fit} as well, with more numbers."]
+            told = f"{scope}{best.formula} is enough; {spread_words(richer)} {_fits(richer)} as well, with more numbers."
         else:
-            sentences = [f"The thresholds follow {best.formula}."]
-        return " ".join(filter(None, [*sentences, self._beaten(), self._uncompared()]))
+            told = f"{scope}{best.formula} is best." if scope else f"The thresholds follow {best.formula}."
+        return " ".join(
+            filter(None, [told, self._beaten("All others of these" if scope else "All others"), *_needs(uncompared)])
+        )
 
-    def _beaten(self) -> str:
+    def _beaten(self, others: str) -> str:
         """The best of the laws that fit less well."""
         worse = self.of_standing("less likely", "ruled out")
         if not worse:
             return ""
         standing, delta = self.standing(worse[0]), self.delta(worse[0])
         if len(worse) > 1 and standing == "ruled out":
-            return f"All others are ruled out, the nearest, {worse[0].formula}, by {delta:.1f} in AICc."
+            return f"{others} are ruled out, the nearest, {worse[0].formula}, by {delta:.1f} in AICc."
         return f"The best of the others, {worse[0].formula}, is {standing}: its AICc is {delta:.1f} larger."
 
     def _best_predictor(self) -> str:
@@ -173,12 +235,33 @@ class LawComparison:
             f" {last.formula} most, by {last.loo_error:.0%}."
         )
 
-    def _uncompared(self) -> str:
-        too_few = [law for law in self.laws if self.standing(law) == "too few cells"]
-        if not too_few:
-            return ""
-        needed = max(len(law.numbers) for law in too_few) + 3
-        return f"Laws with more numbers to fit need {needed} cells to be compared."
+
+def least_cells(law: ScalingLaw) -> int:
+    """Cells that a law needs to be compared by AICc, which counts the scatter as a parameter."""
+    return len(law.numbers) + 3
+
+
+def _needs(laws: Sequence[ScalingLaw]) -> list[str]:
+    """The laws that could not be compared, with the cells that they need, in a sentence a number of cells."""
+    by_number: dict[int, list[str]] = {}
+    for law in laws:
+        by_number.setdefault(least_cells(law), []).append(law.formula)
+    return [
+        f"{spread_words(own)} {'needs' if len(own) == 1 else 'need'} {num} cells to be compared."
+        for num, own in by_number.items()
+    ]
+
+
+def _misfit(law: ScalingLaw) -> str:
+    return f"{law.test.words} ({law.test.p_words})" if law.test is not None and law.test.misfits else ""
+
+
+def _cells_are(num: int) -> str:
+    return f"{num} {'cell is' if num == 1 else 'cells are'}"
+
+
+def _fits(laws: Sequence[str]) -> str:
+    return "fits" if len(laws) == 1 else "fit"
 
 
 def compare_laws(thresholds: Iterable[WidthThreshold], settings: LawSettings | None = None) -> tuple[LawComparison, ...]:

@@ -130,6 +130,19 @@ def hazard(z: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """A fitted number with its interval; nan ends where there are too few cells for one."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def has_interval(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+
+@dataclass(frozen=True)
 class ScatterDistribution:
     """The distribution of the scatter given the cells: its cumulative probability at `SCATTERS`."""
 

@@ -152,8 +152,9 @@ def _q_log_t(tasks: Tasks) -> np.ndarray:
 
 
 def _fcn_bound(tasks: Tasks) -> np.ndarray:
-    """`T d (1 - r (T-1)/(T-q))`, at real T, q and d as at whole ones."""
-    at = zip(tasks.T.tolist(), tasks.d.tolist(), tasks.q.tolist(), strict=True)
+    """`T d (1 - r (T-1)/(T-q))`, at real T, q and d as at whole ones; beyond `1 <= q <= T` and `1 <= d` that of the end."""
+    T, d = np.maximum(tasks.T, 1), np.maximum(tasks.d, 1)
+    at = zip(T.tolist(), d.tolist(), np.clip(tasks.q, 1, T).tolist(), strict=True)
     return np.array([theory.fcn_width_bound(tasks.target_loss, T=T, d=d, q=q) for T, d, q in at])
 
 

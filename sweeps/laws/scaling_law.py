@@ -22,8 +22,9 @@ import numpy as np
 
 from stsq_core.configs import Size, TokenTask
 from sweeps.laws.cells import ABOVE, BELOW, FOUND, LawCells, regime_key, regime_summary
-from sweeps.laws.fit import LawFit, Measurements, fit_law, fitted
+from sweeps.laws.fit import Estimate, LawFit, Measurements, fit_law, fitted
 from sweeps.laws.formulas import FCN_LINE, TD_POWER, Law, Tasks
+from sweeps.laws.misfit import FitTest, fit_test
 
 NUM_REPLICATES = 1000
 LEAST_REPLICATES = 200
@@ -37,19 +38,6 @@ class Draws:
 
     theta: np.ndarray
     scatters: np.ndarray
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A fitted number with its interval; nan ends where there are too few cells for one."""
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def has_interval(self) -> bool:
-        return math.isfinite(self.low) and math.isfinite(self.high)
 
 
 @dataclass(frozen=True)
@@ -83,6 +71,11 @@ class ScalingLaw:
     note: str
     fit: LawFit = field(repr=False, compare=False)
     draws: Draws | None = field(repr=False, compare=False)
+
+    @cached_property
+    def test(self) -> FitTest | None:
+        """Whether the law fits the thresholds within their own intervals; None where too few cells have one."""
+        return fit_test(self.fit)
 
     @property
     def name(self) -> str:

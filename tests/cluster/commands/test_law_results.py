@@ -34,7 +34,7 @@ def thresholds(transformer: MakeTrial) -> tuple[WidthThreshold, ...]:
 
 def printed(show: Callable[..., None], *arguments: object) -> list[str]:
     text = io.StringIO()
-    show(Console(file=text, width=150), *arguments)
+    show(Console(file=text, width=170), *arguments)
     return text.getvalue().splitlines()
 
 
@@ -46,7 +46,8 @@ def test_every_law_has_a_line_with_its_place(thresholds: tuple[WidthThreshold, .
     comparisons = compared(thresholds)
     lines = printed(show_laws, comparisons, thresholds)
     assert lines[0] == f"transformer: {comparisons[0].conclusion}"
-    for law, line in zip(comparisons[0].laws, lines[2:], strict=False):
+    assert lines[1] == f"  {comparisons[0].naming}"
+    for law, line in zip(comparisons[0].laws, lines[3:], strict=False):
         assert line.strip().startswith(law.formula)
         assert f"{law.loo_error:.1%}" in line
 

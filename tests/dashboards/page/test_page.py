@@ -122,8 +122,9 @@ def test_every_law_of_both_architectures_is_on_the_page_with_its_verdict(whole_p
     *residuals, powers = figures(whole_page, "laws")
     for figure, comparison in zip(residuals, findings.comparisons, strict=True):
         own = next(trace for trace in figure["data"] if trace["mode"] == "markers")
-        law = comparison.expected
+        law = comparison.named
         assert law is not None
+        assert comparison.naming.partition("). ")[2] in text
         assert own["y"] == pytest.approx([point.relative_residual for point in law.points], rel=1e-4)
     shown = [trace["x"][0] for trace in powers["data"]]  # type: ignore[index]
     fitted = [c.law(name).parameters["gamma"].value for c in findings.comparisons for name in ("td_power", "excess_power")]  # type: ignore[union-attr]

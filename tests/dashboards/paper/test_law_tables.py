@@ -26,6 +26,15 @@ def test_verdicts_name_the_best_law_of_each_architecture(findings: Findings) -> 
     rows = conclusion_rows(findings.comparisons, findings.thresholds)
     assert [row["verdict"] for row in rows] == [comparison.conclusion for comparison in findings.comparisons]
     assert [row["best"] for row in rows] == [c.best.name if c.best else None for c in findings.comparisons]
+    assert [row["named"] for row in rows] == ["attention", "td_power"]
+    assert [(row["reason"], row["fit_p"], row["misfit"]) for row in rows] == [
+        (c.reason, c.named.test.p, c.named.test.words) for c in findings.comparisons if c.named and c.named.test
+    ]
+    (slope,) = rows[0]["residual_slopes"]
+    assert slope["letter"] == "T"
+    assert slope["low"] < slope["value"] < slope["high"]
+    named = [row["law"] for row in law_rows(findings.comparisons, findings.thresholds) if row["named"]]
+    assert set(named) == {"attention", "td_power"}
     assert held_out_rows(findings.comparisons, findings.thresholds) == []
 
 

@@ -90,7 +90,8 @@ def test_a_laws_line_passes_where_the_law_says_within_its_band(findings: Finding
 
 
 def test_a_power_laws_band_is_widest_away_from_the_cells(findings: Findings) -> None:
-    law = findings.laws[1]
+    law = findings.comparisons[1].law("td_power")
+    assert law is not None
     band = law.band(law.tasks(T=np.array([1.5, 9.0, 60.0]), d=2.0, q=2.0))
     assert band is not None
     low, high = band

@@ -17,8 +17,9 @@ from dashboards.words.law_words import (
 )
 from sweeps.findings.run_findings import Findings
 from sweeps.laws.comparison import LawComparison, Prediction
+from sweeps.laws.fit import Estimate
 from sweeps.laws.formulas import LAWS
-from sweeps.laws.scaling_law import Estimate, ScalingLaw
+from sweeps.laws.scaling_law import ScalingLaw
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def test_the_best_of_undecided_laws_is_not_called_the_best(findings: Findings) -
 
 
 def test_a_verdict_keeps_its_words_and_sets_its_formulas(comparison: LawComparison) -> None:
-    html = conclusion_html(comparison)
+    html = conclusion_html(comparison, comparison.conclusion)
     assert comparison.conclusion.split(":")[0].split(" m = ")[0] in html
     assert '<span class="formula"><i>m</i> = ' in html
 

@@ -75,7 +75,7 @@ def test_every_law_is_tried_on_both_architectures(compared: Callable[..., LawCom
     both = compared(log_law, (16, 32, 64, 128, 256)), compared(line, (8, 16, 32, 64, 96), kind="fcn")
     first, second = ({law.name for law in comparison.laws} for comparison in both)
     assert first == second >= {"attention", "attention_ratio", "td_power", "fcn_line", "excess_power", "attention_offset"}
-    assert [comparison.expected.name for comparison in both if comparison.expected] == ["attention", "td_power"]
+    assert [comparison.named.name for comparison in both if comparison.named] == ["attention", "td_power"]
 
 
 def test_an_architecture_without_a_theory_may_not_grow_at_all(compared: Callable[..., LawComparison]) -> None:
@@ -125,8 +125,8 @@ def test_a_law_that_fits_far_better_is_not_beaten_by_the_charge_for_its_numbers(
         grown = compared(lambda T: 1.1 * T**0.2, (16, 32, 64, 128, 256), kind="rnn", scatter=0.08, stream=stream)
         firsts.add(grown.laws[0].name)
         assert "m = c is enough" not in grown.conclusion
-        assert grown.expected is not None
-        assert grown.expected.name != "constant"
+        assert grown.named is not None
+        assert grown.named.name != "constant"
     assert "constant" in firsts
 
 
@@ -143,10 +143,10 @@ def test_the_least_aicc_comes_first_and_is_penalised_for_every_number(compared: 
 def test_a_held_out_cell_enters_no_fit_and_is_predicted(compared: Callable[..., LawComparison]) -> None:
     lengths = (16, 32, 64, 128)
     comparison = compared(log_law, lengths, held_out=(256,))
-    law = comparison.expected
+    law = comparison.named
     assert law is not None
     assert [point.task.T for point in law.points] == list(lengths)
-    assert law.parameters == compared(log_law, lengths).expected.parameters  # type: ignore[union-attr]
+    assert law.parameters == compared(log_law, lengths).named.parameters  # type: ignore[union-attr]
     (prediction,) = comparison.predictions(law)
     assert prediction.task.T == 256
     assert prediction.predicted.low < log_law(256) < prediction.predicted.high
@@ -157,7 +157,7 @@ def test_a_held_out_cell_enters_no_fit_and_is_predicted(compared: Callable[..., 
 
 def test_a_prediction_that_fails_says_so(compared: Callable[..., LawComparison]) -> None:
     comparison = compared(lambda T: log_law(T) if T < 200 else 3 * log_law(T), (16, 32, 64, 128), held_out=(256,))
-    (prediction,) = comparison.predictions(comparison.expected)  # type: ignore[arg-type]
+    (prediction,) = comparison.predictions(comparison.named)  # type: ignore[arg-type]
     assert prediction.agrees is False
     assert prediction.error == pytest.approx(2, abs=0.4)
 
@@ -169,8 +169,89 @@ def test_a_censored_held_out_cell_has_no_error_but_may_agree(
     for widest, agrees in ((20, True), (200, False)):
         beyond = threshold(transformer(T=256, q=3, d=4), status="above_range", widths=(4, widest))
         (comparison,) = compare_laws([*fitted, beyond], LawSettings(held_out=({"task.T": 256},)))
-        (prediction,) = comparison.predictions(comparison.expected)  # type: ignore[arg-type]
+        (prediction,) = comparison.predictions(comparison.named)  # type: ignore[arg-type]
         assert (prediction.m_star, prediction.error, prediction.agrees) == (None, None, agrees)
+
+
+def test_laws_that_were_not_compared_are_not_ruled_out(compared: Callable[..., LawComparison]) -> None:
+    comparison = compared(log_law, (16, 32, 64, 128))
+    first, second, _ = comparison.conclusion.split(". ")
+    assert first == "Of the laws that can be compared with 4 cells, m = d + b q ln T is best"
+    assert second.startswith("All others of these are ruled out, the nearest, m = d + b q ln(T/q), by ")
+    left = [law.formula for law in comparison.of_standing("too few cells")]
+    assert comparison.conclusion.endswith(f"{left[0]}, {left[1]} and {left[2]} need 5 cells to be compared.")
+    whole = compared(log_law, (16, 32, 64, 128, 256, 512), stream=1)
+    assert not whole.of_standing("too few cells")
+    assert "can be compared" not in whole.conclusion
+
+
+def few_cells(compared: Callable[..., LawComparison], *, kind: str, formula: Formula) -> tuple[str, str]:
+    comparison = compared(formula, (16, 32, 64, 128), kind=kind)
+    assert comparison.named is not None
+    return comparison.named.name, comparison.reason
+
+
+def test_one_law_is_named_with_the_reason(compared: Callable[..., LawComparison]) -> None:
+    assert few_cells(compared, kind="transformer", formula=log_law) == (
+        "attention",
+        "the theory's law; the best of those compared",
+    )
+    assert few_cells(compared, kind="fcn", formula=line) == (
+        "fcn_line",
+        "the best of those compared; the theory's law, m = c (T d)^gamma, needs 5 cells to be compared",
+    )
+    assert few_cells(compared, kind="fcn", formula=lambda T: 20 * T**0.7) == (
+        "td_power",
+        "the theory's law; it needs 5 cells to be compared, and the best of those compared,"
+        " m = s T d (1 - r (T-1)/(T-q)), misfits",
+    )
+    few = compared(log_law, (16, 32, 64))
+    assert (few.named, few.reason) == (few.law("attention"), "the theory's law; 3 cells are too few to compare it")
+    richer = compared(line, (8, 12, 16, 24, 32, 48), kind="fcn")
+    assert (richer.named, richer.reason) == (
+        richer.law("td_power"),
+        "the theory's law; not ruled out: it fits as well as the best, with more numbers",
+    )
+    beaten = compared(line, (8, 12, 16, 24, 32, 48))
+    assert beaten.named is not None
+    assert (beaten.named.name, beaten.reason) == (
+        "fcn_line",
+        "the best of those compared; the theory's law, m = d + b q ln T, is ruled out",
+    )
+    constant = compared(lambda _: 9.0, (8, 16, 32, 64, 128, 256), kind="rnn")
+    assert (constant.named, constant.reason) == (constant.law("constant"), "the best of those compared")
+    assert compared(lambda _: 9.0, (8, 16), kind="rnn").named is None
+
+
+def test_a_misfit_is_part_of_the_conclusion_and_of_the_naming(compared: Callable[..., LawComparison]) -> None:
+    off = {12: 0.92, 48: 1.08, 192: 0.92, 768: 1.08}
+    bent = compared(lambda T: log_law(T) * off[int(T)], tuple(off), scatter=0.0)
+    best = "Of the laws that can be compared with 4 cells, m = d + b q ln T is best, but it misfits: residuals "
+    assert bent.conclusion.startswith(best)
+    assert ", it misfits: residuals " in bent.naming
+    fits = compared(log_law, (16, 32, 64, 128), scatter=0.0)
+    assert fits.naming.startswith(
+        "Named law: m = d + b q ln T (the theory's law; the best of those compared). Test of its fit: p = "
+    )
+    assert ", no misfit shown. Slope of the residuals in ln T " in fits.naming
+    single = compared(log_law, (16,))
+    assert single.naming.endswith("Its fit is not tested: no more thresholds with an interval than numbers.")
+
+
+def test_what_is_not_reached_enters_no_law(threshold: Make, transformer: Callable[..., object]) -> None:
+    """A threshold that is not reached is no bound; one above the widths tried is."""
+    cells = [threshold(transformer(T=T, q=3, d=4), [log_law(T) * f for f in (0.97, 1, 1.03)]) for T in (16, 32, 64, 128)]
+    (without,) = compare_laws(cells)
+    beyond = {
+        status: threshold(transformer(T=256, q=3, d=4), status=status, widths=(4, 80))
+        for status in ("not_reached", "above_range")
+    }
+    (unmoved,), (moved,) = compare_laws([*cells, beyond["not_reached"]]), compare_laws([*cells, beyond["above_range"]])
+    assert (unmoved.num_cells, moved.num_cells) == (4, 5)
+    assert [law.parameters for law in unmoved.laws] == [law.parameters for law in without.laws]
+    assert moved.law("attention").parameters["b"].value > without.law("attention").parameters["b"].value * 1.02  # type: ignore[union-attr]
+    (held,) = compare_laws([*cells, beyond["not_reached"]], LawSettings(held_out=({"task.T": 256},)))
+    assert held.predictions(held.laws[0]) == ()
 
 
 def test_families_are_compared_apart(threshold: Make, transformer: Callable[..., object]) -> None:
@@ -181,4 +262,4 @@ def test_families_are_compared_apart(threshold: Make, transformer: Callable[...,
         ]
 
     comparisons = compare_laws([*cells(2.0), *cells(3.0, redraw="never")])
-    assert [round(one.expected.parameters["b"].value, 6) for one in comparisons if one.expected] == [2.0, 3.0]
+    assert [round(one.named.parameters["b"].value, 6) for one in comparisons if one.named] == [2.0, 3.0]

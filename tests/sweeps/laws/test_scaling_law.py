@@ -119,8 +119,8 @@ def test_too_few_cells_have_no_law_or_no_interval(attention_thresholds, fcn_thre
 
 def test_each_regime_has_its_own_law(attention_thresholds, fcn_thresholds):
     thresholds = [*attention_thresholds(2.0), *attention_thresholds(3.0, redraw="never"), *fcn_thresholds()]
-    laws = [comparison.expected for comparison in compare_laws(thresholds)]
-    assert [law.name for law in laws] == ["attention", "attention", "td_power"]
+    laws = [comparison.named for comparison in compare_laws(thresholds)]
+    assert [law.name for law in laws] == ["attention", "attention", "fcn_line"]
     assert [round(law.parameters["b"].value, 2) for law in laws[:2]] == [2.0, 3.0]
     assert "differ in more than T, q and d" in fit_attention_law(thresholds[:8]).note
 
