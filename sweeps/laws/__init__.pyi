@@ -10,7 +10,6 @@ from .comparison import (
 from .fit import Estimate as Estimate
 from .formulas import CONSTANT as CONSTANT, LETTERS as LETTERS, letter_law as letter_law
 from .line_ratios import fcn_line as fcn_line, has_fcn_bound as has_fcn_bound
-from .misfit import FitTest as FitTest, Trend as Trend
 from .scaling_law import (
     ScalingLaw as ScalingLaw,
     fitted_law as fitted_law,
