@@ -100,7 +100,10 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
                     except Stopped as stopped:
                         publication.patience_s = STOP_PATIENCE_S
                         done = f"{len(Ledger(run.ledger).trial_ids())} trials in {run.ledger}"
-                        print_line(log, f"stopped by {stopped.signal_name} with {done}; the same command goes on from there")
+                        # The run directory holds the sweep with its further seeds: the same command would add some again.
+                        adds = any("seeds+=" in setting for setting in settings)
+                        again = f"`stsq run {shlex.quote(str(run.path))}`" if adds else "the same command"
+                        print_line(log, f"stopped by {stopped.signal_name} with {done}; {again} goes on from there")
                         return STOPPED
         except (Stopped, KeyboardInterrupt) as stopped:  # while the publisher or the lock was being let go
             if isinstance(stopped.__context__, UserError):

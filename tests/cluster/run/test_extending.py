@@ -1,12 +1,17 @@
 """A finished run is extended in its directory: more seeds of a grid, a narrower tolerance of a search; nothing is lost."""
 
 import json
+import os
+import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+
+from cluster.commands import session
 
 QUIET = ("--inline", "--wandb", "disabled")
 Write = Callable[..., Path]
@@ -38,9 +43,22 @@ def test_more_seeds_extend_every_cell_of_a_grid(here: Here, tmp_path: Path, writ
     assert (run / "spec.1.yaml").is_file()
     assert [group["seeds"] for group in yaml.safe_load((run / "spec.yaml").read_text())["trials"]] == [5, [5, 7, 8, 9, 10]]
     assert "nothing to train" in here("run", run, *QUIET).err
+    assert "20 trials, 20 done" in here("plan", run).out
     refused = here("run", write_sweep(small), "--more-seeds", "3", *QUIET)
     assert refused.code == 2
     assert "--more-seeds extends a run: give its directory, such as runs/NAME, in place of" in refused.err
+
+
+def test_a_stopped_extension_goes_on_without_adding_seeds_once_more(
+    here: Here, tmp_path: Path, write_sweep: Write, small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "runs/small"
+    with monkeypatch.context() as patched:
+        patched.setattr(session, "_train_rest", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
+        assert "; the same command goes on from there" in here("run", write_sweep(small), *QUIET).err
+        assert f"; `stsq run {run}` goes on from there" in here("run", run, "--more-seeds", "1", *QUIET).err
+    here("run", run, *QUIET)
+    assert [row["num_seeds"] for row in shown(here, run)] == [3, 3]
 
 
 def test_a_search_is_made_tighter_in_place(here: Here, tmp_path: Path, write_sweep: Write, small: dict[str, Any]) -> None:
