@@ -289,5 +289,7 @@ def _threshold(threshold: WidthThreshold) -> str:
             return f"above {max(threshold.widths)}"
         case "below_range":
             return f"at most {min(threshold.widths)}"
+        case "not_reached":
+            return "not reached"
         case _:
             return "none"

@@ -51,3 +51,10 @@ def test_one_cell_with_a_number_is_enough() -> None:
 def test_a_failed_recheck_is_a_failed_trial() -> None:
     printed = replace(results(FINISHED), rechecks=Outcomes.of([FAILED]))
     assert exit_code(printed, thresholds(FINISHED)) == 1
+
+
+def test_a_sweep_of_which_no_cell_reaches_the_target_has_no_threshold() -> None:
+    (bound,) = thresholds(FINISHED)
+    short = replace(bound, status="not_reached")
+    assert exit_code(results(FINISHED), [short]) == 3
+    assert exit_code(results(FINISHED), [short, bound]) == 0

@@ -2,17 +2,22 @@
 
 import csv
 import json
+import math
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dashboards import write_report
+from dashboards.boards.documents import thresholds_table
+from dashboards.page.summary import summary_words
+from dashboards.paper.tables import thresholds_json, thresholds_latex
 from dashboards.words.law_words import GAMMA, interval_words
 from stsq_core import TrialConfig, TrialResult, UserError
-from sweeps.findings.run_findings import Findings
+from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import RunDirectory
 
@@ -201,17 +206,49 @@ def test_all_diverged_says_so(make_run: MakeRun, diverged: Callable[[TrialConfig
 
 
 def test_censored_thresholds_are_told_as_inequalities(make_run: MakeRun, attention: dict[str, object]) -> None:
-    narrow = {**attention, "zip": {"task.T": [16, 32], "model.positions.d_e": [[4, 6], [60, 80]]}}
+    narrow = {**attention, "zip": {"task.T": [16, 32], "model.positions.d_e": [[10, 14], [60, 80]]}}
     run = make_run(trials=[narrow])
     path = write_report(run.path)
     text = Page(path).text
-    assert "> 10" in text
+    assert "> 18" in text
     assert "≤ 64" in text
     assert "No width threshold was found" in text
     symbols = [
         trace["marker"]["symbol"] for trace in figures(path, "thresholds")[0]["data"] if "symbol" in trace.get("marker", {})
     ]  # type: ignore[index, attr-defined, operator]
     assert {"triangle-up", "triangle-down"} <= set(symbols)
+
+
+def test_thresholds_that_are_not_reached_are_told_wherever_a_status_is(make_run: MakeRun, attention: dict[str, Any]) -> None:
+    """T = 16: the loss turns short of the target, at m = 24. T = 32: nothing is learned. T = 64: found."""
+
+    def outcome(config: TrialConfig) -> TrialResult:
+        width = config.width
+        loss = {16: 0.23 + abs(math.log(width / 24)) / 2, 32: 0.99, 64: 0.1 * (24 / width) ** 3}[config.task.T]
+        return TrialResult(config, "finished", min(loss, 1.0) * (1 + config.seed % 5 / 500), 0.001, 600, 0.3)
+
+    widths = [[4, 8, 20, 44, 92, 188]] * 3
+    run = make_run(
+        trials=[{**attention, "zip": {"task.T": [16, 32, 64], "model.positions.d_e": widths}, "seeds": 3}], outcome=outcome
+    )
+    findings = read_findings(run.path)
+    short, flat, found = findings.thresholds
+    assert [one.status for one in findings.thresholds] == ["not_reached", "not_reached", "found"]
+    tried = "(try more steps, a smaller rate or a schedule)"
+    assert short.note.startswith(f"not reached: least loss 0.23 at m = 24, rising beyond {tried}; ")
+    flat_words = "not reached: nothing learned at any width, loss 0.99 throughout (try another rate or more steps)"
+    assert flat.note.startswith(f"{flat_words}; ")
+    page = Page(write_report(run.path)).text
+    assert short.note.partition("; ")[0] in page
+    assert flat_words in page
+    assert "A transformer needs a width of 24.0 at T = 64" in page
+    assert summary_words(findings.thresholds) == "1 found, 2 not reached at any width"
+    latex = thresholds_latex(findings.thresholds, findings.comparisons)
+    assert latex.count("not reached") == 2
+    rows = json.loads(thresholds_json(findings.thresholds, findings.comparisons))["thresholds"]
+    assert [(row["status"], row["m_star"]) for row in rows[:2]] == [("not_reached", None)] * 2
+    assert thresholds_table(findings.thresholds).count("| not reached | none | 3 | not reached |") == 2
+    assert [comparison.num_cells for comparison in findings.comparisons] == [1]
 
 
 def test_ten_thousand_trials_are_aggregated(make_run: MakeRun, attention: dict[str, object]) -> None:

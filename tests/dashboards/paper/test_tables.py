@@ -90,10 +90,10 @@ def test_json_and_csv_name_the_axis_in_full(two_queries: Findings) -> None:
 
 
 def test_latex_keeps_censored_values_inequalities(make_run: MakeRun, attention: dict[str, object]) -> None:
-    narrow = {**attention, "zip": {"task.T": [16, 32], "model.positions.d_e": [[4, 6], [60, 80]]}}
+    narrow = {**attention, "zip": {"task.T": [16, 32], "model.positions.d_e": [[10, 14], [60, 80]]}}
     findings = read_findings(make_run(trials=[narrow]).path)
     text = thresholds_latex(findings.thresholds)
-    assert "$>10$" in text
+    assert "$>18$" in text
     assert r"$\le 64$" in text
 
 
@@ -132,7 +132,7 @@ def test_a_held_out_and_a_censored_cell_have_the_laws_value_beside_them(make_run
     zipped = attention["zip"]
     narrow = {
         "task.T": [*zipped["task.T"], 256],
-        "model.positions.d_e": [*zipped["model.positions.d_e"], [8, 12]],
+        "model.positions.d_e": [*zipped["model.positions.d_e"], [20, 28]],
     }
     findings = read_findings(make_run(trials=[{**attention, "zip": narrow}], laws={"held_out": {"task.T": 128}}).path)
     rows = {row["T"]: row for row in threshold_rows(findings.thresholds, findings.laws)}
