@@ -232,7 +232,7 @@ def test_thresholds_that_are_not_reached_are_told_wherever_a_status_is(make_run:
         trials=[{**attention, "zip": {"task.T": [16, 32, 64], "model.positions.d_e": widths}, "seeds": 3}], outcome=outcome
     )
     findings = read_findings(run.path)
-    short, flat, found = findings.thresholds
+    short, flat, _ = findings.thresholds
     assert [one.status for one in findings.thresholds] == ["not_reached", "not_reached", "found"]
     tried = "(try more steps, a smaller rate or a schedule)"
     assert short.note.startswith(f"not reached: least loss 0.23 at m = 24, rising beyond {tried}; ")
