@@ -33,6 +33,7 @@ class Formula(NamedTuple):
 _SHAPES: Mapping[str, Formula] = {
     "attention": Formula("d + {b} q ln T", r"d + {b}\,q\,\ln T", "<i>d</i> + {b} <i>q</i> ln <i>T</i>"),
     "attention_offset": Formula("{b} q ln T + {const}", r"{b}\,q\,\ln T + {const}", "{b} <i>q</i> ln <i>T</i> + {const}"),
+    "attention_factor": Formula("{a} d + {b} q ln T", r"{a}\,d + {b}\,q\,\ln T", "{a} <i>d</i> + {b} <i>q</i> ln <i>T</i>"),
     "attention_free": Formula(
         "{a} d + {b} q ln T + {c}", r"{a}\,d + {b}\,q\,\ln T + {c}", "{a} <i>d</i> + {b} <i>q</i> ln <i>T</i> + {c}"
     ),

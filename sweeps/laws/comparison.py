@@ -21,8 +21,17 @@ import numpy as np
 from stsq_core.configs import MODELS, WIDTH, Architecture, TokenTask, kind_of
 from sweeps.laws.cells import ABOVE, LawCells, by_regime, law_cells, regime_summary, tasks_of
 from sweeps.laws.fit import Estimate
-from sweeps.laws.formulas import ATTENTION, CONSTANT, TD_POWER, Law, applicable_laws, applicable_letter_laws
-from sweeps.laws.scaling_law import ScalingLaw, fitted_law, spread_words
+from sweeps.laws.formulas import (
+    ATTENTION,
+    ATTENTION_FACTOR,
+    ATTENTION_FREE,
+    CONSTANT,
+    TD_POWER,
+    Law,
+    applicable_laws,
+    applicable_letter_laws,
+)
+from sweeps.laws.scaling_law import OF_POPULATION, ScalingLaw, distinct_laws, spread_words
 from sweeps.schema import LawSettings
 from sweeps.thresholds import WidthThreshold
 
@@ -148,7 +157,19 @@ class LawComparison:
         ]
         fits = f"it misfits: {law.test.words}" if law.test.misfits else "no misfit shown"
         of_residuals = f" Slope of the residuals {', '.join(slopes)}." if slopes else ""
-        return " ".join([*sentences, f"Test of its fit: {law.test.p_words}, {fits}.{of_residuals}"])
+        sentences.append(f"Test of its fit: {law.test.p_words}, {fits}.{of_residuals}")
+        return " ".join(filter(None, [*sentences, self._factor_of_d()]))
+
+    def _factor_of_d(self) -> str:
+        """Whether the factor of d is 1, as theory has it of attention, from a law that leaves it free."""
+        free = [law for law in self.laws if law.name in (ATTENTION_FACTOR.name, ATTENTION_FREE.name)]
+        if self.kind not in EXPECTED or EXPECTED[self.kind] is not ATTENTION or not free or OF_POPULATION in free[0].note:
+            return ""
+        a = free[0].parameters["a"]
+        if not a.has_interval:
+            return ""
+        contained = "is not excluded" if a.low <= 1 <= a.high else "is excluded"
+        return f"With a free factor of d, {free[0].formula}: a = {a.value:.2f} ({a.low:.2f} to {a.high:.2f}), so 1 {contained}."
 
     @property
     def best(self) -> ScalingLaw | None:
@@ -290,9 +311,7 @@ def _compare_regime(members: Sequence[WidthThreshold], settings: LawSettings) ->
     if cells is None:
         return None
     everywhere = tasks_of([threshold.config_sample for threshold in members], members[0].target_loss)
-    applicable = (law for law in _laws_for(cells, members[0].kind) if law.is_defined(everywhere))
-    laws = [fitted_law(law, cells) for law in applicable]
-    fitted = [law for law in laws if law is not None]
+    fitted = distinct_laws((law for law in _laws_for(cells, members[0].kind) if law.is_defined(everywhere)), cells)
     if not fitted:
         return None
     if sum(math.isfinite(law.aicc) for law in fitted) > 1 or cells.size == WIDTH:

@@ -160,6 +160,7 @@ def _fcn_bound(tasks: Tasks) -> np.ndarray:
 
 ATTENTION = LinearLaw("attention", "m = d + b q ln T", ("b",), ("b",), _d, (_q_log_t,))
 ATTENTION_OFFSET = LinearLaw("attention_offset", "m = b q ln T + const", ("b", "const"), ("b",), nothing, (_q_log_t, one))
+ATTENTION_FACTOR = LinearLaw("attention_factor", "m = a d + b q ln T", ("a", "b"), ("a", "b"), nothing, (_d, _q_log_t))
 ATTENTION_FREE = LinearLaw(
     "attention_free", "m = a d + b q ln T + c", ("a", "b", "c"), ("a", "b", "c"), nothing, (_d, _q_log_t, one)
 )
@@ -177,22 +178,19 @@ TD_POWER = PowerLaw(
 FCN_LINE = LinearLaw("fcn_line", "m = s T d (1 - r (T-1)/(T-q))", ("s",), ("s",), nothing, (_fcn_bound,))
 
 LAWS: tuple[Law, ...] = (
-    ATTENTION, ATTENTION_OFFSET, ATTENTION_FREE, ATTENTION_RATIO, EXCESS_POWER, EXCESS_Q_POWER, T_POWER, TD_POWER, FCN_LINE
+    ATTENTION, ATTENTION_OFFSET, ATTENTION_FACTOR, ATTENTION_FREE, ATTENTION_RATIO, EXCESS_POWER, EXCESS_Q_POWER, TD_POWER,
+    T_POWER, FCN_LINE,
 )  # fmt: skip
+"""Of laws that are the same function on some cells, the first is kept."""
 
 
 def applicable_laws(tasks: Tasks) -> tuple[Law, ...]:
-    """The laws whose parameters these cells determine, each once: of two that are the same here, the simpler.
+    """The laws whose parameters these cells determine.
 
-    With one d, a and c are not identifiable and `a d + c` is one constant; `T d` is then T times it, so the power of T d is
-    that of T. With one q, a factor q is part of c.
+    With one d, a and c are not identifiable and `a d + c` is one constant; where d varies, a factor of it is left free.
     """
-    superseded = {
-        ATTENTION_FREE.name if is_constant(tasks.d) else ATTENTION_OFFSET.name,
-        T_POWER.name if is_constant(tasks.d) else "",
-        EXCESS_Q_POWER.name if is_constant(tasks.q) else "",
-    }
-    return tuple(law for law in LAWS if law.name not in superseded and law.is_identifiable(tasks))
+    left_out = ATTENTION_FACTOR if is_constant(tasks.d) else ATTENTION_OFFSET
+    return tuple(law for law in LAWS if law is not left_out and law.is_identifiable(tasks))
 
 
 def is_constant(values: np.ndarray | Sequence[float]) -> bool:

@@ -13,7 +13,7 @@ same few again, counts the seeds' noise twice, and can leave a law undetermined;
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -22,10 +22,11 @@ import numpy as np
 
 from stsq_core.configs import Size, TokenTask
 from sweeps.laws.cells import ABOVE, BELOW, FOUND, LawCells, regime_key, regime_summary
-from sweeps.laws.fit import Estimate, LawFit, Measurements, fit_law, fitted
+from sweeps.laws.fit import Estimate, LawFit, Measurements, are_same, fit_law, fitted
 from sweeps.laws.formulas import FCN_LINE, TD_POWER, Law, Tasks
 from sweeps.laws.misfit import FitTest, fit_test
 
+OF_POPULATION = "with the population objective m = d + d_e by definition: a is no finding"
 NUM_REPLICATES = 1000
 LEAST_REPLICATES = 200
 MAX_NUMBERS = 500_000
@@ -160,8 +161,26 @@ def fitted_law(law: Law, cells: LawCells | None) -> ScalingLaw | None:
     """A law fitted to cells; None where they do not determine it, or one of them, found or censored, has no value under it."""
     if cells is None or not law.is_defined(cells.tasks) or not law.is_identifiable(cells.tasks.take(cells.found)):
         return None
-    fit = fit_law(law, cells)
-    draws = draws_of(fit)
+    return law_of(fit_law(law, cells))
+
+
+def distinct_laws(laws: Iterable[Law], cells: LawCells) -> list[ScalingLaw]:
+    """The laws that the cells determine, fitted; of those that are one function on them the first, which notes the others."""
+    kept: list[tuple[LawFit, list[str]]] = []
+    for law in laws:
+        if law.is_defined(cells.tasks) and law.is_identifiable(cells.tasks.take(cells.found)):
+            fit = fit_law(law, cells)
+            same = next((others for own, others in kept if are_same(own, fit)), None)
+            if same is None:
+                kept.append((fit, []))
+            else:
+                same.append(law.formula)
+    return [law_of(fit, same=same) for fit, same in kept]
+
+
+def law_of(fit: LawFit, *, same: Sequence[str] = ()) -> ScalingLaw:
+    """A fitted law with its intervals; `same` are the formulas of laws that are the same function on its cells."""
+    law, cells, draws = fit.law, fit.cells, draws_of(fit)
     found = cells.thresholds[int(np.argmax(cells.found))]
     return ScalingLaw(
         regime=regime_summary(found.config_sample, found.size),
@@ -170,7 +189,7 @@ def fitted_law(law: Law, cells: LawCells | None) -> ScalingLaw | None:
         level=cells.level,
         points=tuple(_point(fit, place) for place in np.flatnonzero(cells.found).tolist()),
         num_censored=int(np.sum(cells.side != FOUND)),
-        note="; ".join(_notes(law, cells)),
+        note="; ".join([*_notes(law, cells), *_of_twins(law, same)]),
         fit=fit,
         draws=draws,
     )
@@ -210,9 +229,15 @@ def _notes(law: Law, cells: LawCells) -> Iterator[str]:
     if law.name == FCN_LINE.name:
         yield f"r is the target loss, {cells.tasks.target_loss:g}"
     if "a" in law.reported and any(sample.training.objective == "population" for sample in samples):
-        yield "with the population objective m = d + d_e by definition: a is no finding"
+        yield OF_POPULATION
     if law.name == TD_POWER.name and len({sample.task.d for sample in samples}) == 1:
         yield "d is the same in all cells: gamma is the power of T alone"
+
+
+def _of_twins(law: Law, same: Sequence[str]) -> Iterator[str]:
+    if same:
+        are = "are the same function" if len(same) > 1 else "is the same function"
+        yield f"on these cells {spread_words(same)} {are} as {law.formula}"
 
 
 def _they(count: int) -> str:

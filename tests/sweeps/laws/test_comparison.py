@@ -8,6 +8,7 @@ import pytest
 
 from stsq_core.configs.trial import TrialConfig
 from sweeps.laws.comparison import LawComparison, compare_laws
+from sweeps.laws.formulas import LAWS
 from sweeps.schema.law_settings import LawSettings
 from sweeps.thresholds.thresholds import WidthThreshold
 
@@ -266,3 +267,65 @@ def test_families_are_compared_apart(threshold: Make, transformer: Callable[...,
 
     comparisons = compare_laws([*cells(2.0), *cells(3.0, redraw="never")])
     assert [round(one.named.parameters["b"].value, 6) for one in comparisons if one.named] == [2.0, 3.0]
+
+
+@pytest.fixture
+def at_tasks(threshold: Make, transformer: Callable[..., object]) -> Callable[..., LawComparison]:
+    """The comparison for cells at `formula(T, q, d)` with seeds 3% off; d is measured with minibatches."""
+
+    def make(tasks: list[tuple[int, int, int]], formula: Callable[..., float], objective: str = "minibatch") -> LawComparison:
+        draw, printed = np.random.default_rng(1), []
+        for T, q, d in tasks:
+            config = transformer(T=T, q=q, d=d)
+            config = config.model_copy(update={"training": config.training.model_copy(update={"objective": objective})})  # type: ignore[attr-defined]
+            printed.append(threshold(config, formula(T, q, d) * np.exp(0.03 * draw.normal(size=8))))
+        (comparison,) = compare_laws(printed)
+        return comparison
+
+    return make
+
+
+ONE_D = [(T, 3, 4) for T in (8, 16, 32, 64, 128)]
+ONE_T = [(12, 2, d) for d in (1, 2, 3, 4, 8, 12)]
+MANY = [(T, q, d) for T in (8, 32, 128) for q in (2, 3) for d in (2, 8)]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "kept", "others"),
+    [
+        (ONE_D, "td_power", "m = c T^gamma is the same function as m = c (T d)^gamma"),
+        (ONE_D, "excess_power", "m = d + c q T^gamma is the same function as m = d + c T^gamma"),
+        (ONE_T, "attention", "m = d + b q ln(T/q) is the same function as m = d + b q ln T"),
+    ],
+)
+def test_laws_that_are_one_function_on_the_cells_are_told_once(
+    at_tasks: Callable[..., LawComparison], tasks: list[tuple[int, int, int]], kept: str, others: str
+) -> None:
+    comparison = at_tasks(tasks, lambda T, q, d: d + 2.5 * q * math.log(T))
+    law = comparison.law(kept)
+    assert law is not None
+    assert f"on these cells {others}" in law.note.split("; ")
+    assert others.partition(" is the same")[0] not in {law.formula for law in comparison.laws}
+
+
+def test_laws_that_differ_on_the_cells_are_all_told(at_tasks: Callable[..., LawComparison]) -> None:
+    comparison = at_tasks(MANY, lambda T, q, d: d + 2.5 * q * math.log(T))
+    assert {law.name for law in comparison.laws} == {law.name for law in LAWS} - {"attention_offset"}
+    assert not any("same function" in law.note for law in comparison.laws)
+    two = at_tasks([(8, 3, 4), (16, 3, 4)], lambda T, q, d: d + 2.5 * q * math.log(T))
+    assert {"td_power", "excess_power", "attention_offset"} < {law.name for law in two.laws}  # each passes through both cells
+
+
+@pytest.mark.parametrize(("factor", "said"), [(1.0, "so 1 is not excluded."), (1.6, "so 1 is excluded.")])
+def test_where_d_varies_its_factor_has_an_interval(at_tasks: Callable[..., LawComparison], factor: float, said: str) -> None:
+    for tasks, formula in ((ONE_T, "m = a d + b q ln T: a = "), (MANY, " ln T")):
+        comparison = at_tasks(tasks, lambda T, q, d: factor * d + 2.5 * q * math.log(T))
+        law = comparison.law("attention_factor")
+        assert law is not None
+        assert law.parameters["a"].low < factor < law.parameters["a"].high
+        assert law.parameters["a"].high - law.parameters["a"].low < 0.6
+        assert "With a free factor of d, m = a d + b q ln T" in comparison.naming
+        assert formula in comparison.naming
+        assert comparison.naming.endswith(said)
+    of_population = at_tasks(MANY, lambda T, q, d: d + 2.5 * q * math.log(T), "population")
+    assert "factor of d" not in of_population.naming

@@ -8,6 +8,7 @@ import pytest
 from stsq_core.oracles import theory
 from sweeps.laws.formulas import (
     ATTENTION,
+    ATTENTION_FACTOR,
     ATTENTION_FREE,
     ATTENTION_OFFSET,
     ATTENTION_RATIO,
@@ -34,6 +35,7 @@ def tasks(T: list[float], q: list[float], d: list[float]) -> Tasks:
     [
         (ATTENTION, [2.5], lambda T, q, d: d + 2.5 * q * math.log(T)),
         (ATTENTION_OFFSET, [2.5, 7.0], lambda T, q, d: 2.5 * q * math.log(T) + 7),
+        (ATTENTION_FACTOR, [0.8, 2.5], lambda T, q, d: 0.8 * d + 2.5 * q * math.log(T)),
         (ATTENTION_FREE, [0.8, 2.5, 3.0], lambda T, q, d: 0.8 * d + 2.5 * q * math.log(T) + 3),
         (ATTENTION_RATIO, [2.5], lambda T, q, d: d + 2.5 * q * math.log(T / q)),
         (EXCESS_POWER, [math.log(3), 0.4], lambda T, q, d: d + 3 * T**0.4),
@@ -79,12 +81,18 @@ def test_with_several_d_and_q_all_that_differs_is_tried() -> None:
     assert found == {law.name for law in LAWS} - {"attention_offset"}
 
 
-def test_a_letter_that_does_not_vary_makes_two_laws_one() -> None:
-    found = names(tasks([16, 32, 64], [3, 3, 3], [4, 4, 4]))
-    assert "td_power" in found
-    assert not found & {"T_power", "excess_q_power"}
+def test_where_d_alone_varies_its_factor_is_free() -> None:
+    found = names(tasks([12, 12, 12, 12], [2, 2, 2, 2], [1, 2, 4, 8]))
+    assert "attention_factor" in found
+    assert not found & {"attention_free", "attention_offset"}
 
 
 def test_one_cell_determines_laws_of_one_number_only() -> None:
     assert names(tasks([16], [3], [4])) == {"attention", "attention_ratio", "fcn_line"}
-    assert names(tasks([16, 16], [3, 3], [4, 8])) == {"attention", "attention_ratio", "fcn_line", "td_power"}
+    assert names(tasks([16, 16], [3, 3], [4, 8])) == {
+        "attention",
+        "attention_ratio",
+        "fcn_line",
+        "td_power",
+        "attention_factor",
+    }
