@@ -17,12 +17,12 @@ from dashboards.words import (
     width_words,
 )
 from stsq_core.configs import Stsq, UserError
-from sweeps.laws import LawComparison, ScalingLaw
+from sweeps.laws import LawComparison, ScalingLaw, compare_families
 from sweeps.thresholds import WidthThreshold
 
 
 def show_laws(console: Console, comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThreshold]) -> None:
-    """Every law of every family of cells, best first, with the verdict, and the held-out cells beside their predictions."""
+    """Every law of every family of cells, best first, with the verdict and held-out cells; whether families share a number."""
     names = family_names([comparison.laws[0] for comparison in comparisons], thresholds)
     for comparison, name in zip(comparisons, names, strict=True):
         print_line(console, f"{name or comparison.kind}: {comparison.conclusion}")
@@ -36,6 +36,10 @@ def show_laws(console: Console, comparisons: Sequence[LawComparison], thresholds
         notes = dict.fromkeys(note for law in comparison.laws for note in law.note.split("; ") if note)
         for note in notes:
             print_line(console, f"  {note}")
+    for families in compare_families(comparisons):
+        print_line(console, f"{families.kind}, {families.num_families} families: {families.conclusion}")
+        for ratio in families.ratios:
+            print_line(console, f"  {families.ratio_words(ratio)}")
 
 
 def read_task(text: str) -> Stsq:

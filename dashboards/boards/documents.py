@@ -21,6 +21,7 @@ from dashboards.publishing import keys, set_id, set_workspace_name
 from dashboards.words import architecture_name, estimate_words, fit_words, fitted_formula, interval_text
 from stsq_core.configs import SAMPLES, WIDTH
 from sweeps.findings import Findings, Regime
+from sweeps.laws import compare_families
 from sweeps.thresholds import WidthThreshold
 
 MAX_RUNS = 100
@@ -241,7 +242,7 @@ def thresholds_table(thresholds: Sequence[WidthThreshold]) -> str:
     return text + (f"\n\n{left} more cells are in the run's own tables." if left else "")
 
 
-def laws_words(regimes: Iterable[Regime]) -> str:
+def laws_words(regimes: Sequence[Regime]) -> str:
     """A line a law: the formula with its numbers, their intervals, and what bears on it."""
     lines = []
     for regime in regimes:
@@ -251,6 +252,8 @@ def laws_words(regimes: Iterable[Regime]) -> str:
             words = f"{fit_words(regime.law)} ({escaped(said)})"
             formula = fitted_formula(regime.law).text
             lines.append(f"- {architecture_name(regime.kind)}: m\\* = `{formula}`, {numbers}; test of fit: {words}")
+    comparisons = [regime.comparison for regime in regimes if regime.comparison is not None]
+    lines += [f"- {architecture_name(own.kind)}: {escaped(own.conclusion)}" for own in compare_families(comparisons)]
     return "\n".join(lines) or "No law: too few thresholds were found."
 
 

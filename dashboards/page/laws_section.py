@@ -27,7 +27,7 @@ from dashboards.words import (
     width_words,
 )
 from sweeps.findings import Findings, Regime
-from sweeps.laws import LawComparison, ScalingLaw
+from sweeps.laws import FamilyComparison, LawComparison, ScalingLaw, compare_families
 
 TAGS = {"best": "found", "as good": "found", "less likely": "above_range", "ruled out": "failed"}
 BEATEN = ("less likely", "ruled out")
@@ -53,6 +53,7 @@ def laws_section(
             " leave-one-out error is that of predicting each cell from the others."
         ),
         *(_regime(findings, regime, comparison) for regime, comparison in compared),
+        *(_families(own) for own in compare_families(findings.comparisons)),
         *_figures(residuals, exponents),
         downloads([*TABLES, *(name for name in names if name in FIGURES)]),
     )
@@ -87,12 +88,37 @@ def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Ht
     )
 
 
+def _families(own: FamilyComparison) -> Html:
+    """Whether the families of an architecture share the number of a law: the models, and the ratios between families."""
+    rows = [
+        {
+            "model": own.words(model),
+            "standing": status_tag(TAGS.get(own.standing(model), ""), own.standing(model)),
+            "num": model.num_numbers,
+            "delta": _delta(own.delta(model)),
+        }
+        for model in own.models
+    ]
+    return element(
+        "div",
+        element("h3", element("span", f"{architecture_name(own.kind)}: {own.num_families} families at once", class_=own.kind)),
+        element("p", own.conclusion, class_="conclusion"),
+        table({"model": "Model", "standing": "", "num": "#Numbers", "delta": "#AICc"}, rows),
+        element("ul", *(element("li", own.ratio_words(one)) for one in own.ratios)) if own.ratios else None,
+        class_="law",
+    )
+
+
+def _delta(delta: float) -> str:
+    return "–" if math.isnan(delta) else "least" if delta == 0 else f"+{delta:.1f}"  # noqa: RUF001
+
+
 def _law_row(comparison: LawComparison, law: ScalingLaw) -> dict[str, object]:
-    delta, standing = comparison.delta(law), standing_words(comparison, law)
+    standing = standing_words(comparison, law)
     return {
         "law": element("span", joined(left_html(law), Html(fitted_formula(law).html)), class_="formula"),
         "numbers": [element("span", prose(words), class_="fitted") for words in numbers_words(law)],
-        "delta": "–" if math.isnan(delta) else "least" if delta == 0 else f"+{delta:.1f}",  # noqa: RUF001
+        "delta": _delta(comparison.delta(law)),
         "fit": fit_words(law),
         "loo": _percent(law.loo_error),
         "residual": _percent(law.largest_residual),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dashboards.words import axes_of, family_names, place_words, plain_formula, standing_words
-from sweeps.laws import Estimate, LawComparison, Prediction, ScalingLaw
+from sweeps.laws import Estimate, LawComparison, Prediction, ScalingLaw, compare_families
 from sweeps.thresholds import WidthThreshold
 
 Row = dict[str, Any]
@@ -71,6 +71,34 @@ def conclusion_rows(comparisons: Sequence[LawComparison], thresholds: Sequence[W
             **_fit_test(comparison.named),
         }
         for comparison in comparisons
+    ]
+
+
+def family_rows(comparisons: Sequence[LawComparison]) -> list[Row]:
+    """A row an architecture of several families: whether they share the number of a law, all models, and the ratios."""
+    return [
+        {
+            "architecture": own.kind,
+            "formula": own.formula,
+            "number": own.letter,
+            "num_families": own.num_families,
+            "num_cells": own.num_cells,
+            "verdict": own.conclusion,
+            "models": [
+                {
+                    "differs_by": model.fields,
+                    "num_numbers": model.num_numbers,
+                    "delta_aicc": _finite(own.delta(model)),
+                    "standing": own.standing(model),
+                }
+                for model in own.models
+            ],
+            "ratios": [
+                {"field": one.field, "at": one.value, "over": one.reference, "num_pairs": one.num_pairs, **_estimate(one.ratio)}
+                for one in own.ratios
+            ],
+        }
+        for own in compare_families(comparisons)
     ]
 
 

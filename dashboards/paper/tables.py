@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dashboards.paper.law_tables import Row, conclusion_rows, held_out_rows, latex_numbers, law_rows, named_laws
+from dashboards.paper.law_tables import Row, conclusion_rows, family_rows, held_out_rows, latex_numbers, law_rows, named_laws
 from dashboards.words import (
     Axes,
     axes_of,
@@ -74,6 +74,7 @@ def thresholds_json(thresholds: Sequence[WidthThreshold], comparisons: Sequence[
         "thresholds": threshold_rows(thresholds, laws),
         "laws": law_rows(comparisons, thresholds),
         "verdicts": conclusion_rows(comparisons, thresholds),
+        "families": family_rows(comparisons),
         "held_out": held_out_rows(comparisons, thresholds),
     }
     return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"

@@ -7,6 +7,7 @@ from .comparison import (
     compare_laws as compare_laws,
     compare_regimes as compare_regimes,
 )
+from .families import FamilyComparison as FamilyComparison, compare_families as compare_families
 from .fit import Estimate as Estimate
 from .formulas import CONSTANT as CONSTANT, LETTERS as LETTERS, letter_law as letter_law
 from .line_ratios import fcn_line as fcn_line, has_fcn_bound as has_fcn_bound

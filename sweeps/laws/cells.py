@@ -7,12 +7,13 @@ threshold known well counts for more. Cells that differ in something else than T
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from stsq_core.configs import SAMPLES, WIDTH, Size, TrialConfig
 from sweeps.cells import describe
-from sweeps.laws.formulas import Tasks
+from sweeps.laws.formulas import LETTERS, Tasks
 from sweeps.schema import flattened, without_field
 from sweeps.thresholds import WidthThreshold
 
@@ -86,6 +87,15 @@ def law_cells(thresholds: Iterable[WidthThreshold]) -> LawCells | None:
     )
 
 
+def joined_cells(parts: Sequence[LawCells]) -> LawCells:
+    """The cells of several families together."""
+    T, q, d = (np.concatenate([getattr(own.tasks, letter) for own in parts]) for letter in LETTERS)
+    tasks = Tasks(T, q, d, parts[0].tasks.target_loss)
+    columns = {name: np.concatenate([getattr(own, name) for own in parts]) for name in ("side", "y", "sd", "low", "high")}
+    thresholds, noises = (tuple(one for own in parts for one in getattr(own, name)) for name in ("thresholds", "noises"))
+    return LawCells(thresholds=thresholds, tasks=tasks, noises=noises, **columns)
+
+
 def tasks_of(configs: Sequence[TrialConfig], target_loss: float) -> Tasks:
     """The tasks of some cells as columns."""
     T, q, d = (np.array([float(getattr(config.task, letter)) for config in configs]) for letter in ("T", "q", "d"))
@@ -137,15 +147,24 @@ def regime_key(config: TrialConfig, size: Size = WIDTH) -> str:
     """Equal for configs that differ in T, q, d, size, seed and rate only; of other sizes than the width, also in whole numbers
     of task and model.
     """
-    fields = config.model_dump(mode="json", exclude={"seed": True, "task": {"T", "q", "d"}, "optimizer": {"lr"}})
     if size == WIDTH:
-        return repr(without_field(fields, f"model.{config.model.size_field}"))
+        return repr(regime_fields(config))
+    fields = _beside_tasks(config)
     if size == SAMPLES:
         fields["training"].pop("steps")
     for name in size.fields(config):
         fields = without_field(fields, name)
     kept = {name: value for name, value in flattened(fields).items() if type(value) is not int or name.startswith("training.")}
     return repr(kept)
+
+
+def regime_fields(config: TrialConfig) -> dict[str, object]:
+    """What the cells of a regime of width thresholds have in common, by dotted name."""
+    return flattened(without_field(_beside_tasks(config), f"model.{config.model.size_field}"))
+
+
+def _beside_tasks(config: TrialConfig) -> dict[str, Any]:
+    return config.model_dump(mode="json", exclude={"seed": True, "task": {"T", "q", "d"}, "optimizer": {"lr"}})
 
 
 def regime_summary(config: TrialConfig, size: Size = WIDTH) -> str:

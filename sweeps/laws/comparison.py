@@ -188,16 +188,9 @@ class LawComparison:
     def standing(self, law: ScalingLaw) -> Standing:
         """A law's place among the laws of its regime."""
         delta = self.delta(law)
-        if math.isnan(delta):
-            return "too few cells"
-        if delta <= CLOSE:
-            return "best" if law is self.best else "as good"
-        worse = 2 * (self.laws[0].fit.log_likelihood - law.fit.log_likelihood)
-        if worse < -CLOSE:  # it fits far better, and has too many numbers for so few cells: AICc decides nothing
-            return "as good"
-        if worse <= CLOSE:
-            return "richer than needed"
-        return "less likely" if delta <= FAR else "ruled out"
+        if law is self.best:
+            return "best"
+        return standing_beside(delta, 2 * (self.laws[0].fit.log_likelihood - law.fit.log_likelihood))
 
     def of_standing(self, *standings: Standing) -> tuple[ScalingLaw, ...]:
         """The laws of some standings, best first."""
@@ -255,6 +248,17 @@ class LawComparison:
             f"Predicting each cell from the others, {first.formula} errs least, by {first.loo_error:.1%}, and"
             f" {last.formula} most, by {last.loo_error:.0%}."
         )
+
+
+def standing_beside(delta: float, worse: float) -> Standing:
+    """The place of what is not best, whose AICc is larger (nan: it has none), and twice its log likelihood smaller, by this."""
+    if math.isnan(delta):
+        return "too few cells"
+    if delta <= CLOSE or worse < -CLOSE:  # far better a fit, with too many numbers for so few cells: AICc decides nothing
+        return "as good"
+    if worse <= CLOSE:
+        return "richer than needed"
+    return "less likely" if delta <= FAR else "ruled out"
 
 
 def least_cells(law: ScalingLaw) -> int:

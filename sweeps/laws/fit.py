@@ -15,7 +15,8 @@ doi:10.1093/biomet/76.2.297 (AICc); Gelman 2006, doi:10.1214/06-BA117A (prior of
 """
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy  # its submodules load when they are used
@@ -202,15 +203,10 @@ def are_same(one: LawFit, other: LawFit) -> bool:
 
 def fit_law(law: Law, cells: LawCells) -> LawFit:
     """The fit of a law that the found cells determine."""
-    start = law.start(np.exp(cells.y), cells.tasks)
-    sd = np.hypot(cells.sd, SCATTERS[:, None])  # [scatter, cell]
-    measured = Measurements.broadcast(cells.y, cells.side, sd)
-    theta = fitted(law, cells.tasks, measured, start)
-    logs, slopes = law.logs(theta, cells.tasks)
-    likelihoods = measured.log_likelihood(logs)
-    scatters = _distribution(likelihoods - log_determinant(measured, logs, slopes) / 2)
+    likelihoods, densities = likelihoods_of(law, cells)
+    scatters = _distribution(densities)
     scatter = float(scatters.at(0.5))
-    best = fitted(law, cells.tasks, _at(cells, scatter), start)
+    best = fitted(law, cells.tasks, _at(cells, scatter), law.start(np.exp(cells.y), cells.tasks))
     return LawFit(
         law=law,
         cells=cells,
@@ -219,8 +215,28 @@ def fit_law(law: Law, cells: LawCells) -> LawFit:
         scatter=scatter,
         scatters=scatters,
         log_likelihood=float(likelihoods.max()),
-        aicc=_aicc(float(likelihoods.max()), num_parameters=len(law.letters) + 1, num_cells=len(cells)),
+        aicc=aicc_of(float(likelihoods.max()), num_parameters=len(law.letters) + 1, num_cells=len(cells)),
         loo=_leave_one_out(law, cells, scatter, best),
+    )
+
+
+def likelihoods_of(law: Law, cells: LawCells) -> tuple[np.ndarray, np.ndarray]:
+    """The greatest log likelihood of a law at each of `SCATTERS`, and the restricted one."""
+    sd = np.hypot(cells.sd, SCATTERS[:, None])  # [scatter, cell]
+    measured = Measurements.broadcast(cells.y, cells.side, sd)
+    logs, slopes = law.logs(fitted(law, cells.tasks, measured, law.start(np.exp(cells.y), cells.tasks)), cells.tasks)
+    likelihoods = measured.log_likelihood(logs)
+    return likelihoods, likelihoods - log_determinant(measured, logs, slopes) / 2
+
+
+def with_one_scatter(fits: Sequence[LawFit]) -> tuple[LawFit, ...]:
+    """The parameters of a law in several families of cells that have the same scatter."""
+    scatters = _distribution(np.sum([likelihoods_of(fit.law, fit.cells)[1] for fit in fits], axis=0))
+    scatter = float(scatters.at(0.5))
+    again = [fitted(fit.law, fit.cells.tasks, _at(fit.cells, scatter), fit.theta)[0] for fit in fits]
+    return tuple(
+        replace(fit, theta=theta, logs=fit.law.logs(theta, fit.cells.tasks)[0], scatter=scatter, scatters=scatters)
+        for fit, theta in zip(fits, again, strict=True)
     )
 
 
@@ -236,7 +252,8 @@ def _distribution(log_densities: np.ndarray) -> ScatterDistribution:
     return ScatterDistribution(cumulative / cumulative[-1])
 
 
-def _aicc(log_likelihood: float, *, num_parameters: int, num_cells: int) -> float:
+def aicc_of(log_likelihood: float, *, num_parameters: int, num_cells: int) -> float:
+    """Akaike's criterion corrected for few cells; inf where they are too few."""
     room = num_cells - num_parameters - 1
     if room < 1:
         return math.inf

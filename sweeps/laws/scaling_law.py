@@ -262,10 +262,14 @@ def draws_of(fit: LawFit) -> Draws | None:
     if int(cells.found.sum()) <= len(fit.law.letters):
         return None
     stream = np.random.default_rng([int(threshold.cell_id, 16) for threshold in cells.thresholds])
-    scatters = fit.scatters.at(stream.random(num))
+    return draws_at(fit, fit.scatters.at(stream.random(num)), stream)
+
+
+def draws_at(fit: LawFit, scatters: np.ndarray, stream: np.random.Generator) -> Draws:
+    """Replicates of a fit with these scatters."""
     y, side = _sweeps_anew(fit, scatters, stream)
     measured = Measurements.broadcast(y, side, fit.sd)
-    return Draws(fitted(fit.law, cells.tasks, measured, fit.theta), scatters)
+    return Draws(fitted(fit.law, fit.cells.tasks, measured, fit.theta), scatters)
 
 
 def line_draws(fit: LawFit, draws: Draws, tasks: Tasks) -> np.ndarray:

@@ -3,6 +3,7 @@
 import io
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -50,6 +51,22 @@ def test_every_law_has_a_line_with_its_place(thresholds: tuple[WidthThreshold, .
     for law, line in zip(comparisons[0].laws, lines[3:], strict=False):
         assert line.strip().startswith(law.formula)
         assert f"{law.loo_error:.1%}" in line
+
+
+def test_families_are_compared_at_once(thresholds: tuple[WidthThreshold, ...]) -> None:
+    """The same thresholds with another optimizer, a tenth larger."""
+    others = []
+    for own in thresholds:
+        config = own.config_sample.model_dump(mode="json") | {"optimizer": {"kind": "gd", "lr": 1.0}}
+        sample, m_star = TrialConfig.model_validate(config), 1.1 * (own.m_star or math.nan)
+        cell_id, shift = f"{int(own.cell_id, 16) ^ 1:016x}", own.replicates + math.log(1.1)
+        others.append(replace(own, config_sample=sample, cell_id=cell_id, m_star=m_star, replicates=shift))
+    lines = printed(show_laws, compare_laws([*thresholds, *others]), [*thresholds, *others])
+    head, ratio = (line for line in lines if "families: " in line or "over b at" in line)
+    assert head.startswith(
+        "transformer, 2 families: The 2 families do not share b of m = d + b q ln T: it differs by optimizer.kind."
+    )
+    assert ratio.startswith("  b at optimizer.kind = gd over b at adam: 1.11 (")
 
 
 def test_held_out_cells_are_told_with_their_prediction(thresholds: tuple[WidthThreshold, ...]) -> None:

@@ -82,8 +82,10 @@ def test_cells_and_laws_that_differ_beside_the_task_are_told_apart(make_run: Mak
     heads = re.findall(r"<th [^>]*>(.*?)</th>", table[: table.index("</thead>")])
     assert heads[:5] == ["Architecture", "<i>T</i>", "<i>q</i>", "<i>d</i>", "query"]
     assert (table.count("<td>sum</td>"), table.count("<td>dual</td>")) == (4, 4)
-    for family in ("Transformer query=sum", "Transformer query=dual"):
+    for family in ("Transformer query=sum", "Transformer query=dual", "Transformer: 2 families at once"):
         assert f'class="transformer">{family}</span>' in text
+    assert "The 2 families share b of m = d + b q ln T: one b is enough; a b for each model.positions.query fits as well" in text
+    assert "<li>b at model.positions.query = dual over b at sum: 1.00 (" in text
 
 
 def test_everything_the_page_links_to_is_there_and_nothing_is_elsewhere(whole_page: Path) -> None:

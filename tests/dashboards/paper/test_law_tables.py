@@ -3,9 +3,12 @@
 import csv
 import io
 import math
+from collections.abc import Callable
+from typing import Any
 
-from dashboards.paper.law_tables import COLUMNS, conclusion_rows, held_out_rows, law_rows, laws_csv, laws_latex
-from sweeps.findings.run_findings import Findings
+from dashboards.paper.law_tables import COLUMNS, conclusion_rows, family_rows, held_out_rows, law_rows, laws_csv, laws_latex
+from sweeps.findings.run_findings import Findings, read_findings
+from sweeps.store.run_directory import RunDirectory
 
 
 def test_rows_hold_every_number_of_every_law(findings: Findings) -> None:
@@ -36,6 +39,21 @@ def test_verdicts_name_the_best_law_of_each_architecture(findings: Findings) -> 
     named = [row["law"] for row in law_rows(findings.comparisons, findings.thresholds) if row["named"]]
     assert set(named) == {"attention", "td_power"}
     assert held_out_rows(findings.comparisons, findings.thresholds) == []
+
+
+def test_families_that_share_a_number_have_a_row(make_run: Callable[..., RunDirectory], attention: dict[str, Any]) -> None:
+    trials = [{**attention, "grid": {"model.positions.query": ["sum", "dual"]}}]
+    comparisons = read_findings(make_run(trials=trials).path).comparisons
+    (row,) = family_rows(comparisons)
+    assert (row["architecture"], row["number"], row["num_families"], row["num_cells"]) == ("transformer", "b", 2, 8)
+    assert [(model["differs_by"], model["standing"]) for model in row["models"]] == [
+        ((), "best"),
+        (("model.positions.query",), "richer than needed"),
+    ]
+    (ratio,) = row["ratios"]
+    assert (ratio["field"], ratio["at"], ratio["over"]) == ("model.positions.query", "dual", "sum")
+    assert ratio["low"] < ratio["value"] < ratio["high"]
+    assert family_rows(comparisons[:1]) == []
 
 
 def test_csv_reads_back_in_full_precision(findings: Findings) -> None:
