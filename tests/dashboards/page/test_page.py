@@ -84,7 +84,9 @@ def test_cells_and_laws_that_differ_beside_the_task_are_told_apart(make_run: Mak
     assert (table.count("<td>sum</td>"), table.count("<td>dual</td>")) == (4, 4)
     for family in ("Transformer query=sum", "Transformer query=dual", "Transformer: 2 families at once"):
         assert f'class="transformer">{family}</span>' in text
-    assert "The 2 families share b of m = d + b q ln T: one b is enough; a b for each model.positions.query fits as well" in text
+    assert (
+        "The 2 families share b of m = d + b q ln T: one b is enough; a b for each model.positions.query fits as well" in text
+    )
     assert "<li>b at model.positions.query = dual over b at sum: 1.00 (" in text
 
 
