@@ -87,7 +87,7 @@ def test_cells_and_laws_that_differ_beside_the_task_are_told_apart(make_run: Mak
     assert (
         "The 2 families share b of m = d + b q ln T: one b is enough; a b for each model.positions.query fits as well" in text
     )
-    assert "<li>b at model.positions.query = dual over b at sum: 1.00 (" in text
+    assert "<li>b at model.positions.query = sum over b at dual: 1.0" in text
 
 
 def test_everything_the_page_links_to_is_there_and_nothing_is_elsewhere(whole_page: Path) -> None:

@@ -51,7 +51,7 @@ def test_families_that_share_a_number_have_a_row(make_run: Callable[..., RunDire
         (("model.positions.query",), "richer than needed"),
     ]
     (ratio,) = row["ratios"]
-    assert (ratio["field"], ratio["at"], ratio["over"]) == ("model.positions.query", "dual", "sum")
+    assert (ratio["field"], ratio["at"], ratio["over"]) == ("model.positions.query", "sum", "dual")
     assert ratio["low"] < ratio["value"] < ratio["high"]
     assert family_rows(comparisons[:1]) == []
 
