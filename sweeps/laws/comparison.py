@@ -30,6 +30,7 @@ from sweeps.laws.formulas import (
     Law,
     applicable_laws,
     applicable_letter_laws,
+    contains,
 )
 from sweeps.laws.scaling_law import OF_POPULATION, ScalingLaw, distinct_laws, spread_words
 from sweeps.schema import LawSettings
@@ -190,7 +191,15 @@ class LawComparison:
         delta = self.delta(law)
         if law is self.best:
             return "best"
-        return standing_beside(delta, 2 * (self.laws[0].fit.log_likelihood - law.fit.log_likelihood))
+        worse = 2 * (self.laws[0].fit.log_likelihood - law.fit.log_likelihood)
+        return standing_beside(delta, worse, is_nested=delta > 0 and self._contains_best(law))
+
+    def _contains_best(self, law: ScalingLaw) -> bool:
+        """Whether a law is the best one with further numbers; none contains no growth, which is another answer."""
+        best = self.best
+        if best is None or best.name == CONSTANT.name or len(law.numbers) <= len(best.numbers):
+            return False
+        return contains(law.fit.law, best.fit.law, best.fit.cells.tasks)
 
     def of_standing(self, *standings: Standing) -> tuple[ScalingLaw, ...]:
         """The laws of some standings, best first."""
@@ -250,10 +259,18 @@ class LawComparison:
         )
 
 
-def standing_beside(delta: float, worse: float) -> Standing:
-    """The place of what is not best, whose AICc is larger (nan: it has none), and twice its log likelihood smaller, by this."""
+def standing_beside(delta: float, worse: float, *, is_nested: bool) -> Standing:
+    """The place of what is not best.
+
+    Args:
+        delta: by how much its AICc is larger; nan where it has none.
+        worse: by how much twice its log likelihood is smaller.
+        is_nested: whether it is the best with further numbers, which then are not needed.
+    """
     if math.isnan(delta):
         return "too few cells"
+    if is_nested and abs(worse) <= CLOSE:
+        return "richer than needed"
     if delta <= CLOSE or worse < -CLOSE:  # far better a fit, with too many numbers for so few cells: AICc decides nothing
         return "as good"
     if worse <= CLOSE:

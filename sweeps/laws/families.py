@@ -75,7 +75,8 @@ class FamilyComparison:
         """A model's place, as that of a law among laws."""
         if model is self.models[0] and math.isfinite(model.aicc):
             return "best"
-        return standing_beside(self.delta(model), 2 * (self.models[0].log_likelihood - model.log_likelihood))
+        worse = 2 * (self.models[0].log_likelihood - model.log_likelihood)
+        return standing_beside(self.delta(model), worse, is_nested=set(self.models[0].fields) < set(model.fields))
 
     def words(self, model: SharedModel) -> str:
         """A model in words: `one b for all` or `a b for each optimizer.kind`."""
@@ -93,9 +94,6 @@ class FamilyComparison:
         fit = "fits" if len(richer) == 1 else "fit"
         if sum(math.isfinite(model.aicc) for model in self.models) < 2:
             told = f"Undecided: {cells} are too few to tell whether the families share {self.letter} of {self.formula}."
-        elif alike and not best.fields:
-            told = f"One {self.letter} of {self.formula} for all {self.num_families} families has the least AICc, but"
-            told += f" {self.num_cells} cells do not tell it from {spread_words(alike)}."
         elif alike:
             told = f"Undecided: in {self.formula}, {cells} do not tell {spread_words([self.words(best), *alike])} apart."
         elif not best.fields:

@@ -193,6 +193,17 @@ def applicable_laws(tasks: Tasks) -> tuple[Law, ...]:
     return tuple(law for law in LAWS if law is not left_out and law.is_identifiable(tasks))
 
 
+def contains(richer: Law, plain: Law, tasks: Tasks) -> bool:
+    """Whether a linear law can be what another is on these tasks, whatever that one's parameters: `a d + b q ln T` at a = 1."""
+    if not (isinstance(richer, LinearLaw) and isinstance(plain, LinearLaw)):
+        return False
+    own = richer.design(tasks)
+    beside = np.column_stack([own, plain.design(tasks), plain.offset(tasks) - richer.offset(tasks)])
+    length = np.maximum(np.sqrt(np.sum(beside**2, axis=0)), LEAST_WIDTH)
+    ranks = [np.linalg.matrix_rank(columns, tol=1e-6) for columns in (beside / length, own / length[: own.shape[1]])]
+    return bool(ranks[0] == ranks[1])
+
+
 def is_constant(values: np.ndarray | Sequence[float]) -> bool:
     """Whether all values are one."""
     return len(np.unique(values)) < 2

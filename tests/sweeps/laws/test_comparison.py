@@ -119,6 +119,17 @@ def test_a_richer_law_that_fits_as_well_is_not_called_wrong(compared: Callable[.
     assert "as well, with more numbers" in comparison.conclusion
 
 
+def test_the_best_law_with_a_further_number_does_not_leave_it_undecided(at_tasks: Callable[..., LawComparison]) -> None:
+    comparison = at_tasks(MANY, lambda T, q, d: d + 2.5 * q * math.log(T))
+    factor = comparison.law("attention_factor")
+    assert factor is not None
+    assert 0 < comparison.delta(factor) < 4
+    assert comparison.standing(factor) == "richer than needed"
+    assert comparison.conclusion.startswith(
+        "m = d + b q ln T is enough; m = a d + b q ln T and m = a d + b q ln T + c fit as well, with"
+    )
+
+
 def test_a_law_that_fits_far_better_is_not_beaten_by_the_charge_for_its_numbers(compared: Callable[..., LawComparison]) -> None:
     """Five cells: AICc charges so much for a second number that the constant is often first where thresholds grow."""
     firsts = set()

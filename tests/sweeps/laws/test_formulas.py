@@ -21,6 +21,7 @@ from sweeps.laws.formulas import (
     Law,
     Tasks,
     applicable_laws,
+    contains,
 )
 
 TASKS = Tasks(np.array([8.0, 16, 32, 100]), np.array([2.0, 3, 3, 5]), np.array([2.0, 4, 8, 3]), 0.1)
@@ -79,6 +80,17 @@ def test_with_one_d_b_is_all_that_is_told_of_the_free_law() -> None:
 def test_with_several_d_and_q_all_that_differs_is_tried() -> None:
     found = names(tasks([16, 32, 64, 128, 16], [3, 3, 2, 3, 5], [4, 8, 4, 2, 6]))
     assert found == {law.name for law in LAWS} - {"attention_offset"}
+
+
+def test_a_richer_law_contains_another_where_the_tasks_let_it() -> None:
+    one_d, many = tasks([16, 32, 64], [3, 3, 3], [4, 4, 4]), tasks([16, 32, 64, 16], [3, 3, 2, 2], [4, 8, 4, 2])
+    assert contains(ATTENTION_OFFSET, ATTENTION, one_d)
+    assert not contains(ATTENTION_OFFSET, ATTENTION, many)
+    assert contains(ATTENTION_FACTOR, ATTENTION, many)
+    assert contains(ATTENTION_FREE, ATTENTION_FACTOR, many)
+    assert not contains(ATTENTION_FREE, ATTENTION_RATIO, many)
+    assert not contains(ATTENTION, ATTENTION_FACTOR, many)
+    assert not contains(TD_POWER, ATTENTION, many)
 
 
 def test_where_d_alone_varies_its_factor_is_free() -> None:

@@ -78,7 +78,10 @@ def test_cells_of_one_seed_have_the_usual_error_of_the_record(
 
 def compared(*laws: tuple[float, float]) -> list[str]:
     """The standings of laws of these AICc and log likelihoods."""
-    fitted: Any = [SimpleNamespace(aicc=aicc, fit=SimpleNamespace(log_likelihood=likelihood)) for aicc, likelihood in laws]
+    fitted: Any = [
+        SimpleNamespace(name="", numbers={}, aicc=aicc, fit=SimpleNamespace(log_likelihood=likelihood))
+        for aicc, likelihood in laws
+    ]
     comparison = LawComparison("transformer", "cells", tuple(fitted), ())
     return [comparison.standing(law) for law in fitted]
 
