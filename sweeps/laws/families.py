@@ -100,12 +100,11 @@ class FamilyComparison:
             told = f"The {self.num_families} families share {self.letter} of {self.formula}: one {self.letter} is enough"
             told += f"; {spread_words(richer)} {fit} as well, with more numbers." if richer else "."
         else:
+            told = f"The {self.num_families} families do not share {self.letter} of {self.formula}: it differs by"
+            told += f" {spread_words(best.fields)}."
+        if places[()] in ("less likely", "ruled out"):
             one = next(model for model in self.models if not model.fields)
-            told = (
-                f"The {self.num_families} families do not share {self.letter} of {self.formula}: it differs by"
-                f" {spread_words(best.fields)}. One {self.letter} for all is {places[()]}: its AICc is {self.delta(one):.1f}"
-                " larger."
-            )
+            told += f" One {self.letter} for all is {places[()]}: its AICc is {self.delta(one):.1f} larger."
         confounded = [
             f"{field.name} differs together with {spread_words(field.together_with)}."
             for field in self.fields
