@@ -15,7 +15,7 @@ from dashboards import write_report
 from dashboards.boards.documents import thresholds_table
 from dashboards.page.summary import summary_words
 from dashboards.paper.tables import thresholds_json, thresholds_latex
-from dashboards.words.law_words import GAMMA, interval_words
+from dashboards.words.law_words import GAMMA, fitted_formula, interval_words, plain_formula
 from stsq_core import TrialConfig, TrialResult, UserError
 from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.ledger import Ledger
@@ -276,3 +276,24 @@ def test_a_report_made_again_replaces_the_first(make_run: MakeRun, fill: Callabl
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no run"):
         write_report(tmp_path)
+
+
+def test_one_law_of_a_family_is_named_everywhere(whole_page: Path, findings: Findings) -> None:
+    """Headline, figure, table of thresholds, LaTeX, CSV and JSON."""
+    heading = whole_page.read_text(encoding="utf-8").partition('id="heading"')[2].partition("</header>")[0]
+    lines = [trace for figure in figures(whole_page, "thresholds") for trace in figure["data"]]
+    document = json.loads(whole_page.with_name("thresholds.json").read_text())
+    latex, laws = whole_page.with_name("thresholds.tex").read_text(), whole_page.with_name("laws.tex").read_text()
+    for comparison, row in zip(findings.comparisons, document["verdicts"], strict=True):
+        law = comparison.named
+        assert law is not None
+        assert f"{plain_formula(law).html} with " in heading
+        assert comparison.reason.partition(",")[0].partition(";")[0] in heading.replace("&#x27;", "'")
+        (line,) = [own for own in lines if own.get("name") == fitted_formula(law).html]
+        assert line["line"]["dash"] == "solid"
+        assert (row["named"], row["reason"]) == (law.name, comparison.reason)
+        assert f"$m = {plain_formula(law).tex[1:-1]}$" in latex
+        assert sum(f"{plain_formula(law).tex} &" in own and own.endswith(r", named \\") for own in laws.splitlines()) == 1
+        for own in document["thresholds"]:
+            if own["architecture"] == comparison.kind:
+                assert own["law"] == pytest.approx(law.predict(T=own["T"], d=own["d"], q=own["q"]))

@@ -108,3 +108,11 @@ def test_one_cell_determines_laws_of_one_number_only() -> None:
         "td_power",
         "attention_factor",
     }
+
+
+def test_the_nets_line_can_be_drawn_a_little_beyond_all_tasks() -> None:
+    """A figure's axis begins below the least T, q or d."""
+    beyond = tasks([3.4, 6, 6], [4, 0.85, 2], [2, 2, 0.85])
+    widths, _ = FCN_LINE.widths(np.array([1.0]), beyond)
+    assert np.isfinite(widths).all()
+    assert widths[1:] == pytest.approx([theory.fcn_width_bound(0.1, T=6, q=1, d=2), theory.fcn_width_bound(0.1, T=6, q=2, d=1)])
