@@ -14,9 +14,11 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis as MatplotlibAxis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator, PercentFormatter
+from matplotlib.transforms import ScaledTranslation
 
 from dashboards.plots import (
     Axis,
@@ -36,8 +38,7 @@ from dashboards.words import CARD, FAINT, INK, MUTED, Dash, paper_mark, tick_wor
 
 TWO_COLUMNS_IN = 7.0
 MAX_SMALL_MULTIPLES = 20
-LEGEND_LETTERS = 52
-"""The longest name of which a legend has two in a row."""
+LEGEND_ROW_IN = 0.17
 
 NAME_LETTERS = 28
 """What fits on a line at a named place of an axis."""
@@ -102,17 +103,31 @@ def threshold_figure(charts: Sequence[Chart]) -> Figure:
     """The charts of thresholds side by side, each with its legend below."""
     with _paper():
         figure = Figure(figsize=(TWO_COLUMNS_IN if len(charts) > 1 else TWO_COLUMNS_IN * 0.6, 3.7), layout="constrained")
+        rows = 0
         for place, chart in enumerate(charts):
             axes = figure.add_subplot(1, len(charts), place + 1)
             _draw(axes, chart)
             axes.set_title(chart.title, loc="left", fontweight="bold")
-            labels = axes.get_legend_handles_labels()[1]
-            if labels:
-                axes.legend(
-                    loc="upper center", bbox_to_anchor=(0.47, -0.17), ncols=1 if max(map(len, labels)) > LEGEND_LETTERS else 2,
-                    frameon=False, handlelength=1.9, borderaxespad=0.2, labelspacing=0.35, columnspacing=1.2,
-                )  # fmt: skip
+            rows = max(rows, _legend_below(axes, width_in=figure.get_figwidth() / len(charts)))
+        figure.set_figheight(2.9 + LEGEND_ROW_IN * rows)
     return figure
+
+
+def _legend_below(axes: Axes, *, width_in: float) -> int:
+    """The legend of a chart, two names in a row where that is no wider than this; the number of its rows."""
+    num = len(axes.get_legend_handles_labels()[1])
+    if not num:
+        return 0
+    renderer = FigureCanvasAgg(axes.figure).get_renderer()  # type: ignore[arg-type, no-untyped-call]  # axes of the figure itself
+    below_ticks = axes.transAxes + ScaledTranslation(0, -0.48, axes.figure.dpi_scale_trans)
+    for columns in (2, 1):
+        legend = axes.legend(
+            loc="upper center", bbox_to_anchor=(0.47, 0), bbox_transform=below_ticks, ncols=columns,
+            frameon=False, handlelength=1.9, borderaxespad=0.2, labelspacing=0.35, columnspacing=1.2,
+        )  # fmt: skip
+        if legend.get_window_extent(renderer).width <= width_in * renderer.dpi:
+            break
+    return -(-num // columns)
 
 
 def laws_figure(residuals: Sequence[Chart], exponents: Chart | None) -> Figure:

@@ -1,7 +1,9 @@
 """Figures for a paper come out as PNG and PDF, the same for the same results, for few cells and for many."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +12,8 @@ from dashboards.plots.cells import cell_views, read_shown_curves
 from dashboards.plots.charts_of_cells import loss_charts
 from dashboards.plots.charts_of_thresholds import threshold_charts
 from dashboards.words.style import theme_pairs
-from sweeps.findings.run_findings import Findings
+from sweeps.findings.run_findings import Findings, read_findings
+from sweeps.store.run_directory import RunDirectory
 
 
 def test_the_threshold_figure_is_a_readable_png_and_a_pdf(findings: Findings, tmp_path: Path) -> None:
@@ -22,6 +25,21 @@ def test_the_threshold_figure_is_a_readable_png_and_a_pdf(findings: Findings, tm
     assert [axes.get_xlabel() for axes in figure.axes] == ["$T$", "$T$"]
     sizes = [text.get_fontsize() for axes in figure.axes for text in axes.get_xticklabels()]
     assert min(sizes) >= 8
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_long_names_in_legends_leave_the_panels_their_room(
+    make_run: Callable[..., RunDirectory], attention: dict[str, Any], fully_connected: dict[str, Any], tmp_path: Path
+) -> None:
+    """Two families an architecture, told apart by their steps: no legend reaches into the other panel or past the page."""
+    both = [{**group, "grid": {"training.steps": [600, 1200]}} for group in (attention, fully_connected)]
+    figure = threshold_figure(threshold_charts(read_findings(make_run(trials=both).path).regimes))
+    save_figure(figure, tmp_path, "thresholds")
+    legends = [axes.get_legend().get_window_extent() for axes in figure.axes]
+    assert not legends[0].overlaps(legends[1])
+    assert all(legend.x0 >= 0 and legend.x1 <= figure.bbox.width for legend in legends)
+    assert all(legend.y1 < axes.bbox.y0 for legend, axes in zip(legends, figure.axes, strict=True))
+    assert min(axes.get_position().width for axes in figure.axes) > 0.3
 
 
 def test_equal_results_give_equal_files(findings: Findings, tmp_path: Path) -> None:
