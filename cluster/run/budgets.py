@@ -54,7 +54,7 @@ class Budgets:
                 return self.num_failed >= limit
 
     def words(self) -> str:
-        """The budget that is spent, what is left untrained and how to go on, in words."""
+        """The budget that is spent, if one is, what is left untrained and how to go on, in words."""
         queue, more = self._queue, 2 * max(self._budget.minutes or 0, self.minutes)
         left = queue.total - queue.skipped - queue.done
         searching = f" ({queue.progress})" if queue.progress else ""
@@ -65,6 +65,8 @@ class Budgets:
                 f"{self._budget.failures:g} ({undone}): see why with `stsq show`, then run again with --retry-failed, or with "
                 f"more (--set budget.failures={2 * self.num_failed})"
             )
+        if not self.time_spent:
+            return f"the run ended while {undone}, and no budget is spent: the same command goes on from here"
         return (
             f"the time budget of {self._budget.minutes:g} minutes is spent and {undone}: raise it "
             f"(--set budget.minutes={more:.2g}) and run again"

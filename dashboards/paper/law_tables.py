@@ -182,7 +182,7 @@ def _estimate(estimate: Estimate) -> Row:
 def _fit_test(law: ScalingLaw | None) -> Row:
     """The test of the named law's fit, with the slopes of its residuals in the logarithms of the letters."""
     test = law.test if law else None
-    slopes = [{"letter": trend.letter, **_estimate(trend.slope)} for trend in (test.trends if test else ())]
+    slopes = [{"letter": own.letter, **_estimate(own.slope)} for own in (test.residual_slopes if test else ())]
     return {"fit_p": test.p if test else None, "misfit": test.words if test else None, "residual_slopes": slopes}
 
 

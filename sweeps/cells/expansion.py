@@ -70,7 +70,7 @@ def _checked(group: TrialGroup, path: Path, size: Size) -> Iterator[TrialConfig]
             config = TrialConfig.model_validate(data)
         except ValidationError as error:
             where, problem = first_problem(error, TrialConfig, data)
-            raise PlacedError((*path, *standing(group, assignment, where, problem)), problem) from None
+            raise PlacedError((*path, *path_in_group(group, assignment, where, problem)), problem) from None
         if not size.applies_to(config):
             problem = f"thresholds are of {size.name}, and trials of group {group.name!r} have no whole number there"
             raise PlacedError(("criterion", "of"), f"{problem}: give it one in every group, or use another `of`")
@@ -283,10 +283,10 @@ def _cases(group: TrialGroup) -> list[dict[str, tuple[Any, ...]]]:
     return [{name: values_of(v) if is_axis(v) else (v,) for name, v in zip(group.zip, row, strict=True)} for row in rows]
 
 
-def standing(group: TrialGroup, assignment: dict[str, Any], where: Path, problem: str) -> Path:
-    """Where in the group the field `where` of a config got its value: on an axis, or in the base.
+def path_in_group(group: TrialGroup, assignment: dict[str, Any], where: Path, problem: str) -> Path:
+    """The path in the group at which the field `where` of a config got its value: an axis, or the base.
 
-    A relation between fields (`q <= T`) stands at an axis that it names, if it names one.
+    A relation between fields (`q <= T`) belongs to an axis that it names, if it names one.
     """
     name = ".".join(str(part) for part in where)
     for axis in sorted(assignment, key=len, reverse=True):

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from stsq_core.configs import MODELS, WIDTH, Architecture, Size, Stsq, TrialConfig, TrialFamily
 from stsq_core.oracles import theory
 from sweeps.cells.cell import Cell, describe, distinct_labels
-from sweeps.cells.expansion import SEED_BITS, assignments, data_of, num_combinations, standing
+from sweeps.cells.expansion import SEED_BITS, assignments, data_of, num_combinations, path_in_group
 from sweeps.cells.trials import Trials, cell_of
 from sweeps.schema import (
     Criterion,
@@ -183,7 +183,7 @@ def _configs(group: TrialGroup, path: Path, size: Size) -> Iterator[TrialConfig]
             yield TrialConfig.model_validate(data)
         except ValidationError as error:
             where, problem = first_problem(error, TrialConfig, data)
-            raise PlacedError((*path, *standing(group, assignment, where, problem)), problem) from None
+            raise PlacedError((*path, *path_in_group(group, assignment, where, problem)), problem) from None
 
 
 def _with_least_size(group: TrialGroup, assignment: dict[str, Any], path: Path, size: Size) -> Mapping[str, Any]:
@@ -207,7 +207,7 @@ def _with_least_size(group: TrialGroup, assignment: dict[str, Any], path: Path, 
     if dot and not isinstance(model.get(branch), Mapping):
         return data
     if (problem := record.fixed_size(model)) is not None:
-        raise PlacedError((*path, *standing(group, assignment, ("model", branch), "")), problem)
+        raise PlacedError((*path, *path_in_group(group, assignment, ("model", branch), "")), problem)
     offset = record.offset_in(task) if isinstance(task, Mapping) else 0
     if is_of_code and record.size_field.rpartition(".")[2] != "d_e":
         reason = f"the width of model.kind={kind} is its units, not d + d_e; got of=d_e: use of: m, or leave it out"
@@ -232,7 +232,7 @@ def _with_searched(
     for part in branch:
         inner = inner.get(part, {}) if isinstance(inner, Mapping) else {}
     if isinstance(inner, Mapping) and leaf in inner:
-        where = standing(group, assignment, (*branch, leaf), "")
+        where = path_in_group(group, assignment, (*branch, leaf), "")
         problem = f"the {size.noun} is searched; got {field}={shown(inner[leaf])} as well: leave {leaf} out"
         raise PlacedError((*path, *where), problem)
     return with_field(data, field, value)

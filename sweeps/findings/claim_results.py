@@ -13,7 +13,8 @@ LEAST_SEEDS = 3
 class ClaimSetting:
     """A claim in one setting: the fields that tell it apart, its number with interval and seeds, the answer.
 
-    An interval's end is None where it is open. `note` says in words why seeds are too few.
+    An interval's end is None where it is open. `note` says in words what leaves it open: too few seeds, or cells without a
+    threshold.
     """
 
     fields: tuple[tuple[str, Any], ...]
@@ -63,9 +64,15 @@ def with_seeds(setting: ClaimSetting, *, level: float, attainable: float = 1.0) 
     """
     if setting.num_seeds == 0 or (setting.num_seeds >= LEAST_SEEDS and attainable >= level):
         return setting
-    attained = f"{setting.num_seeds} seeds give an interval of at most {100 * attainable:.3g}%"
-    note = attained if setting.num_seeds >= LEAST_SEEDS else f"a verdict needs {LEAST_SEEDS} seeds"
-    return replace(setting, answer="not enough data", note=note)
+    num, has_interval = setting.num_seeds, (setting.low, setting.high) != (None, None)
+    if attainable < level:
+        given = f"an interval of at most {100 * attainable:.3g}%" if attainable > 0 else "no interval"
+    else:
+        given = f"an interval of {100 * level:.3g}%" if has_interval else "no interval"
+    note = f"{num} seeds give {given}" if num > 1 else f"1 seed gives {given}"
+    if num < LEAST_SEEDS:
+        note = f"{note}, and a verdict needs {LEAST_SEEDS} seeds"
+    return replace(setting, answer="not enough data", note="; ".join(filter(None, (note, setting.note))))
 
 
 def sides(at_least: float | None, at_most: float | None) -> str:

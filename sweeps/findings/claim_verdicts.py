@@ -24,6 +24,8 @@ TrialClaim = Bound | Compare | Slope | Exponent | Floor | Sharpness
 
 REPLICATES = 1_000
 SMALL = 1e-12
+THREE_ERRORS = 0.997
+"""The level of an interval of 3 standard errors."""
 LEAST_POINTS = 6
 """Fewer evaluations on the stretch give no exponent."""
 
@@ -65,8 +67,9 @@ def _verdict(claim: TrialClaim, observations: list[Observation], level: float) -
             settings, rule = _sharpness(claim, observations, level), sides(claim.at_least, claim.at_most)
             quantity = f"width({claim.reaches:g}) / width({claim.begins:g})"
     rests_on_ranks = isinstance(claim, Sharpness)
+    own_level = THREE_ERRORS if isinstance(claim, Floor) else level
     settings = [
-        with_seeds(one, level=level, attainable=attainable_level(one.num_seeds, 0.5) if rests_on_ranks else 1.0)
+        with_seeds(one, level=own_level, attainable=attainable_level(one.num_seeds, 0.5) if rests_on_ranks else 1.0)
         for one in settings
     ]
     return Verdict(claim.name, claim.says, quantity, rule, tuple(sorted(settings, key=_order)))

@@ -1,11 +1,12 @@
 """Verdicts on claims about thresholds: their order, their distance from values of others, and how fast they grow.
 
 Everything is read off the thresholds' own intervals, or those of a law fitted to them, at the criterion's level. A censored
-threshold counts by the side on which it lies. Seeds that cannot support an interval of the level leave a claim open.
+threshold counts by the side on which it lies; one that was not reached, or of which no trial gave a number, leaves its claim
+open. So do seeds that cannot support an interval of the level.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -110,20 +111,21 @@ def _order(claim: ThresholdOrder, thresholds: Sequence[WidthThreshold]) -> list[
         for first, second in pairwise(claim.order):
             pairs = [(one, two) for one in alike.get(first, []) for two in alike.get(second, [])]
             where = (*shared, (claim.by, _ordered((first, second))))
-            settings += [_ratio(where, *pair) for pair in pairs] or [
+            settings += [_ratio(where, claim.by, *pair) for pair in pairs] or [
                 ClaimSetting(where, None, None, None, 0, "not enough data")
             ]
     return settings
 
 
-def _ratio(where: Fields, first: WidthThreshold, second: WidthThreshold) -> ClaimSetting:
+def _ratio(where: Fields, by: str, first: WidthThreshold, second: WidthThreshold) -> ClaimSetting:
     """How the second threshold compares with the first; their intervals do not meet where the ratio's lies beside 1."""
     one, two = bounds_of(first), bounds_of(second)
     num, both = min(first.num_seeds, second.num_seeds), (one.value, two.value)
     value = two.value / one.value if all(math.isfinite(own) and own > 0 for own in both) else None
     low, high = _divided(two.low, one.high), _divided(two.high, one.low)
     if math.isnan(low) or math.isnan(high):
-        return ClaimSetting(where, value, None, None, num, "not enough data")
+        without = _without_number((((by, _fields_of(threshold)[by]),), threshold) for threshold in (first, second))
+        return ClaimSetting(where, value, None, None, num, "not enough data", without)
     answer: Answer = "holds" if low > 1 else "does not hold" if high < 1 else "not enough data"
     return _with_seeds(ClaimSetting(where, value, _shown(low), _shown(high), num, answer), (first, second))
 
@@ -133,11 +135,12 @@ def _near(claim: ThresholdNear, threshold: WidthThreshold, where: Fields) -> Cla
     value, low, high = (end / claim.value for end in bounds_of(threshold))
     answer = answer_of(low, high, (1 / claim.factor, claim.factor))
     shown = (_shown(value) or None, _shown(low), _shown(high))
-    return _with_seeds(ClaimSetting(where, *shown, threshold.num_seeds, answer), (threshold,))
+    note = _without_number([((), threshold)])
+    return _with_seeds(ClaimSetting(where, *shown, threshold.num_seeds, answer, note), (threshold,))
 
 
 def _growth(claim: ThresholdGrowth, thresholds: Sequence[WidthThreshold]) -> list[ClaimSetting]:
-    """A setting for each regime: the law's rate with its interval over seeds and cells."""
+    """A setting for each regime: the law's rate with its interval over seeds and cells, left open where a cell is missing."""
     rule = (-math.inf if claim.at_least is None else claim.at_least, math.inf if claim.at_most is None else claim.at_most)
     return [_rate(claim, members, rule) for members in by_regime(thresholds)]
 
@@ -149,13 +152,25 @@ def _rate(claim: ThresholdGrowth, members: Sequence[WidthThreshold], rule: tuple
     fitted = [threshold for threshold in members if threshold.is_bounded]
     num, cells = min((threshold.num_seeds for threshold in fitted), default=0), law_cells(members)
     law = fitted_law(letter_law(claim.law, claim.letter), cells)
+    differing = [tuple(item for item in fields if item not in shared) for fields in _distinguishing(members)]
+    without = _without_number(zip(differing, members, strict=True))
     if law is None:
-        return ClaimSetting(where, None, None, None, num, "not enough data")
+        return ClaimSetting(where, None, None, None, num, "not enough data", without)
     rate = law.parameters["b" if claim.law == "log" else "gamma"]
     if not rate.has_interval:
-        return ClaimSetting(where, rate.value, None, None, num, "not enough data")
-    answer = answer_of(rate.low, rate.high, rule)
-    return _with_seeds(ClaimSetting(where, rate.value, rate.low, rate.high, num, answer), fitted)
+        return ClaimSetting(where, rate.value, None, None, num, "not enough data", without)
+    answer = "not enough data" if without else answer_of(rate.low, rate.high, rule)
+    return _with_seeds(ClaimSetting(where, rate.value, rate.low, rate.high, num, answer, without), fitted)
+
+
+def _without_number(cells: Iterable[tuple[Fields, WidthThreshold]]) -> str:
+    """Which cells have no threshold nor a side on which it lies, in words: `not reached: T=64, T=128; failed: T=256`."""
+    named: dict[str, list[str]] = {}
+    for fields, threshold in cells:
+        if not threshold.is_bounded:
+            words = " ".join(f"{leaf(name)}={value}" for name, value in fields)
+            named.setdefault(threshold.status.replace("_", " "), []).append(words)
+    return "; ".join(f"{status}: {', '.join(cells)}" if any(cells) else status for status, cells in named.items())
 
 
 def _with_seeds(setting: ClaimSetting, thresholds: Sequence[WidthThreshold]) -> ClaimSetting:

@@ -153,8 +153,8 @@ class LawComparison:
         if law.test is None:
             return " ".join([*sentences, "Its fit is not tested: no more thresholds with an interval than numbers."])
         slopes = [
-            f"in ln {trend.letter} {trend.slope.value:+.3f} ({trend.slope.low:+.3f} to {trend.slope.high:+.3f})"
-            for trend in law.test.trends
+            f"in ln {own.letter} {own.slope.value:+.3f} ({own.slope.low:+.3f} to {own.slope.high:+.3f})"
+            for own in law.test.residual_slopes
         ]
         fits = f"it misfits: {law.test.words}" if law.test.misfits else "no misfit shown"
         of_residuals = f" Slope of the residuals {', '.join(slopes)}." if slopes else ""

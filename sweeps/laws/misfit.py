@@ -19,7 +19,7 @@ from sweeps.laws.fit import Estimate, LawFit, Measurements, fitted
 from sweeps.laws.formulas import LETTERS
 from sweeps.thresholds import WidthThreshold
 
-MISFIT = 0.05
+MISFIT_LEVEL = 0.05
 """Probability under the law below which it misfits."""
 
 NUM_DRAWS = 4000
@@ -32,10 +32,10 @@ SEPARABLE = 1e-4
 
 
 @dataclass(frozen=True)
-class Trend:
+class ResidualSlope:
     """The slope of a law's residuals `ln(m* / law)` in the logarithm of a letter, with its interval at the cells' level.
 
-    `direction` is `rise` or `fall`, None where a slope as large has a probability of `MISFIT` or more about a flat line.
+    `direction` is `rise` or `fall`, None where a slope as large has a probability of `MISFIT_LEVEL` or more about a flat line.
     """
 
     letter: str
@@ -45,21 +45,21 @@ class Trend:
 
 @dataclass(frozen=True)
 class FitTest:
-    """The test of a law's fit: `p` is the probability of residuals as large, or of such a trend, were the law true."""
+    """The test of a law's fit: `p` is the probability of residuals as large, or of such a slope, were the law true."""
 
     p: float
-    trends: tuple[Trend, ...]
+    residual_slopes: tuple[ResidualSlope, ...]
 
     @property
     def misfits(self) -> bool:
-        return self.p < MISFIT
+        return self.p < MISFIT_LEVEL
 
     @property
     def words(self) -> str:
         """What is wrong with the fit, as `residuals fall with T`; empty where it does not misfit."""
         if not self.misfits:
             return ""
-        told = [f"{trend.direction} with {trend.letter}" for trend in self.trends if trend.direction]
+        told = [f"{slope.direction} with {slope.letter}" for slope in self.residual_slopes if slope.direction]
         return f"residuals {' and '.join(told)}" if told else "residuals are larger than the thresholds' intervals allow"
 
     @property
@@ -84,7 +84,7 @@ def fit_test(fit: LawFit) -> FitTest | None:
     stream = np.random.default_rng([*(int(threshold.cell_id, 16) for threshold in cells.thresholds), 2])
     errors = np.vstack([z[tested], stream.standard_t(freedom, size=(NUM_DRAWS, len(own)))])
     residuals = errors - errors @ basis @ basis.T  # the measured ones first, then those of simulations
-    statistics, trends, tasks = [_deviance(residuals, freedom)], [], cells.tasks.take(tested)
+    statistics, found, tasks = [_deviance(residuals, freedom)], [], cells.tasks.take(tested)
     for letter in LETTERS:
         column = np.log(getattr(tasks, letter))
         column = (column - column.mean()) / sd[tested]
@@ -93,8 +93,8 @@ def fit_test(fit: LawFit) -> FitTest | None:
             slopes_left = residuals @ free / (free @ free)
             statistics.append(np.abs(slopes_left))
             left = np.sum((residuals - slopes_left[:, None] * free) ** 2, axis=1)
-            trends.append(_trend(letter, slopes_left, left, level=cells.level))
-    return FitTest(_probability(np.stack(statistics, axis=1)), tuple(trends))
+            found.append(_residual_slope(letter, slopes_left, left, level=cells.level))
+    return FitTest(_probability(np.stack(statistics, axis=1)), tuple(found))
 
 
 def _deviance(residuals: np.ndarray, freedom: np.ndarray) -> np.ndarray:
@@ -103,13 +103,13 @@ def _deviance(residuals: np.ndarray, freedom: np.ndarray) -> np.ndarray:
     return total
 
 
-def _trend(letter: str, slopes: np.ndarray, left: np.ndarray, *, level: float) -> Trend:
+def _residual_slope(letter: str, slopes: np.ndarray, left: np.ndarray, *, level: float) -> ResidualSlope:
     """The measured slope, the first, judged by the simulated ones, which are widened by the sum of squares that it leaves."""
     slope = float(slopes[0])
     errors = slopes[1:] * math.sqrt(max(1.0, left[0] / float(np.median(left[1:])))) if left[0] > 1e-9 else slopes[1:]
     low, high = np.quantile(errors, [(1 - level) / 2, (1 + level) / 2])
-    is_clear = np.mean(np.abs(errors) >= abs(slope)) < MISFIT
-    return Trend(
+    is_clear = np.mean(np.abs(errors) >= abs(slope)) < MISFIT_LEVEL
+    return ResidualSlope(
         letter,
         Estimate(slope, slope - float(high), slope - float(low)),
         ("rise" if slope > 0 else "fall") if is_clear else None,

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from stsq_core.configs import WIDTH
 from sweeps.cells import SearchedCell
 from sweeps.store import DIVERGED, FAILED, FINISHED, LEAST_LOSS, LedgerRecord, Outcomes
 
@@ -100,8 +101,9 @@ def _log_losses(outcomes: Outcomes) -> np.ndarray:
 
 
 def outcomes_by_cell(cells: Sequence[SearchedCell], records: Iterable[LedgerRecord]) -> dict[str, Outcomes]:
-    """The outcomes of each searched cell among any records; of other cells none."""
-    outcomes = Outcomes.of(records)
+    """The outcomes of each searched cell, all of one size, among any records; of other cells none."""
+    size = cells[0].family.size if cells else WIDTH
+    outcomes = Outcomes.of(records, size)
     keys = {cell.family.key: cell.cell_id for cell in cells}
     families: dict[str, list[int]] = {}
     for place, family in enumerate(outcomes.trials.families):

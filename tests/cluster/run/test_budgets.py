@@ -69,6 +69,20 @@ def test_a_sweep_whose_trials_fail_stops_in_one_line_and_a_resume_does_not_burn_
     assert {record.status for record in Ledger(tmp_path / "runs/small/ledger.jsonl").read()} == {"finished"}
 
 
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        (Budget(), "the run ended while 4 trials are untrained, and no budget is spent: the same command goes on from here"),
+        (Budget(minutes=60, failures=3), "the run ended while 4 trials are untrained, and no budget is spent: the same command"),
+        (Budget(minutes=5), "the time budget of 5 minutes is spent and 4 trials are untrained: raise it (--set budget.minutes=12)"),
+        (Budget(minutes=5, failures=2), "the sweep is stopped: 2 trials have failed, and its failure budget is 2 (4 trials are"),
+    ],
+)
+def test_an_unfinished_run_is_told_in_words_whatever_budget_it_has(queue: PackQueue, budget: Budget, words: str) -> None:
+    queue.total, queue.done, queue.failed = 9, 5, 2
+    assert Budgets(budget, queue, spent_minutes=6.0, now=lambda: 0.0).words().startswith(words)
+
+
 @pytest.mark.parametrize("printed", ["0", "1.5", "-1", "many"])
 def test_a_failure_budget_out_of_range_is_refused(here: Callable[..., Any], write_sweep: Write, printed: str) -> None:
     ended = here("run", write_sweep(), "--set", f"budget.failures={printed}", *QUIET)

@@ -81,6 +81,40 @@ def test_the_same_search_again_trains_nothing(here: Here, tmp_path: Path, write_
     assert again.out == first.out == here("show", tmp_path / "runs/hunt").out
 
 
+OF_SAMPLES = {"model": {"kind": "fcn", "width": 8, "tail_width": 16}, "training": {"batch_size": 16, "steps": 40}}
+OF_STEPS = {"model": {"kind": "fcn", "width": 8, "tail_width": 16}, "training": {"batch_size": 16}}
+OF_RANK = {
+    "model": {"kind": "attention", "init": "gaussian", "positions": {"kind": "one_hot"}},
+    "training": {"batch_size": 16, "steps": 20},
+}
+
+
+@pytest.mark.parametrize(
+    ("of", "base", "low", "high"),
+    [
+        ("training.num_samples", OF_SAMPLES, 4, 256),
+        ("training.steps", OF_STEPS, 4, 64),
+        ("model.rank", OF_RANK, 1, 8),
+    ],
+)
+def test_a_search_of_another_size_trains_to_its_end(
+    here: Here, write_sweep: Write, hunt: dict[str, Any], numbers: Numbers, tmp_path: Path, of: str, base: Any, low: int, high: int
+) -> None:
+    hunt["criterion"]["of"] = of
+    hunt["trials"] = hunt["trials"][1:]
+    hunt["trials"][0]["base"] |= base
+    hunt["trials"][0]["search"] = {"low": low, "high": high}
+    ended = here("run", write_sweep(hunt), *QUIET)
+    assert ended.code in (0, 3), ended
+    assert here("show", tmp_path / "runs/hunt").out == ended.out
+    [row] = json.loads(here("show", tmp_path / "runs/hunt", "--json").out)["thresholds"]
+    assert row["of"] == of
+    assert row["search"] in ("precise", "cap", "above_range", "below_range", "not_reached")
+    assert row["num_trials"] == len(numbers(tmp_path / "runs/hunt")) >= 8
+    again = here("run", write_sweep(hunt), *QUIET)
+    assert "nothing to train: hunt is complete, 1 cells searched" in again.err
+
+
 def test_a_driver_killed_in_mid_search_goes_on_to_the_same_bits(
     stsq: Any, here: Here, write_sweep: Write, hunt: dict[str, Any], until: Any, numbers: Numbers
 ) -> None:

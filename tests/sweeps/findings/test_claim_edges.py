@@ -55,12 +55,16 @@ def test_two_seeds_decide_nothing_however_near_they_lie(transformer: Make, bound
     found = [judged(one, seeds[:num]).settings[0] for num in (1, 2, 3)]
     assert [setting.answer for setting in found[:2]] == ["not enough data"] * 2
     assert found[2].answer == ("holds" if bound == 0.6 else "does not hold")
-    assert [setting.note for setting in found] == ["a verdict needs 3 seeds", "a verdict needs 3 seeds", ""]
+    assert [setting.note for setting in found] == [
+        "1 seed gives no interval, and a verdict needs 3 seeds",
+        "2 seeds give an interval of 90%, and a verdict needs 3 seeds",
+        "",
+    ]
     assert found[1].low is not None
 
 
-@pytest.mark.parametrize(("num", "note"), [(2, "a verdict needs 3 seeds"), (3, "")])
-def test_no_kind_of_claim_holds_with_two_seeds(transformer: Make, fcn: Make, num: int, note: str) -> None:
+@pytest.mark.parametrize("num", [2, 3])
+def test_no_kind_of_claim_holds_with_two_seeds(transformer: Make, fcn: Make, num: int) -> None:
     rule = {"metrics": ["loss"], "field": "model.positions.redraw", "smaller": "per_step", "than": "never"}
     pairs = [
         Observation(transformer(seed=seed, redraw=redraw), {"loss": loss + seed / 1000}, {})
@@ -74,14 +78,15 @@ def test_no_kind_of_claim_holds_with_two_seeds(transformer: Make, fcn: Make, num
     exact = 2 * theory.one_hot_descent(T=12, q=2, d=3, lr=0.5, steps=400) * 2 / 3
     steps = np.arange(0, 401, 20)
     falls = [Observation(one_hot(seed), {"loss": 0.1}, {"loss": (steps, exact[steps])}) for seed in range(num)]
-    for one, observations in (
-        (claim(kind="compare", **rule), pairs),
-        (claim(kind="floor"), nets),
-        (claim(kind="slope"), falls),
-        (claim(kind="exponent", at_least=0.5), falls),
+    for one, observations, level in (
+        (claim(kind="compare", **rule), pairs, "90%"),
+        (claim(kind="floor"), nets, "99.7%"),
+        (claim(kind="slope"), falls, "90%"),
+        (claim(kind="exponent", at_least=0.5), falls, "90%"),
     ):
         (setting,) = judged(one, observations).settings
-        assert (setting.answer, setting.note) == ("holds" if num == 3 else "not enough data", note)
+        assert setting.answer == ("holds" if num == 3 else "not enough data")
+        assert setting.note == (f"2 seeds give an interval of {level}, and a verdict needs 3 seeds" if num == 2 else "")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +147,8 @@ def test_an_order_holds_where_intervals_do_not_even_touch(
 @pytest.mark.parametrize(
     ("num", "answer", "note"),
     [
-        (2, "not enough data", "a verdict needs 3 seeds"),
+        (1, "not enough data", "1 seed gives no interval, and a verdict needs 3 seeds"),
+        (2, "not enough data", "2 seeds give an interval of at most 50%, and a verdict needs 3 seeds"),
         (4, "not enough data", "4 seeds give an interval of at most 87.5%"),
         (5, "holds", ""),
     ],
@@ -150,14 +156,55 @@ def test_an_order_holds_where_intervals_do_not_even_touch(
 def test_orders_and_growth_need_seeds_that_support_the_level(
     threshold: Callable[..., WidthThreshold], transformer: Make, num: int, answer: str, note: str
 ) -> None:
-    """Of the cells that are compared or fitted, that of fewest seeds; a cell without a threshold has no say."""
+    """Of the cells that are compared or fitted, that of fewest seeds."""
     lengths = (8, 16, 32, 64, 128)
     cells = [threshold(transformer(T=T), [0.99 * T, T, 1.01 * T] * 3) for T in lengths]
-    failed = replace(threshold(transformer(T=256), status="failed"), m_star=None, low=None, high=None, num_seeds=0)
-    cells = [replace(cells[0], num_seeds=num), *cells[1:], failed]
+    cells[0] = replace(cells[0], num_seeds=num)
     for one in (
         claim(kind="threshold_order", by="task.T", order=[8, 16]),
         claim(kind="threshold_growth", letter="T", law="power", at_least=0.8),
     ):
         (setting,) = threshold_verdict(one, cells).settings
         assert (setting.answer, setting.note, setting.num_seeds) == (answer, note, num)
+
+
+@pytest.mark.parametrize(
+    ("status", "law", "rule", "note"),
+    [
+        ("not_reached", "power", {"at_most": 1.2}, "not reached: T=64"),
+        ("not_reached", "power", {"at_most": 0.5}, "not reached: T=64"),
+        ("not_reached", "log_power", {"at_least": 1}, "not reached: T=64"),
+        ("failed", "power", {"at_most": 1.2}, "failed: T=64"),
+        ("above_range", "power", {"at_most": 1.2}, ""),
+    ],
+)
+def test_growth_is_open_where_a_cell_has_no_threshold(
+    threshold: Callable[..., WidthThreshold], fcn: Make, status: str, law: str, rule: dict, note: str
+) -> None:
+    """Thresholds 20, 40, 80 at T = 8, 16, 32 hold a power of 1.0, which a cell left out could not have kept."""
+    cells = [threshold(fcn(T=T), [2.5 * T * (1 + 0.01 * (seed - 4)) for seed in range(8)]) for T in (8, 16, 32)]
+    last = replace(threshold(fcn(T=64), status=status, widths=(4, 64, 120)), num_seeds=8)
+    one = claim(kind="threshold_growth", letter="T", law=law, **rule)
+    (alone,) = threshold_verdict(one, cells).settings
+    assert alone.answer != "not enough data"
+    assert alone.note == ""
+    (setting,) = threshold_verdict(one, [*cells, last]).settings
+    assert (setting.answer == "not enough data", setting.note) == (bool(note), note)
+    (two,) = threshold_verdict(one, [*cells, last, replace(last, config_sample=fcn(T=128, d=3))]).settings
+    assert two.note == note.replace("T=64", "T=64 d=2, T=128 d=3")
+
+
+def test_orders_and_factors_name_the_cell_that_has_no_threshold(
+    threshold: Callable[..., WidthThreshold], transformer: Make
+) -> None:
+    found = threshold(transformer(query="sum"), [9.0, 9.1] * 4)
+    missed = replace(threshold(transformer(query="dual"), status="not_reached"), num_seeds=8)
+    failed = replace(threshold(transformer(query="dual"), status="failed"), num_seeds=0)
+    order = claim(kind="threshold_order", by="model.positions.query", order=["sum", "dual"])
+    near = claim(kind="threshold_near", value=9, source="us")
+    for other, note in ((missed, "not reached"), (failed, "failed")):
+        (setting,) = threshold_verdict(order, [found, other]).settings
+        assert (setting.answer, setting.note) == ("not enough data", f"{note}: query=dual")
+        verdict = threshold_verdict(near, [found, other])
+        assert [(setting.answer, setting.note) for setting in verdict.settings] == [("holds", ""), ("not enough data", note)]
+        assert verdict.answer == "not enough data"

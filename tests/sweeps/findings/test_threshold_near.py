@@ -99,7 +99,9 @@ def test_an_open_end_is_no_bound_on_its_side(measured: Callable[..., WidthThresh
 @pytest.mark.parametrize(
     ("num_seeds", "success_rate", "answer", "note"),
     [
-        (2, 0.5, "not enough data", "a verdict needs 3 seeds"),
+        (1, 0.5, "not enough data", "1 seed gives no interval, and a verdict needs 3 seeds"),
+        (2, 0.5, "not enough data", "2 seeds give an interval of at most 50%, and a verdict needs 3 seeds"),
+        (2, 0.8, "not enough data", "2 seeds give an interval of at most 32%, and a verdict needs 3 seeds"),
         (3, 0.5, "not enough data", "3 seeds give an interval of at most 75%"),
         (4, 0.5, "not enough data", "4 seeds give an interval of at most 87.5%"),
         (5, 0.5, "holds", ""),

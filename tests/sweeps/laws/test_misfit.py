@@ -53,7 +53,7 @@ def test_a_true_law_misfits_no_more_often_than_twice_the_level(
     assert np.mean(found < 0.01) <= 0.02
     if num_seeds > 5:  # with few seeds the test is careful
         assert 0.2 < np.mean(found < 0.5) < 0.65
-    contained = [trend.slope.low <= 0 <= trend.slope.high for test in tests if test for trend in test.trends]
+    contained = [own.slope.low <= 0 <= own.slope.high for test in tests if test for own in test.residual_slopes]
     assert np.mean(contained) >= 0.83
 
 
@@ -81,10 +81,10 @@ def test_a_factor_that_falls_with_t_is_a_trend(threshold: Make, transformer: Cal
     assert fitted.test is not None
     assert fitted.test.misfits
     assert fitted.test.words == "residuals fall with T"
-    (trend,) = fitted.test.trends
-    assert trend.letter == "T"
+    (own,) = fitted.test.residual_slopes
+    assert own.letter == "T"
     # ln b falls by 0.135 over ln 64, and d = 4 holds back a tenth of it.
-    assert trend.slope.low < -0.135 / math.log(64) * 0.85 < trend.slope.high < 0
+    assert own.slope.low < -0.135 / math.log(64) * 0.85 < own.slope.high < 0
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_the_letter_of_a_misfit_is_told(
 def test_a_slope_that_the_law_has_itself_is_not_tested(tested: Callable[..., FitTest | None]) -> None:
     test = tested(TD_POWER)
     assert test is not None
-    assert test.trends == ()
+    assert test.residual_slopes == ()
 
 
 def test_no_more_cells_than_numbers_test_nothing(

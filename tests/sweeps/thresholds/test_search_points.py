@@ -36,6 +36,14 @@ def test_other_rates_widths_and_cells_are_left_out(cell, fcn, record):
     assert points_of(cell, [*others, *mine]).pairs == ((8, 0),)
 
 
+def test_points_of_another_size_than_the_width_are_found_among_the_records(hunt, fcn, record):
+    cell = searched_cells(hunt("criterion.of=training.num_samples", "model={kind: fcn, width: 8}").spec)[0]
+    sample = cell.family.sample
+    points = [cell.family.member(num, 0.01, seed) for num, seed in ((20, 1), (50, 2))]
+    other = sample.model_copy(update={"model": sample.model.of_size(9)})
+    assert points_of(cell, [record(config, 0.5) for config in (*points, other)]).pairs == ((20, 1), (50, 2))
+
+
 def test_diverged_is_evidence_of_failing_and_failed_is_none(cell, fcn, record):
     rates = (0.01, 0.02)
     records = [record(fcn(8, seed=1, lr=lr), math.inf) for lr in rates] + [record(fcn(8, seed=2, lr=lr), None) for lr in rates]
