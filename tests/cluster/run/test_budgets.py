@@ -73,9 +73,18 @@ def test_a_sweep_whose_trials_fail_stops_in_one_line_and_a_resume_does_not_burn_
     ("budget", "words"),
     [
         (Budget(), "the run ended while 4 trials are untrained, and no budget is spent: the same command goes on from here"),
-        (Budget(minutes=60, failures=3), "the run ended while 4 trials are untrained, and no budget is spent: the same command"),
-        (Budget(minutes=5), "the time budget of 5 minutes is spent and 4 trials are untrained: raise it (--set budget.minutes=12)"),
-        (Budget(minutes=5, failures=2), "the sweep is stopped: 2 trials have failed, and its failure budget is 2 (4 trials are"),
+        (
+            Budget(minutes=60, failures=3),
+            "the run ended while 4 trials are untrained, and no budget is spent: the same command",
+        ),
+        (
+            Budget(minutes=5),
+            "the time budget of 5 minutes is spent and 4 trials are untrained: raise it (--set budget.minutes=12)",
+        ),
+        (
+            Budget(minutes=5, failures=2),
+            "the sweep is stopped: 2 trials have failed, and its failure budget is 2 (4 trials are",
+        ),
     ],
 )
 def test_an_unfinished_run_is_told_in_words_whatever_budget_it_has(queue: PackQueue, budget: Budget, words: str) -> None:

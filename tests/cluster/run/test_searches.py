@@ -98,7 +98,15 @@ OF_RANK = {
     ],
 )
 def test_a_search_of_another_size_trains_to_its_end(
-    here: Here, write_sweep: Write, hunt: dict[str, Any], numbers: Numbers, tmp_path: Path, of: str, base: Any, low: int, high: int
+    here: Here,
+    write_sweep: Write,
+    hunt: dict[str, Any],
+    numbers: Numbers,
+    tmp_path: Path,
+    of: str,
+    base: Any,
+    low: int,
+    high: int,
 ) -> None:
     hunt["criterion"]["of"] = of
     hunt["trials"] = hunt["trials"][1:]
