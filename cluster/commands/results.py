@@ -1,6 +1,7 @@
 """The results of a run as the `stsq` command prints them: verdicts, thresholds with intervals and laws, failures."""
 
 from collections.abc import Sequence
+from itertools import accumulate, islice, takewhile
 
 from rich.console import Console
 from rich.table import Table
@@ -24,8 +25,12 @@ from sweeps.laws import LawComparison, ScalingLaw
 from sweeps.store import Outcomes
 from sweeps.thresholds import WidthThreshold
 
+SHOWN_CELLS = 400
+SHOWN_NOTES = 50
 SHOWN_FAILURES = 20
 SHOWN_SETTINGS = 16
+MAX_NOTE = 400
+"""Characters of a note and the cells that it is about."""
 
 
 def show_findings(console: Console, findings: Findings) -> None:
@@ -34,17 +39,28 @@ def show_findings(console: Console, findings: Findings) -> None:
     if findings.spec.drawings:
         show_failures(console, findings.records)
     else:
-        show_run(console, findings.records, findings.thresholds, findings.comparisons)
+        show_run(console, findings.records, findings.thresholds, findings.comparisons, run=str(findings.run.path))
 
 
 def show_run(
-    console: Console, records: Outcomes, thresholds: Sequence[WidthThreshold], comparisons: Sequence[LawComparison]
+    console: Console,
+    records: Outcomes,
+    thresholds: Sequence[WidthThreshold],
+    comparisons: Sequence[LawComparison],
+    *,
+    run: str,
 ) -> None:
-    """The thresholds of a run with their laws, and its failures."""
+    """The thresholds of a run with their laws, and its failures; of thousands of cells and notes the first."""
+    where = f"; `stsq report {run}` writes all to {run}/report/thresholds.csv"
     print_table(console, threshold_table(thresholds, named_laws(comparisons)))
+    if len(thresholds) > SHOWN_CELLS:
+        print_line(console, f"and {len(thresholds) - SHOWN_CELLS:,} more cells{where}")
     show_laws(console, comparisons, thresholds)
-    for line in notes(thresholds):
+    lines = notes(thresholds)
+    for line in lines[:SHOWN_NOTES]:
         print_line(console, line)
+    if len(lines) > SHOWN_NOTES:
+        print_line(console, f"and {len(lines) - SHOWN_NOTES:,} more notes{where}")
     show_failures(console, records)
 
 
@@ -68,16 +84,24 @@ def show_verdicts(console: Console, verdicts: Sequence[Verdict], *, level: float
 
 
 def notes(thresholds: Sequence[WidthThreshold]) -> list[str]:
-    """The notes on cells; a note on several cells stands once."""
+    """The notes on cells; a note on several cells stands once, with the first of them that fit on a line."""
     cells: dict[str, list[str]] = {}
     for threshold in thresholds:
         for note in filter(None, threshold.note.split("; ")):
             cells.setdefault(note, []).append(threshold.label)
-    several = "all cells" if len(thresholds) > 1 else ""
+    several = len(thresholds) > 1
     return [
-        f"{several if several and len(labels) == len(thresholds) else ', '.join(labels)}: {note}"
+        f"{'all cells' if several and len(labels) == len(thresholds) else _first_of(labels, MAX_NOTE - len(note))}: {note}"
         for note, labels in cells.items()
     ]
+
+
+def _first_of(labels: Sequence[str], length: int) -> str:
+    """Names as a list of about this length, with how many more there are."""
+    ends = accumulate(len(label) + 2 for label in labels)
+    num = max(1, sum(1 for _ in takewhile(lambda end: end <= length, ends)))
+    more = f" and {len(labels) - num:,} more cells" if num < len(labels) else ""
+    return ", ".join(labels[:num]) + more
 
 
 def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingLaw]) -> Table:
@@ -104,7 +128,7 @@ def threshold_table(thresholds: Sequence[WidthThreshold], laws: Sequence[Scaling
             row["status"].replace("_", " "),
             *(row[name] or "" for name in limit),
         )
-        for threshold, row in zip(thresholds, fields, strict=True)
+        for threshold, row in islice(zip(thresholds, fields, strict=True), SHOWN_CELLS)
     ]
     spelled = thresholds[0].config_sample.task.letters if thresholds else {}
     names = ("architecture", *(spelled.get(letter, letter) for letter in letters), *map(field_name, axes), *measured, *limit)

@@ -51,7 +51,8 @@ def threshold_rows(thresholds: Iterable[WidthThreshold], laws: Sequence[ScalingL
     Every axis in which cells of one architecture differ is a column too, by its dotted name (see `columns`).
     """
     thresholds = list(thresholds)
-    by_cell = {own.cell_id: law for members in by_regime(thresholds) for own in members if (law := _law_of(members, laws))}
+    members_of = [(members, _law_of(members, laws)) for members in by_regime(thresholds)]
+    by_cell = {own.cell_id: law for members, law in members_of if law for own in members}
     axes = axes_of(thresholds)
     return [
         _threshold_row(threshold)

@@ -1,6 +1,7 @@
 """One cell as the small figures show it: losses against width, curves through training, all thinned to what can be seen."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -118,7 +119,8 @@ def cell_names(thresholds: Sequence[OfCell]) -> tuple[str, ...]:
         for config in configs
     ]
     keys = [(threshold.kind, name) for threshold, name in zip(thresholds, names, strict=True)]
-    return tuple(t.label if keys.count(key) > 1 else key[1] for t, key in zip(thresholds, keys, strict=True))
+    counts = Counter(keys)
+    return tuple(t.label if counts[key] > 1 else key[1] for t, key in zip(thresholds, keys, strict=True))
 
 
 def read_shown_curves(findings: Findings) -> dict[str, Curve]:

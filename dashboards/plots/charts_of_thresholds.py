@@ -247,17 +247,16 @@ def _series(regimes: Sequence[Regime], letter: Letter) -> list[_Series]:
     series: list[_Series] = []
     for kind in dict.fromkeys(regime.kind for regime in regimes):
         of_kind: list[tuple[Regime, dict[str, int]]] = []
+        members_of: list[list[WidthThreshold]] = []
         for regime in (regime for regime in regimes if regime.kind == kind):
-            tasks = [threshold.config_sample.task for threshold in regime.thresholds]
-            found = {tuple((name, getattr(task, name)) for name in ("T", "q", "d") if name != letter) for task in tasks}
+            found: dict[tuple[tuple[str, int], ...], list[WidthThreshold]] = {}
+            for threshold in regime.thresholds:
+                task = threshold.config_sample.task
+                key = tuple((name, getattr(task, name)) for name in ("T", "q", "d") if name != letter)
+                found.setdefault(key, []).append(threshold)
             of_kind += [(regime, dict(pairs)) for pairs in sorted(found)]
-        for index, (regime, letters) in enumerate(of_kind):
-            members = [
-                threshold
-                for threshold in regime.thresholds
-                if threshold.is_bounded
-                and all(getattr(threshold.config_sample.task, name) == value for name, value in letters.items())
-            ]
+            members_of += [[threshold for threshold in found[pairs] if threshold.is_bounded] for pairs in sorted(found)]
+        for index, ((regime, letters), members) in enumerate(zip(of_kind, members_of, strict=True)):
             members.sort(key=lambda threshold: getattr(threshold.config_sample.task, letter))
             name = _name(of_kind, regime, letters, axes)
             series.append(_Series(regime, letters, tuple(members), name, series_shade(kind, index)))

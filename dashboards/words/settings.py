@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Protocol
 
 from stsq_core.configs import WIDTH, Size, TrialConfig
@@ -67,7 +67,7 @@ class Axes:
 
 def axes_of(thresholds: Iterable[OfCell]) -> Axes:
     """The axes of the cells of these thresholds, or of anything else that belongs to a cell."""
-    by_kind: dict[str, list[dict[str, Any]]] = {}
+    by_kind: dict[str, list[Mapping[str, Any]]] = {}
     for threshold in thresholds:
         by_kind.setdefault(threshold.kind, []).append(_flat(threshold.config_sample, _size_of(threshold)))
     fields = {kind: _differing(cells) for kind, cells in by_kind.items()}
@@ -125,7 +125,8 @@ def value_words(value: object) -> str:
             return str(value)
 
 
-def _flat(config: TrialConfig, size: Size = WIDTH) -> dict[str, Any]:
+@lru_cache(maxsize=2**16)  # one config a cell, for whatever tells cells apart
+def _flat(config: TrialConfig, size: Size = WIDTH) -> Mapping[str, Any]:
     flat = fields_of(config)
     own = COLUMNS_OF_THEIR_OWN.union(free_fields(size))
     return {field: value for field, value in flat.items() if field not in own}

@@ -7,6 +7,7 @@ threshold known well counts for more. Cells that differ in something else than T
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,11 @@ class LawCells:
         """A mask of the cells whose threshold was found."""
         mask: np.ndarray = self.side == FOUND
         return mask
+
+    @cached_property
+    def are_one_regime(self) -> bool:
+        """Whether the cells differ in T, q and d only."""
+        return len({regime_key(threshold.config_sample, self.size) for threshold in self.thresholds}) == 1
 
     @property
     def size(self) -> Size:
@@ -143,6 +149,7 @@ def _numbers(threshold: WidthThreshold) -> dict[str, int]:
     return {name: value for name, value in fields.items() if type(value) is int and name not in own} | steps
 
 
+@lru_cache(maxsize=2**16)  # one config a cell
 def regime_key(config: TrialConfig, size: Size = WIDTH) -> str:
     """Equal for configs that differ in T, q, d, size, seed and rate only; of other sizes than the width, also in whole numbers
     of task and model.

@@ -22,7 +22,10 @@ from sweeps.thresholds import WidthThreshold
 MISFIT_LEVEL = 0.05
 """Probability under the law below which it misfits."""
 
-NUM_DRAWS = 4000
+NUM_DRAWS, LEAST_DRAWS = 4000, 1000
+MAX_NUMBERS = 2_000_000
+"""Draws times cells that are simulated, so that hundreds of cells do not take seconds."""
+
 MEDIAN_SCALE, MEDIAN_FREEDOM, MOST_FREEDOM = 0.95, 0.8, 8.0
 """A median's error over the standard deviation of its bootstrap replicates: scale, degrees of freedom per degree of the seeds,
 and the most, as the bootstrap of a median converges slowly. (The central 68% of few values is too rough for a test.)"""
@@ -82,7 +85,8 @@ def fit_test(fit: LawFit) -> FitTest | None:
     basis = np.linalg.qr((slopes / sd[:, None])[tested])[0]
     freedom = np.array([_freedom(threshold) for threshold in own])
     stream = np.random.default_rng([*(int(threshold.cell_id, 16) for threshold in cells.thresholds), 2])
-    errors = np.vstack([z[tested], stream.standard_t(freedom, size=(NUM_DRAWS, len(own)))])
+    num_draws = max(LEAST_DRAWS, min(NUM_DRAWS, MAX_NUMBERS // len(own)))
+    errors = np.vstack([z[tested], stream.standard_t(freedom, size=(num_draws, len(own)))])
     residuals = errors - errors @ basis @ basis.T  # the measured ones first, then those of simulations
     statistics, found, tasks = [_deviance(residuals, freedom)], [], cells.tasks.take(tested)
     for letter in LETTERS:

@@ -21,7 +21,7 @@ from types import MappingProxyType
 import numpy as np
 
 from stsq_core.configs import Size, TokenTask
-from sweeps.laws.cells import ABOVE, BELOW, FOUND, LawCells, regime_key, regime_summary
+from sweeps.laws.cells import ABOVE, BELOW, FOUND, LawCells, regime_summary
 from sweeps.laws.fit import Estimate, LawFit, Measurements, are_same, fit_law, fitted
 from sweeps.laws.formulas import FCN_LINE, TD_POWER, Law, Tasks
 from sweeps.laws.misfit import FitTest, fit_test
@@ -224,7 +224,7 @@ def _notes(law: Law, cells: LawCells) -> Iterator[str]:
         yield "one cell gives no interval over cells"
     if num_found <= len(law.letters):
         yield "no more cells than parameters: the fit passes through them and tests nothing"
-    if len({regime_key(sample, cells.size) for sample in samples}) > 1:
+    if not cells.are_one_regime:
         yield "the cells differ in more than T, q and d"
     if law.name == FCN_LINE.name:
         yield f"r is the target loss, {cells.tasks.target_loss:g}"

@@ -19,7 +19,12 @@ def free_fields(size: Size = WIDTH) -> tuple[str, ...]:
 
 def width_fields() -> tuple[str, ...]:
     """The fields that set a trial's width m, one a kind of model."""
-    sizes = (model.size_field for model in MODELS.records if issubclass(model, Architecture))
+    return _width_fields(MODELS.records)
+
+
+@cache
+def _width_fields(models: tuple[type[BaseModel], ...]) -> tuple[str, ...]:
+    sizes = (model.size_field for model in models if issubclass(model, Architecture))
     return tuple(dict.fromkeys(f"model.{size}" for size in sizes))
 
 
@@ -122,14 +127,14 @@ def flattened(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested data as one level of dotted names."""
     flat: dict[str, Any] = {}
     for key, value in data.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):  # much quicker than to ask for a Mapping
             flat |= flattened(value, f"{prefix}{key}.")
         else:
             flat[f"{prefix}{key}"] = value
     return flat
 
 
-@lru_cache(maxsize=4096)  # the same few configs (one a cell) are asked for by whoever shows, compares or labels cells
+@lru_cache(maxsize=2**16)  # the same configs (one a cell) are asked for by whoever shows, compares or labels cells
 def fields_of(config: TrialConfig) -> Mapping[str, Any]:
     """The fields of a trial by their dotted names, as JSON has them."""
     return MappingProxyType(flattened(config.model_dump(mode="json")))

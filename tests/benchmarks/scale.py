@@ -1,10 +1,15 @@
-"""A sweep of a million trials: its plan, and the report of its ledger, in seconds and in memory.
+"""A sweep of a million trials: its plan, and the report of its ledger, in seconds and in memory; or one of many cells.
 
     python tests/benchmarks/scale.py [--seeds 500]
+    python tests/benchmarks/scale.py --cells 5000
 
 The sweep has 20 cells of 25 widths and 4 rates; its ledger is written here, with losses that fall as m^-3 and a spread over
 seeds. Prints what `stsq plan` and `stsq report` take, each in a process of its own, and exits with 1 above the gates, which
 hold for the million: 10 s and 1 GiB for the plan, 60 s and 4 GiB for the report.
+
+With `--cells` the sweep has that many cells of 3 widths and 2 seeds, in one family. Prints the CPU seconds that `stsq show` and
+`stsq report` take and the length of the longest line that `show` prints. The gates hold for 5,000 cells and 30,000 ledger lines:
+15 s for `show`, 60 s for the report, 500 characters a line.
 """
 
 import argparse
@@ -28,6 +33,8 @@ from sweeps.store.run_directory import create_or_open
 
 GATES = {"plan": (10.0, 1.0), "report": (60.0, 4.0)}
 """Seconds and GiB."""
+CPU_GATES = {"show": 15.0, "report": 60.0}
+LINE_GATE = 500
 
 
 def sweep_of(seeds: int) -> dict[str, object]:
@@ -50,6 +57,15 @@ def sweep_of(seeds: int) -> dict[str, object]:
         "criterion": {"target_loss": 0.1, "success_rate": 0.5, "level": 0.9},
         "trials": [{"name": "grid", "base": base, "grid": grid, "seeds": seeds}],
     }
+
+
+def many_cells(cells: int) -> dict[str, object]:
+    """A sweep of 20 cells for each T, some of whose thresholds lie beyond the widths."""
+    sweep = sweep_of(2)
+    [group] = sweep["trials"]
+    lengths = list(range(16, 16 + math.ceil(cells / 20)))
+    grid = {"model.positions.d_e": [8, 16, 32], "task.T": lengths, "task.q": [1, 2, 3, 4], "task.d": [1, 2, 3, 4, 5]}
+    return sweep | {"name": "many-cells", "title": "Many cells", "trials": [group | {"grid": grid}]}
 
 
 def write_run(sweep: Path, path: Path) -> int:
@@ -88,10 +104,35 @@ def cost(*words: str) -> tuple[float, float]:
     return time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
 
 
+def cpu_seconds(*words: str) -> tuple[float, int]:
+    """CPU seconds of a command, and the length of the longest line that it prints."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    printed = subprocess.run([sys.executable, "-m", "cluster", *words], stdout=subprocess.PIPE, check=True, text=True).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return spent, max(map(len, printed.splitlines()))
+
+
+def of_many_cells(cells: int) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        sweep, run = Path(folder) / "cells.yaml", Path(folder) / "run"
+        sweep.write_text(yaml.safe_dump(many_cells(cells)))
+        count, missed = write_run(sweep, run), False
+        for what, gate in CPU_GATES.items():
+            seconds, longest = cpu_seconds(what, str(run))
+            missed |= seconds > gate or longest > LINE_GATE
+            print(f"{what} of {count // 6:,} cells, {count:,} trials: {seconds:.1f} s of CPU (gate {gate:g} s), ", end="")
+            print(f"lines of up to {longest} characters (gate {LINE_GATE})")
+    return int(missed)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=500)
+    parser.add_argument("--cells", type=int)
     args = parser.parse_args()
+    if args.cells:
+        return of_many_cells(args.cells)
     missed = False
     with tempfile.TemporaryDirectory() as folder:
         sweep, run = Path(folder) / "million.yaml", Path(folder) / "run"

@@ -2,13 +2,19 @@
 
 import io
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import scale
+import yaml
 from rich.console import Console
 
-from cluster.commands.results import show_run, show_verdicts
+from cluster.commands import results
+from cluster.commands.results import notes, show_findings, show_run, show_verdicts
 from stsq_core import TrialConfig, TrialResult
 from sweeps.findings.claim_results import ClaimSetting, Verdict
+from sweeps.findings.run_findings import read_findings
 from sweeps.laws.comparison import compare_laws
 from sweeps.schema.spec import Criterion
 from sweeps.store.ledger import LedgerRecord, record_of_result
@@ -21,7 +27,7 @@ def shown(records: list[LedgerRecord]) -> list[str]:
     """The lines that `show_run` prints of some records."""
     text = io.StringIO()
     thresholds = width_thresholds(records, Criterion(target_loss=0.5))
-    show_run(Console(file=text, width=150), records, thresholds, compare_laws(thresholds))
+    show_run(Console(file=text, width=150), records, thresholds, compare_laws(thresholds), run="runs/x")
     return [line.strip() for line in text.getvalue().splitlines()]
 
 
@@ -91,3 +97,22 @@ def test_a_verdict_says_whose_value_it_compares_with_and_why_seeds_are_too_few()
         "T = 12 1.227 1.161 to 1.545 3 not enough data: 3 seeds give an interval of at most 75%",
         "T = 16 1.1 1.05 to 1.2 5 holds",
     ]
+
+
+def test_of_many_cells_the_first_are_shown_in_lines_that_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "SHOWN_CELLS", 30)
+    sweep, run, text = tmp_path / "cells.yaml", tmp_path / "run", io.StringIO()
+    sweep.write_text(yaml.safe_dump(scale.many_cells(40)))
+    assert scale.write_run(sweep, run) == 240
+    show_findings(Console(file=text, width=200), read_findings(run))
+    lines = text.getvalue().splitlines()
+    assert lines[31] == f"and 10 more cells; `stsq report {run}` writes all to {run}/report/thresholds.csv"
+    assert sum(line.startswith("transformer ") and ":" not in line for line in lines) == 30
+    assert max(map(len, lines)) <= 500
+
+
+def test_a_note_names_as_many_cells_as_fit_on_a_line_and_counts_the_others() -> None:
+    cells = [SimpleNamespace(label=f"{place:099d}", note="wide" if place else "") for place in range(1101)]
+    [line] = notes(cells)  # type: ignore[arg-type]
+    assert line == f"{1:099d}, {2:099d}, {3:099d} and 1,097 more cells: wide"
+    assert notes(cells[:4]) == [f"{1:099d}, {2:099d}, {3:099d}: wide"]  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from sweeps.laws import misfit
 from sweeps.laws.cells import law_cells
 from sweeps.laws.formulas import ATTENTION, ATTENTION_FREE, TD_POWER, Law
 from sweeps.laws.misfit import FitTest
@@ -105,6 +106,20 @@ def test_the_letter_of_a_misfit_is_told(
     test = tested(ATTENTION, tasks, formula, noise=0.02)
     assert test is not None
     assert (test.misfits, test.words) == (True, words)
+
+
+def test_of_very_many_cells_fewer_sweeps_are_simulated_and_the_answer_is_the_same(
+    tested: Callable[..., FitTest | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = tested(TD_POWER, noise=0.2, num_seeds=5)
+    monkeypatch.setattr(misfit, "MAX_NUMBERS", 6)
+    few = tested(TD_POWER, noise=0.2, num_seeds=5)
+    assert many is not None
+    assert few is not None
+    assert few.p * (1 + misfit.LEAST_DRAWS) == pytest.approx(round(few.p * 1001))
+    assert many.p * (1 + misfit.NUM_DRAWS) == pytest.approx(round(many.p * 4001))
+    assert many.p > 0.01
+    assert few.p == pytest.approx(many.p, abs=0.06)  # four standard errors of a share of a thousand
 
 
 def test_a_slope_that_the_law_has_itself_is_not_tested(tested: Callable[..., FitTest | None]) -> None:
