@@ -8,7 +8,7 @@ seeds. Prints what `stsq plan` and `stsq report` take, each in a process of its 
 hold for the million: 10 s and 1 GiB for the plan, 60 s and 4 GiB for the report.
 
 With `--cells` the sweep has that many cells of 3 widths and 2 seeds, in one family. Prints the CPU seconds that `stsq show` and
-`stsq report` take and the length of the longest line that `show` prints. The gates hold for 5,000 cells and 30,000 ledger lines:
+`stsq report` take and the length of the longest line that they print. The gates hold for 5,000 cells with 30,000 ledger lines:
 15 s for `show`, 60 s for the report, 500 characters a line.
 """
 
