@@ -166,11 +166,11 @@ def run(
     ] = False,
 ) -> None:
     """Run a sweep, or the rest of it, and show its results."""
-    from cluster.run import RunOptions
-    from sweeps.store import RunDirectory, gc_paused
+    from cluster.run import RunOptions, located
+    from sweeps.store import gc_paused
 
     if more_seeds is not None:
-        if not RunDirectory(Path(sweep)).spec.is_file():
+        if located(sweep, out)[0] == sweep:
             raise UserError(f"--more-seeds extends a run: give its directory, such as runs/NAME, in place of {sweep!r}")
         settings = [*(settings or []), f"seeds+={more_seeds}"]
 

@@ -201,12 +201,13 @@ def wandb_setup(
     plugin: PluginFiles = None,
 ) -> None:
     """Create or replace the W&B workspace and report of a run: thresholds with both laws, loss against width, curves."""
-    from cluster.run import run_path
+    from cluster.run import located, run_path
     from dashboards.boards import save_boards, write_documents
     from sweeps.cells import load_expanded
     from sweeps.store import create_or_open, open_run
 
-    if Path(target).is_dir():
+    _, place = located(target, None)
+    if place is not None or Path(target).is_dir():
         run = open_run(target).path
     else:  # the run directory of a sweep is made where there is none, for its later runs
         expanded = load_expanded(target)

@@ -130,7 +130,7 @@ def _train_rest(
     if num_adopted := adopt_outcomes(run, ledger):
         print_line(log, f"{num_adopted} trials that had ended when the last run was killed are in the ledger now")
     results = read_results(run, sweep)
-    for note in results.ledger_notes:
+    for note in (*sweep.notes, *results.ledger_notes):
         print_line(log, note)
     if num_foreign := len(results.foreign_cells):
         cells, are, them = ("cell", "is", "its") if num_foreign == 1 else ("cells", "are", "their")

@@ -57,10 +57,19 @@ class RunOptions:
 
 
 def located(sweep: str, out: Path | None) -> tuple[str, Path | None]:
-    """A sweep and its run directory; where a run directory is named as a sweep, its sweep as it was last started."""
-    spec = RunDirectory(Path(sweep)).spec
-    if sweep in catalog_names() or not spec.is_file():
+    """A sweep and its run directory; where a run directory is named as a sweep, its sweep as it was last started.
+
+    Raises:
+        UserError: without `out`, a name of the catalogue that is the name of a run directory here as well.
+    """
+    spec, is_of_catalog = RunDirectory(Path(sweep)).spec, sweep in catalog_names()
+    if not spec.is_file() or (is_of_catalog and out is not None):
         return sweep, out
+    if is_of_catalog:
+        raise UserError(
+            f"{sweep!r} is a sweep of the catalogue and a run directory here: write ./{sweep} to go on with the directory, or add "
+            f"--out {run_path(sweep, None)} to run the sweep of the catalogue"
+        )
     return str(spec), out or spec.parent
 
 

@@ -17,11 +17,15 @@ from sweeps.schema import SweepSpec
 
 @dataclass(frozen=True)
 class ExpandedSweep:
-    """A sweep, its `cells` with the trials that it declares, and its `searched` cells, whose trials a search chooses."""
+    """A sweep, its `cells` with the trials that it declares, and its `searched` cells, whose trials a search chooses.
+
+    `notes` says what was left out of a sweep that another version kept.
+    """
 
     spec: SweepSpec
     cells: tuple[Cell, ...]
     searched: tuple[SearchedCell, ...]
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, sweep: "SweepSpec | ExpandedSweep") -> "ExpandedSweep":

@@ -1,6 +1,7 @@
 """Reading a sweep: a catalogue name or a YAML file, changed by settings, checked as a whole, refused with file and line."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from sweeps.schema import (
     SweepSpec,
     YamlDocument,
     apply_settings,
+    as_kept,
     first_problem,
     known_fields,
     listed,
@@ -27,6 +29,10 @@ from sweeps.schema import (
 
 CATALOG = Path(__file__).parents[1] / "catalog"
 """The sweeps that come with the project, each a YAML file with its hypothesis in words."""
+
+KEPT = re.compile(r"spec(\.\d+)?\.yaml")
+BESIDE_KEPT = ("lock", "ledger.jsonl")
+"""The file in which a run directory keeps its sweep has this name, and one of these beside it."""
 
 MAX_BYTES = 4 * 1024 * 1024
 
@@ -51,13 +57,16 @@ def load_sweep(name_or_path: str | Path, settings: Sequence[str] = ()) -> SweepS
 
 
 def load_expanded(name_or_path: str | Path, settings: Sequence[str] = ()) -> ExpandedSweep:
-    """`load_sweep` with the cells that its check has expanded."""
+    """`load_sweep` with the cells that its check has expanded; the sweep of a run directory is read as it was meant."""
     path = sweep_path(name_or_path)
     source = path.name if path.parent == CATALOG else str(path)
-    document = apply_settings(parse(_text_of(path), source), settings)
+    document, notes = parse(_text_of(path), source), tuple[str, ...]()
+    if KEPT.fullmatch(path.name) and any(path.with_name(name).exists() for name in BESIDE_KEPT):
+        document, notes = as_kept(document)
+    document = apply_settings(document, settings)
     if not document.is_set(STORAGE) and (reason := storage_beyond_a_file(_at(document.data, STORAGE))):
         raise document.error(STORAGE, reason)
-    return check_sweep(document)
+    return replace(check_sweep(document), notes=notes)
 
 
 def catalog_names() -> tuple[str, ...]:

@@ -131,7 +131,7 @@ def findings_of(run: RunDirectory, sweep: ExpandedSweep, results: Results, thres
         run=run,
         sweep=sweep,
         records=results.records,
-        notes=results.notes,
+        notes=(*sweep.notes, *results.notes),
         thresholds=thresholds,
         regimes=regimes_of(thresholds, sweep.spec.laws),
         sessions=read_sessions(run),

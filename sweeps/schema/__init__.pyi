@@ -38,6 +38,7 @@ from .fields import (
     with_field as with_field,
     without_field as without_field,
 )
+from .kept_sweeps import as_kept as as_kept
 from .law_settings import LawSettings as LawSettings
 from .overrides import apply_settings as apply_settings
 from .search_spec import (

@@ -4,7 +4,7 @@ import fcntl
 import os
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +12,7 @@ from typing import Self
 
 from stsq_core.configs import UserError
 from sweeps.cells import ExpandedSweep, cell_of, check_sweep, describe
-from sweeps.schema import SweepSpec, parse
+from sweeps.schema import SweepSpec, as_kept, parse
 from sweeps.store.files import disk_errors, write_atomically
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_plugins import load_kept
@@ -109,7 +109,7 @@ class RunDirectory:
         return self.read_sweep().spec
 
     def read_sweep(self) -> ExpandedSweep:
-        """The sweep of this run with its cells.
+        """The sweep of this run with its cells; one that another version has written, as it was meant.
 
         Raises:
             UserError: a spec that cannot be read or is no longer valid, or a plugin of it that may not be loaded.
@@ -119,7 +119,8 @@ class RunDirectory:
             text = self.spec.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{str(self.spec)!r} cannot be read: {error}") from None
-        return check_sweep(parse(text, str(self.spec)))
+        document, notes = as_kept(parse(text, str(self.spec)))
+        return replace(check_sweep(document), notes=notes)
 
 
 def create_or_open(path: Path | str, sweep: SweepSpec | ExpandedSweep) -> RunDirectory:
@@ -173,9 +174,13 @@ def _write_spec(run: RunDirectory, sweep: SweepSpec | ExpandedSweep, text: str) 
     if run.spec.exists():
         sweep = ExpandedSweep.of(sweep)
         spec = sweep.spec
-        held = run.read_spec().name
-        if held != spec.name:
-            raise UserError(f"{str(run.path)!r} holds the sweep {held!r}, not {spec.name!r}: give another directory with --out")
+        held = run.read_spec()
+        if held == spec:  # written by another version, whose text may say more than this one reads
+            return
+        if held.name != spec.name:
+            raise UserError(
+                f"{str(run.path)!r} holds the sweep {held.name!r}, not {spec.name!r}: give another directory with --out"
+            )
         _check_related(run, sweep)
         write_atomically(_next_old_spec(run), run.spec.read_bytes())
     write_atomically(run.spec, text.encode())

@@ -49,6 +49,24 @@ def test_more_seeds_extend_every_cell_of_a_grid(here: Here, tmp_path: Path, writ
     assert "--more-seeds extends a run: give its directory, such as runs/NAME, in place of" in refused.err
 
 
+def test_a_directory_with_the_name_of_a_catalogue_sweep_is_extended_by_its_path_only(
+    here: Here, tmp_path: Path, write_sweep: Write, small: dict[str, Any]
+) -> None:
+    small |= {"name": "smoke", "trials": small["trials"][1:]}
+    run = tmp_path / "smoke"
+    assert here("run", write_sweep(small), "--out", run, *QUIET).code == 0
+    for words in (("run", "smoke", "--more-seeds", "1", *QUIET), ("run", "smoke", *QUIET), ("plan", "smoke")):
+        refused = here(*words)
+        assert refused.code == 2
+        assert "'smoke' is a sweep of the catalogue and a run directory here: write ./smoke" in refused.err
+    refused = here("run", "smoke", "--out", run, "--more-seeds", "1", *QUIET)
+    assert (refused.code, "give its directory, such as runs/NAME, in place of 'smoke'" in refused.err) == (2, True)
+    assert not (tmp_path / "runs").exists()
+    assert len(lines(run)) == 4
+    assert here("run", "./smoke", "--more-seeds", "1", *QUIET).code == 0
+    assert len(lines(run)) == 6
+
+
 def test_a_stopped_extension_goes_on_without_adding_seeds_once_more(
     here: Here, tmp_path: Path, write_sweep: Write, small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,3 +101,27 @@ def test_a_search_is_made_tighter_in_place(here: Here, tmp_path: Path, write_swe
     refused = here("run", run, "--more-seeds", "3", *QUIET)
     assert refused.code == 2
     assert "the thresholds of group 'transformer' are searched, with a fresh seed for every point" in refused.err
+
+
+def test_a_run_with_claims_of_another_version_is_shown_and_goes_on(
+    here: Here, tmp_path: Path, write_sweep: Write, small: dict[str, Any]
+) -> None:
+    run, file = tmp_path / "runs/small", write_sweep(small)
+    assert here("run", file, *QUIET).code == 0
+    held = here("show", run).out
+    claims = [
+        {"kind": "linear", "name": "former", "says": "1/L is linear.", "where": {}},
+        {"kind": "threshold_near", "name": "no-source", "says": "It is near.", "where": {}, "value": 9},
+    ]
+    write_sweep(yaml.safe_load((run / "spec.yaml").read_text()) | {"claims": claims}, name="runs/small/spec.yaml")
+    shown = here("show", run)
+    assert (shown.code, shown.out) == (0, held)
+    assert "the claim 'former' is not judged, as its form is that of another version: kind: unknown kind 'linear'" in shown.err
+    assert "the claim 'no-source' is not judged, as its form is that of another version: source: this field is" in shown.err
+    ended = here("run", run, *QUIET)
+    assert (ended.code, ended.out) == (0, held)
+    assert "the claim 'former' is not judged" in ended.err
+    assert here("show", run).err == shown.err
+    refused = here("run", write_sweep(small | {"claims": claims}), *QUIET)
+    assert refused.code == 2
+    assert "claims.0.kind: unknown kind 'linear'" in refused.err

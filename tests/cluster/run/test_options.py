@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cluster.environment import num_cores
-from cluster.run.options import run_path
+from cluster.run.options import located, run_path
 from stsq_core import UserError
 
 
@@ -23,6 +23,24 @@ def test_a_job_writes_nothing_into_its_package_copy(tmp_path: Path, monkeypatch:
     assert run_path("small", Path("/shared/run")) == Path("/shared/run")
     with pytest.raises(UserError, match="give an absolute path"):
         run_path("small", Path("runs/small"))
+
+
+def test_a_name_of_the_catalogue_and_of_a_run_directory_is_no_guess(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("smoke", "mine", "moments"):
+        (tmp_path / name).mkdir()
+    for name in ("smoke", "mine"):
+        (tmp_path / name / "spec.yaml").write_text("name: smoke\n")
+    assert located("mine", None) == ("mine/spec.yaml", Path("mine"))
+    assert located("./smoke", None) == located("smoke/", None) == ("smoke/spec.yaml", Path("smoke"))
+    assert located("moments", None) == ("moments", None)  # a directory that is no run
+    assert located("smoke", Path("runs/smoke")) == ("smoke", Path("runs/smoke"))
+    with pytest.raises(UserError) as refused:
+        located("smoke", None)
+    assert str(refused.value) == (
+        "'smoke' is a sweep of the catalogue and a run directory here: write ./smoke to go on with the directory, or add "
+        f"--out {tmp_path}/runs/smoke to run the sweep of the catalogue"
+    )
 
 
 def test_there_is_a_core() -> None:

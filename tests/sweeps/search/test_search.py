@@ -10,6 +10,7 @@ import pytest
 from optuna.trial import TrialState
 
 from sweeps.cells.searched import point_seed
+from sweeps.findings.run_findings import read_findings
 from sweeps.store.ledger import Ledger
 
 TWO_CELLS = ("task.T=8,16",)
@@ -352,3 +353,14 @@ def test_a_code_length_is_searched_to_the_tolerance_whatever_d_is(hunt, simulate
         assert threshold.low <= 240 <= threshold.high
         ratios[of] = (threshold.high - 200) / (threshold.low - 200)
     assert ratios["d_e"] <= 1.1**2 + 1e-9 < ratios["m"]
+
+
+def test_a_search_that_finished_with_a_tolerance_of_m_stays_finished(hunt, simulated):
+    """Its sweep was kept before a file could say of what the tolerance is: of d_e, 40 of 240, it was never within it."""
+    one = hunt("model={kind: transformer, positions: {kind: random_sign}}", "task.d=200", "search.of=d_e", "search.tolerance_of=m")
+    one.go(lambda config: simulated(config.model_copy(update={"task": config.task.model_copy(update={"d": 0})})))
+    text = one.run.spec.read_text()
+    assert "  tolerance_of: m\n" in text
+    for former, complete in ((text.replace("  tolerance_of: m\n", ""), True), (text.replace("_of: m", "_of: d_e"), False)):
+        one.run.spec.write_text(former)
+        assert read_findings(one.run.path).complete is complete

@@ -6,7 +6,7 @@ import pytest
 
 from stsq_core import UserError
 from sweeps.cells.expanded_sweep import expand
-from sweeps.cells.loading import load_sweep
+from sweeps.cells.loading import load_expanded, load_sweep
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import Lock, create_or_open, open_run
 
@@ -25,6 +25,32 @@ def test_the_same_sweep_with_more_extends_its_run(run, sweep_file):
     assert (run.path / "spec.1.yaml").exists()
     create_or_open(run.path, load_sweep(sweep_file))
     assert (run.path / "spec.2.yaml").exists()
+
+
+def test_a_spec_of_another_version_is_read_as_it_was_meant_and_stays_as_it_is(run, spec, sweep_file):
+    assert "\n  tolerance_of: d_e\n" in run.spec.read_text()
+    former = run.spec.read_text().replace("  tolerance_of: d_e\n", "")
+    former = former.replace("claims: []", "claims:\n- {kind: linear, name: old, says: b, where: {}}")
+    run.spec.write_text(former)
+    sweep = run.read_sweep()
+    assert sweep.spec.search.tolerance_of == "m"
+    assert sweep.spec.claims == ()
+    assert [note.partition(": kind")[0] for note in sweep.notes] == [
+        f"{run.spec}:{former.count(chr(10), 0, former.index('- {kind: linear')) + 1}: claims.0: the claim 'old' is not judged, "
+        "as its form is that of another version"
+    ]
+    (run.path / "ledger.jsonl").touch()
+    resumed = load_expanded(run.spec)
+    assert (resumed.spec, resumed.notes) == (sweep.spec, sweep.notes)
+    create_or_open(run.path, resumed)
+    assert run.spec.read_text() == former
+    create_or_open(run.path, load_expanded(run.spec, ["seeds=9"]))
+    assert (run.path / "spec.1.yaml").read_text() == former
+    assert "\n  tolerance_of: m\n" in run.spec.read_text()
+    sweep_file.with_name("mine.yaml").write_text(former)
+    with pytest.raises(UserError, match=r"mine.yaml:\d+: claims.0.kind: unknown kind 'linear'"):
+        load_sweep(sweep_file.with_name("mine.yaml"))
+    assert load_sweep(sweep_file).search.tolerance_of == "d_e"
 
 
 def test_another_sweeps_directory_is_refused(run, sweep_file):

@@ -1,0 +1,59 @@
+"""The sweep that a run directory keeps, read as the version that wrote it meant it.
+
+A sweep file that somebody writes must be right as it stands; one that is kept beside results must not make them unreadable.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import BeforeValidator, ValidationError
+
+from stsq_core.configs import Record, as_tuple
+from sweeps.schema.claims import Claim
+from sweeps.schema.errors import dotted, first_problem
+from sweeps.schema.yaml_source import YamlDocument
+
+
+class _Claims(Record):
+    claims: Annotated[tuple[Claim, ...], BeforeValidator(as_tuple)]
+
+
+def as_kept(document: YamlDocument) -> tuple[YamlDocument, tuple[str, ...]]:
+    """The document in the terms of this version, and what of it had to be left out, in words.
+
+    Before the tolerance of a search was one of the length d_e it was of m, and no file said so. Claims that are no longer
+    valid are left out.
+    """
+    data = document.data
+    if not isinstance(data, Mapping):
+        return document, ()
+    search, claims = data.get("search"), data.get("claims")
+    if isinstance(search, Mapping) and "tolerance_of" not in search:
+        data = {**data, "search": {**search, "tolerance_of": "m"}}
+    if not isinstance(claims, list):
+        return replace(document, data=data), ()
+    problems = [_problem(claim) for claim in claims]
+    valid = [claim for claim, problem in zip(claims, problems, strict=True) if not problem]
+    notes = tuple(
+        f"{document.place(('claims', place))}: the claim {_name(claims[place])!r} is not judged, as its form is that of another "
+        f"version: {problem}"
+        for place, problem in enumerate(problems)
+        if problem
+    )
+    return replace(document, data={**data, "claims": valid}), notes
+
+
+def _name(claim: object) -> object:
+    return claim.get("name") if isinstance(claim, Mapping) else claim
+
+
+def _problem(claim: object) -> str:
+    """Why a claim is not valid, with the field; nothing where it is."""
+    data = {"claims": [claim]}
+    try:
+        _Claims.model_validate(data)
+    except ValidationError as error:
+        path, problem = first_problem(error, _Claims, data)
+        return ": ".join(filter(None, (dotted(path[2:]), problem)))
+    return ""
