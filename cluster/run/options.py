@@ -67,8 +67,8 @@ def located(sweep: str, out: Path | None) -> tuple[str, Path | None]:
         return sweep, out
     if is_of_catalog:
         raise UserError(
-            f"{sweep!r} is a sweep of the catalogue and a run directory here: write ./{sweep} to go on with the directory, or add "
-            f"--out {run_path(sweep, None)} to run the sweep of the catalogue"
+            f"{sweep!r} is a sweep of the catalogue and a run directory here: write ./{sweep} to go on with the directory, or "
+            f"add --out {run_path(sweep, None)} to run the sweep of the catalogue"
         )
     return str(spec), out or spec.parent
 

@@ -36,8 +36,8 @@ def as_kept(document: YamlDocument) -> tuple[YamlDocument, tuple[str, ...]]:
     problems = [_problem(claim) for claim in claims]
     valid = [claim for claim, problem in zip(claims, problems, strict=True) if not problem]
     notes = tuple(
-        f"{document.place(('claims', place))}: the claim {_name(claims[place])!r} is not judged, as its form is that of another "
-        f"version: {problem}"
+        f"{document.place(('claims', place))}: the claim {_name(claims[place])!r} is of another version and is not "
+        f"judged: {problem}"
         for place, problem in enumerate(problems)
         if problem
     )

@@ -116,11 +116,11 @@ def test_a_run_with_claims_of_another_version_is_shown_and_goes_on(
     write_sweep(yaml.safe_load((run / "spec.yaml").read_text()) | {"claims": claims}, name="runs/small/spec.yaml")
     shown = here("show", run)
     assert (shown.code, shown.out) == (0, held)
-    assert "the claim 'former' is not judged, as its form is that of another version: kind: unknown kind 'linear'" in shown.err
-    assert "the claim 'no-source' is not judged, as its form is that of another version: source: this field is" in shown.err
+    assert "the claim 'former' is of another version and is not judged: kind: unknown kind 'linear'" in shown.err
+    assert "the claim 'no-source' is of another version and is not judged: source: this field is" in shown.err
     ended = here("run", run, *QUIET)
     assert (ended.code, ended.out) == (0, held)
-    assert "the claim 'former' is not judged" in ended.err
+    assert "the claim 'former' is of another version and is not judged" in ended.err
     assert here("show", run).err == shown.err
     refused = here("run", write_sweep(small | {"claims": claims}), *QUIET)
     assert refused.code == 2

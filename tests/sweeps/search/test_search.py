@@ -357,7 +357,9 @@ def test_a_code_length_is_searched_to_the_tolerance_whatever_d_is(hunt, simulate
 
 def test_a_search_that_finished_with_a_tolerance_of_m_stays_finished(hunt, simulated):
     """Its sweep was kept before a file could say of what the tolerance is: of d_e, 40 of 240, it was never within it."""
-    one = hunt("model={kind: transformer, positions: {kind: random_sign}}", "task.d=200", "search.of=d_e", "search.tolerance_of=m")
+    one = hunt(
+        "model={kind: transformer, positions: {kind: random_sign}}", "task.d=200", "search.of=d_e", "search.tolerance_of=m"
+    )
     one.go(lambda config: simulated(config.model_copy(update={"task": config.task.model_copy(update={"d": 0})})))
     text = one.run.spec.read_text()
     assert "  tolerance_of: m\n" in text

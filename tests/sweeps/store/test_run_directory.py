@@ -36,8 +36,8 @@ def test_a_spec_of_another_version_is_read_as_it_was_meant_and_stays_as_it_is(ru
     assert sweep.spec.search.tolerance_of == "m"
     assert sweep.spec.claims == ()
     assert [note.partition(": kind")[0] for note in sweep.notes] == [
-        f"{run.spec}:{former.count(chr(10), 0, former.index('- {kind: linear')) + 1}: claims.0: the claim 'old' is not judged, "
-        "as its form is that of another version"
+        f"{run.spec}:{former.count(chr(10), 0, former.index('- {kind: linear')) + 1}: claims.0: the claim 'old' is of "
+        "another version and is not judged"
     ]
     (run.path / "ledger.jsonl").touch()
     resumed = load_expanded(run.spec)
