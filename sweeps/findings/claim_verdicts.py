@@ -17,7 +17,7 @@ from stsq_core.oracles import theory
 from sweeps.findings.claim_results import ClaimSetting, Verdict, answer_of, leaf, sides, with_seeds
 from sweeps.findings.observations import Observation, cells_of, differing, selected
 from sweeps.findings.threshold_verdicts import threshold_verdict
-from sweeps.schema import Bound, Claim, Compare, Exponent, Floor, Sharpness, Slope, ThresholdClaim
+from sweeps.schema import Bound, Claim, Compare, Exponent, Floor, LawSettings, Sharpness, Slope, ThresholdClaim
 from sweeps.thresholds import WidthThreshold, attainable_level, interval_of, mean_interval
 
 TrialClaim = Bound | Compare | Slope | Exponent | Floor | Sharpness
@@ -36,10 +36,14 @@ def verdicts(
     *,
     level: float,
     thresholds: Sequence[WidthThreshold] = (),
+    laws: LawSettings | None = None,
 ) -> tuple[Verdict, ...]:
-    """What came of each claim: those about thresholds look at the thresholds, all others at the trials."""
+    """What came of each claim: those about thresholds look at the thresholds, all others at the trials.
+
+    `laws` say which cells are held out of the fits behind claims of growth.
+    """
     return tuple(
-        threshold_verdict(claim, thresholds)
+        threshold_verdict(claim, thresholds, laws)
         if isinstance(claim, ThresholdClaim)
         else _verdict(claim, selected(observations, claim), level)
         for claim in claims

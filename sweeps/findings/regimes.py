@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stsq_core.configs import Size, TrialConfig
-from sweeps.laws import EXPECTED, LawComparison, ScalingLaw, by_regime, compare_regimes
+from sweeps.laws import LawComparison, ScalingLaw, by_regime, compare_regimes
 from sweeps.schema import LawSettings
 from sweeps.thresholds import WidthThreshold
 
@@ -28,11 +28,11 @@ class Regime:
 
     @property
     def rival(self) -> ScalingLaw | None:
-        """The law that theory expects of the other architecture, where it expects one of each and another law is named."""
+        """The law that theory expects of architectures of the other kind, where it expects one of this and another is named."""
         if self.comparison is None or self.comparison.theory is None:
             return None
-        [other] = [law.name for kind, law in EXPECTED.items() if kind != self.kind]
-        return None if (rival := self.comparison.law(other)) is self.law else rival
+        rival = self.comparison.law("td_power" if self.comparison.expected == "attention" else "attention")
+        return None if rival is self.law else rival
 
     @property
     def size(self) -> Size:

@@ -57,7 +57,7 @@ class Findings:
 
     @property
     def laws(self) -> tuple[ScalingLaw, ...]:
-        """The law that theory expects of each regime."""
+        """The law that is named of each regime."""
         return tuple(regime.law for regime in self.regimes if regime.law is not None)
 
     @cached_property
@@ -110,7 +110,8 @@ class Findings:
         """The verdict on each claim of the sweep."""
         if not self.spec.claims:
             return ()
-        return verdicts(self.spec.claims, self.observations, level=self.spec.criterion.level, thresholds=self.thresholds)
+        level, laws = self.spec.criterion.level, self.spec.laws
+        return verdicts(self.spec.claims, self.observations, level=level, thresholds=self.thresholds, laws=laws)
 
 
 def read_findings(run_path: Path | str) -> Findings:

@@ -2,7 +2,7 @@
 
 Everything is read off the thresholds' own intervals, or those of a law fitted to them, at the criterion's level. A censored
 threshold counts by the side on which it lies; one that was not reached, or of which no trial gave a number, leaves its claim
-open. So do seeds that cannot support an interval of the level.
+open. So do seeds that cannot support an interval of the level. Cells that a sweep holds out of its laws enter no growth.
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from sweeps.findings.claim_results import Answer, ClaimSetting, Verdict, answer_of, leaf, sides, with_seeds
 from sweeps.findings.observations import matches
 from sweeps.laws import by_regime, fitted_law, law_cells, letter_law, spelled
-from sweeps.schema import Selection, ThresholdClaim, ThresholdGrowth, ThresholdNear, ThresholdOrder, fields_of
+from sweeps.schema import LawSettings, Selection, ThresholdClaim, ThresholdGrowth, ThresholdNear, ThresholdOrder, fields_of
 from sweeps.thresholds import WidthThreshold, attainable_level
 
 Fields = tuple[tuple[str, Any], ...]
@@ -27,24 +27,28 @@ class Bounds(NamedTuple):
     high: float
 
 
-def threshold_verdict(claim: ThresholdClaim, thresholds: Sequence[WidthThreshold]) -> Verdict:
-    """What came of a claim about thresholds."""
+def threshold_verdict(
+    claim: ThresholdClaim, thresholds: Sequence[WidthThreshold], settings: LawSettings | None = None
+) -> Verdict:
+    """What came of a claim about thresholds; `settings` say which cells are held out of the laws."""
+    held_out = (settings or LawSettings()).holds_out
     own = [threshold for threshold in thresholds if _is_selected(threshold, claim)]
     letter = (own or thresholds)[0].size.letter if thresholds else "m"
     match claim:
         case ThresholdOrder():
-            settings, quantity = _order(claim, own), f"{letter}* over the one before it, by {leaf(claim.by)}"
+            found, quantity = _order(claim, own), f"{letter}* over the one before it, by {leaf(claim.by)}"
             rule = f"above 1: {_ordered(claim.order)}"
         case ThresholdNear():
-            settings = [_near(claim, threshold, where) for threshold, where in zip(own, _distinguishing(own), strict=True)]
+            found = [_near(claim, threshold, where) for threshold, where in zip(own, _distinguishing(own), strict=True)]
             quantity = f"{letter}* over {claim.value:g} ({claim.source})"
             rule = f"within a factor of {claim.factor:g}"
         case ThresholdGrowth():
-            settings, rule = _growth(claim, own), sides(claim.at_least, claim.at_most)
+            fitted = [threshold for threshold in own if not held_out(threshold.config_sample)]
+            found, rule = _growth(claim, fitted), sides(claim.at_least, claim.at_most)
             exponent = "b" if claim.law == "log" else "gamma"
             quantity = f"{exponent} in {letter_law(claim.law, claim.letter).formula}"
             quantity = spelled(quantity, own[0].size, own[0].config_sample.task) if own else quantity
-    return Verdict(claim.name, claim.says, quantity, rule, tuple(settings))
+    return Verdict(claim.name, claim.says, quantity, rule, tuple(found))
 
 
 def bounds_of(threshold: WidthThreshold) -> Bounds:

@@ -1,6 +1,5 @@
 from .cells import by_regime as by_regime, law_cells as law_cells
 from .comparison import (
-    EXPECTED as EXPECTED,
     LawComparison as LawComparison,
     Prediction as Prediction,
     Standing as Standing,

@@ -11,14 +11,14 @@ and is not ruled out, else the best of those compared.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from stsq_core.configs import MODELS, WIDTH, Architecture, TokenTask, kind_of
+from stsq_core.configs import WIDTH, TokenTask
 from sweeps.laws.cells import ABOVE, LawCells, by_regime, law_cells, regime_summary, tasks_of
 from sweeps.laws.fit import Estimate
 from sweeps.laws.formulas import (
@@ -26,7 +26,6 @@ from sweeps.laws.formulas import (
     ATTENTION_FACTOR,
     ATTENTION_FREE,
     CONSTANT,
-    TD_POWER,
     Law,
     applicable_laws,
     applicable_letter_laws,
@@ -37,14 +36,6 @@ from sweeps.schema import LawSettings
 from sweeps.thresholds import WidthThreshold
 
 CLOSE, FAR = 4.0, 10.0
-EXPECTED: Mapping[str, Law] = {
-    kind_of(record): law
-    for record in MODELS.records
-    for law in (ATTENTION, TD_POWER)
-    if issubclass(record, Architecture) and record.width_law == law.name
-}
-"""The law of the width that theory names for an architecture."""
-
 Standing = Literal["best", "as good", "richer than needed", "less likely", "ruled out", "too few cells"]
 
 
@@ -91,10 +82,15 @@ class LawComparison:
         return self.laws[0].num_cells + self.laws[0].num_censored
 
     @property
+    def expected(self) -> str | None:
+        """The name of the law that theory expects of the width; None where it says nothing."""
+        cells = self.laws[0].fit.cells
+        return cells.thresholds[0].config_sample.model.width_law if cells.size == WIDTH else None
+
+    @property
     def theory(self) -> ScalingLaw | None:
         """The law that theory expects of the width: attention's of a transformer, the power of T d of an FCN."""
-        is_expected = self.laws[0].size == WIDTH and self.kind in EXPECTED
-        return self.law(EXPECTED[self.kind].name) if is_expected else None
+        return self.law(self.expected) if self.expected is not None else None
 
     @cached_property
     def named(self) -> ScalingLaw | None:
@@ -164,7 +160,7 @@ class LawComparison:
     def _factor_of_d(self) -> str:
         """Whether the factor of d is 1, as theory has it of attention, from a law that leaves it free."""
         free = [law for law in self.laws if law.name in (ATTENTION_FACTOR.name, ATTENTION_FREE.name)]
-        if self.kind not in EXPECTED or EXPECTED[self.kind] is not ATTENTION or not free or OF_POPULATION in free[0].note:
+        if self.expected != ATTENTION.name or not free or OF_POPULATION in free[0].note:
             return ""
         a = free[0].parameters["a"]
         if not a.has_interval:
@@ -332,7 +328,7 @@ def _compare_regime(members: Sequence[WidthThreshold], settings: LawSettings) ->
     if cells is None:
         return None
     everywhere = tasks_of([threshold.config_sample for threshold in members], members[0].target_loss)
-    fitted = distinct_laws((law for law in _laws_for(cells, members[0].kind) if law.is_defined(everywhere)), cells)
+    fitted = distinct_laws((law for law in _laws_for(cells) if law.is_defined(everywhere)), cells)
     if not fitted:
         return None
     if sum(math.isfinite(law.aicc) for law in fitted) > 1 or cells.size == WIDTH:
@@ -342,13 +338,13 @@ def _compare_regime(members: Sequence[WidthThreshold], settings: LawSettings) ->
     return LawComparison(members[0].kind, regime_summary(members[0].config_sample, members[0].size), tuple(ordered), held_out)
 
 
-def _laws_for(cells: LawCells, kind: str) -> tuple[Law, ...]:
+def _laws_for(cells: LawCells) -> tuple[Law, ...]:
     """The laws to fit: where no theory speaks of an architecture its width may not grow, and no law begins above it."""
     tasks = cells.tasks.take(cells.found)
     if cells.size != WIDTH:
         return applicable_letter_laws(tasks)
     laws = applicable_laws(tasks)
-    if kind in EXPECTED:
+    if cells.thresholds[0].config_sample.model.width_law is not None:
         return laws
     bounded = cells.side != ABOVE
     most, tasks = np.exp(cells.y[bounded]), cells.tasks.take(bounded)

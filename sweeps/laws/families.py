@@ -12,9 +12,8 @@ from itertools import combinations
 
 import numpy as np
 
-from stsq_core.configs import WIDTH
 from sweeps.laws.cells import LawCells, joined_cells, regime_fields
-from sweeps.laws.comparison import EXPECTED, LawComparison, Standing, standing_beside
+from sweeps.laws.comparison import LawComparison, Standing, standing_beside
 from sweeps.laws.fit import Estimate, LawFit, aicc_of, likelihoods_of, with_one_scatter
 from sweeps.laws.formulas import ATTENTION, FCN_LINE, Law
 from sweeps.laws.scaling_law import NUM_REPLICATES, draws_at, ends, spread_words
@@ -132,9 +131,9 @@ def compare_families(comparisons: Iterable[LawComparison]) -> tuple[FamilyCompar
 
 def _law_of(comparison: LawComparison) -> Law | None:
     """The law of one number: attention's, or the line of fully connected nets."""
-    if comparison.laws[0].size != WIDTH or comparison.kind not in EXPECTED:
+    if comparison.expected is None:
         return None
-    return ATTENTION if EXPECTED[comparison.kind] is ATTENTION else FCN_LINE
+    return ATTENTION if comparison.expected == ATTENTION.name else FCN_LINE
 
 
 def _compared(kind: str, fits: Sequence[LawFit]) -> FamilyComparison:

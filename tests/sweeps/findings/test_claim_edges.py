@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from stsq_core.oracles import theory
 from sweeps.findings.claim_results import answer_of
 from sweeps.findings.claim_verdicts import Verdict, verdicts
 from sweeps.findings.observations import Observation
+from sweeps.findings.run_findings import Findings
 from sweeps.findings.threshold_verdicts import threshold_verdict
 from sweeps.schema.claims import Claim
+from sweeps.schema.law_settings import LawSettings
 from sweeps.thresholds.width_threshold import WidthThreshold
 
 CLAIM: TypeAdapter[Any] = TypeAdapter(Claim)
@@ -192,6 +195,23 @@ def test_growth_is_open_where_a_cell_has_no_threshold(
     assert (setting.answer == "not enough data", setting.note) == (bool(note), note)
     (two,) = threshold_verdict(one, [*cells, last, replace(last, config_sample=fcn(T=128, d=3))]).settings
     assert two.note == note.replace("T=64", "T=64 d=2, T=128 d=3")
+
+
+def test_growth_is_fitted_without_the_cells_that_are_held_out(
+    threshold: Callable[..., WidthThreshold], fcn: Make
+) -> None:
+    """Thresholds 20, 40, 80, 160 at T = 8 to 64 are a power of 1; a held-out 40 at T = 128 would pull it down."""
+    cells = [threshold(fcn(T=T), [2.5 * T * (1 + 0.01 * (seed - 4)) for seed in range(8)]) for T in (8, 16, 32, 64)]
+    last = threshold(fcn(T=128), [40 * (1 + 0.01 * (seed - 4)) for seed in range(8)])
+    missed = replace(threshold(fcn(T=128), status="not_reached"), num_seeds=8)
+    one, held_out = claim(kind="threshold_growth", letter="T", law="power", at_least=0.9), LawSettings(held_out=({"task.T": 128},))
+    (alone,) = threshold_verdict(one, cells).settings
+    assert alone.value == pytest.approx(1.0, abs=1e-6)
+    assert threshold_verdict(one, [*cells, last]).settings[0].value < 0.9  # type: ignore[operator]
+    for other in (last, missed):
+        spec = SimpleNamespace(claims=[one], criterion=SimpleNamespace(level=0.9), laws=held_out)
+        findings = SimpleNamespace(spec=spec, observations=(), thresholds=(*cells, other))
+        assert Findings.verdicts.func(findings)[0].settings == (alone,)  # type: ignore[attr-defined]
 
 
 def test_orders_and_factors_name_the_cell_that_has_no_threshold(
