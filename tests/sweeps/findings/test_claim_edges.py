@@ -197,14 +197,15 @@ def test_growth_is_open_where_a_cell_has_no_threshold(
     assert two.note == note.replace("T=64", "T=64 d=2, T=128 d=3")
 
 
-def test_growth_is_fitted_without_the_cells_that_are_held_out(
-    threshold: Callable[..., WidthThreshold], fcn: Make
-) -> None:
+def test_growth_is_fitted_without_the_cells_that_are_held_out(threshold: Callable[..., WidthThreshold], fcn: Make) -> None:
     """Thresholds 20, 40, 80, 160 at T = 8 to 64 are a power of 1; a held-out 40 at T = 128 would pull it down."""
     cells = [threshold(fcn(T=T), [2.5 * T * (1 + 0.01 * (seed - 4)) for seed in range(8)]) for T in (8, 16, 32, 64)]
     last = threshold(fcn(T=128), [40 * (1 + 0.01 * (seed - 4)) for seed in range(8)])
     missed = replace(threshold(fcn(T=128), status="not_reached"), num_seeds=8)
-    one, held_out = claim(kind="threshold_growth", letter="T", law="power", at_least=0.9), LawSettings(held_out=({"task.T": 128},))
+    one, held_out = (
+        claim(kind="threshold_growth", letter="T", law="power", at_least=0.9),
+        LawSettings(held_out=({"task.T": 128},)),
+    )
     (alone,) = threshold_verdict(one, cells).settings
     assert alone.value == pytest.approx(1.0, abs=1e-6)
     assert threshold_verdict(one, [*cells, last]).settings[0].value < 0.9  # type: ignore[operator]
