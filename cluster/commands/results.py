@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cluster.commands.law_results import show_laws
+from cluster.commands.status import SHOWN_CELLS
 from cluster.run import print_line, print_table, table
 from dashboards.paper import failures_table, named_laws, threshold_rows
 from dashboards.words import (
@@ -25,7 +26,6 @@ from sweeps.laws import LawComparison, ScalingLaw
 from sweeps.store import Outcomes
 from sweeps.thresholds import WidthThreshold
 
-SHOWN_CELLS = 400
 SHOWN_NOTES = 50
 SHOWN_FAILURES = 20
 SHOWN_SETTINGS = 16

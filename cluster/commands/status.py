@@ -10,6 +10,9 @@ from cluster.run import print_line, print_table, table
 from dashboards.words import duration_words, ended_words, left_words, searches_words
 from sweeps.findings import CellProgress, Progress
 
+SHOWN_CELLS = 400
+"""Cells in a table of the terminal, as in those of the page."""
+
 
 def show_status(console: Console, progress: Progress) -> None:
     """A line on the whole, a table of the workers that train, a table of the cells."""
@@ -29,7 +32,9 @@ def show_status(console: Console, progress: Progress) -> None:
         ]
         print_table(console, table(names, rows, right=("trials", "step", "of", "time left")))
     columns = ("cell", "ended", "of", "diverged", "failed", "in training", "time left")
-    print_table(console, table(columns, [_row(cell) for cell in progress.cells], right=columns[1:]))
+    print_table(console, table(columns, [_row(cell) for cell in progress.cells[:SHOWN_CELLS]], right=columns[1:]))
+    if len(progress.cells) > SHOWN_CELLS:
+        print_line(console, f"and {len(progress.cells) - SHOWN_CELLS:,} more cells; --json prints all")
 
 
 def status_json(progress: Progress) -> str:

@@ -4,7 +4,7 @@ import math
 from typing import Literal
 
 import numpy as np
-from scipy.stats import theilslopes
+import scipy  # its submodules load when they are used
 
 from stsq_core.configs import Transformer, TrialConfig
 
@@ -47,11 +47,11 @@ def trend_of(log_widths: np.ndarray, log_losses: np.ndarray, *, log_high: float)
         return "unclear"
     if not np.ptp(log_losses[end]):
         return "flat"
-    slope = theilslopes(log_losses[end], log_widths[end], alpha=0.98)
+    slope = scipy.stats.theilslopes(log_losses[end], log_widths[end], alpha=0.98)
     if slope.high_slope < -FALL:
         # A loss that fell early in the stretch and falls no more has fallen over the whole of it, too.
         last = end & (log_widths >= max(start, log_high - STRETCH / 2))
-        return "falling" if theilslopes(log_losses[last], log_widths[last]).slope < -LAST_FALL else "unclear"
+        return "falling" if scipy.stats.theilslopes(log_losses[last], log_widths[last]).slope < -LAST_FALL else "unclear"
     return "flat" if slope.low_slope > -FLAT else "unclear"
 
 

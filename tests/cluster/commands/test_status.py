@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 from synthetic_runs import in_training, make_run, packs_of, sweep
 
+from cluster.commands import status
 from cluster.commands.cli import main
 from cluster.commands.status import show_status
 from sweeps.findings.progress import read_progress
@@ -47,3 +48,12 @@ def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
         main(["status", str(tmp_path)])
     assert ended.value.code == 2
     assert "no run" in capsys.readouterr().err
+
+
+def test_of_very_many_cells_the_first_are_shown(half: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "SHOWN_CELLS", 1)
+    out, progress = io.StringIO(), read_progress(half)
+    show_status(Console(file=out, width=150), progress)
+    rest = f"and {len(progress.cells) - 1} more cells; --json prints all"
+    assert out.getvalue().splitlines()[-1] == rest
+    assert sum(line.startswith(("transformer", "fcn")) for line in out.getvalue().splitlines()) == 1
