@@ -50,6 +50,7 @@ from sweeps.store import (
     begun_packs,
     create_or_open,
     elapsed_minutes,
+    former_search_seeds,
     keep_plugins,
     read_curves,
     read_results,
@@ -204,6 +205,7 @@ def _strategy_of(run: RunDirectory, sweep: ExpandedSweep, results: Results, opti
             owner=run.identity.read_text(encoding="utf-8").strip(),
             curves=lambda ended_in: read_curves(run, ended_in, ended_in=ended_in),
             again=records.take(records.status == FAILED) if options.retry_failed else None,
+            former_seeds=former_search_seeds(run),
         )
         strategy = Together([strategy, search]) if sweep.cells else search
     return Sequel(strategy, lambda: Grid((), more=_rechecks(run, sweep))) if options.recheck else strategy

@@ -6,7 +6,7 @@ workers fed.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from sweeps.cells import SearchedCell, Trials, point_seed
@@ -26,7 +26,8 @@ MAX_NAME = 64
 class Search(Strategy):
     """Searches the threshold of each cell. `journal` is the file of the studies where the sweep names no storage.
 
-    `owner` names the run directory; `again` are trials that failed before and are to be tried again.
+    `owner` names the run directory; `again` are trials that failed before and are to be tried again. `former_seeds` are values
+    that `search.seed` had before: points that were begun with them are completed.
     """
 
     def __init__(
@@ -38,12 +39,14 @@ class Search(Strategy):
         owner: str,
         curves: Curves,
         again: Outcomes | None = None,
+        former_seeds: Collection[int] = (),
     ) -> None:
         self._spec = spec
         self._journal = journal
         self._place = spec.search.storage or str(journal)
         retried = outcomes_by_cell(cells, again) if again is not None else {}
-        self._cells = {cell.cell_id: _CellSearch(spec, cell, again=retried.get(cell.cell_id)) for cell in cells}
+        seeds = frozenset({spec.search.seed, *former_seeds})
+        self._cells = {cell.cell_id: _CellSearch(spec, cell, seeds=seeds, again=retried.get(cell.cell_id)) for cell in cells}
         self._owner = owner
         self._curves = curves
         self._opened = False
@@ -90,9 +93,12 @@ class Search(Strategy):
 class _CellSearch:
     """The search of one cell: what has ended, what is in flight, and its study once that is open."""
 
-    def __init__(self, spec: SweepSpec, cell: SearchedCell, *, again: Outcomes | None = None) -> None:
+    def __init__(
+        self, spec: SweepSpec, cell: SearchedCell, *, seeds: frozenset[int], again: Outcomes | None = None
+    ) -> None:
         self.cell = cell
         self._spec = spec
+        self._seeds = seeds
         self._ended: list[Outcomes] = []
         self._open: dict[tuple[int, int], OpenPoint] = {}
         self._again = () if again is None else CellPoints.of(cell, again).pairs
@@ -166,7 +172,8 @@ class _CellSearch:
 
     def _unfinished(self, points: CellPoints) -> tuple[tuple[int, int], ...]:
         """Points of this search of which some rates have ended and others not: the study that knew of them is gone."""
-        own = {self._seed(number) for number in range(2 * len(points.widths))}
+        numbers = range(2 * len(points.widths))
+        own = {point_seed(self.cell.cell_id, number, seed=seed) for seed in self._seeds for number in numbers}
         partial = zip(points.pairs, points.complete.tolist(), strict=True)
         return tuple(pair for pair, complete in partial if not complete and pair[1] in own)
 
@@ -175,12 +182,9 @@ class _CellSearch:
         used = {*points.seeds.tolist(), *(self._study.seeds if self._study else ())}
         number = 0
         while True:
-            if (seed := self._seed(number)) not in used:
+            if (seed := point_seed(self.cell.cell_id, number, seed=self._spec.search.seed)) not in used:
                 yield seed
             number += 1
-
-    def _seed(self, number: int) -> int:
-        return point_seed(self.cell.cell_id, number, seed=self._spec.search.seed)
 
     def _points(self) -> CellPoints:
         outcomes = Outcomes.joined(self._ended) if self._ended else Outcomes.of(())

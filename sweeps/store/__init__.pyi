@@ -47,7 +47,13 @@ from .outcomes import (
     none_of_nan as none_of_nan,
 )
 from .results import Results as Results, cells_with_points as cells_with_points, read_results as read_results
-from .run_directory import Lock as Lock, RunDirectory as RunDirectory, create_or_open as create_or_open, open_run as open_run
+from .run_directory import (
+    Lock as Lock,
+    RunDirectory as RunDirectory,
+    create_or_open as create_or_open,
+    former_search_seeds as former_search_seeds,
+    open_run as open_run,
+)
 from .run_plugins import keep_plugins as keep_plugins, load_kept as load_kept, name_plugins as name_plugins
 from .sessions import Session as Session, elapsed_minutes as elapsed_minutes, read_sessions as read_sessions, session as session
 from .weights import load_weights as load_weights, save_weights as save_weights

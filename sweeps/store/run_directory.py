@@ -123,6 +123,18 @@ class RunDirectory:
         return replace(check_sweep(document), notes=notes)
 
 
+def former_search_seeds(run: RunDirectory) -> frozenset[int]:
+    """The values that `search.seed` had in earlier forms of the sweep, as far as these can be read."""
+    seeds = set()
+    for path in run.path.glob("spec.*.yaml"):
+        with suppress(UserError, OSError, UnicodeDecodeError):
+            data = parse(path.read_text(encoding="utf-8"), str(path)).data
+            search = data.get("search") if isinstance(data, dict) else None
+            seed = search.get("seed", 0) if isinstance(search, dict) else 0
+            seeds |= {seed} if type(seed) is int else set()
+    return frozenset(seeds)
+
+
 def create_or_open(path: Path | str, sweep: SweepSpec | ExpandedSweep) -> RunDirectory:
     """The run directory of a sweep, made where there is none.
 

@@ -190,12 +190,19 @@ class Hunt:
         from sweeps.search.search import Search
         from sweeps.store.outcomes import FAILED
         from sweeps.store.results import read_results
+        from sweeps.store.run_directory import former_search_seeds
 
         results = read_results(self.run, self.spec)
         again = results.records.take(results.records.status == FAILED) if retry_failed else None
         printed = results.records.take(results.records.status != FAILED) if retry_failed else results.records
         search = Search(
-            self.spec, results.searched, journal=self.run.studies, owner=self.run.path.name, curves=lambda _: {}, again=again
+            self.spec,
+            results.searched,
+            journal=self.run.studies,
+            owner=self.run.path.name,
+            curves=lambda _: {},
+            again=again,
+            former_seeds=former_search_seeds(self.run),
         )
         search.tell(printed)
         return search

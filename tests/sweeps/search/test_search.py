@@ -366,3 +366,20 @@ def test_a_search_that_finished_with_a_tolerance_of_m_stays_finished(hunt, simul
     for former, complete in ((text.replace("  tolerance_of: m\n", ""), True), (text.replace("_of: m", "_of: d_e"), False)):
         one.run.spec.write_text(former)
         assert read_findings(one.run.path).complete is complete
+
+
+@pytest.mark.parametrize("has_study", [True, False])
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_points_half_done_go_on_after_the_seed_of_the_search_has_changed(hunt, simulated, has_study, is_stopped):
+    one = hunt("optimizer.lr=0.01,0.02")
+    search = one.go(simulated, trials=5)
+    if is_stopped:
+        search.close()
+    if not has_study:
+        one.run.studies.unlink()
+    other = hunt("optimizer.lr=0.01,0.02", "search.seed=1")
+    assert other.go(simulated).finished
+    asked = [*one.asked, *other.asked]
+    assert set(Counter((config.width, config.seed) for config in asked).values()) == {2}
+    assert len({config.trial_id for config in asked}) == len(asked)
+    assert states(other.studies()).keys() <= {"COMPLETE", "FAIL"}

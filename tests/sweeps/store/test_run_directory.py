@@ -8,7 +8,7 @@ from stsq_core import UserError
 from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.loading import load_expanded, load_sweep
 from sweeps.store.ledger import Ledger
-from sweeps.store.run_directory import Lock, create_or_open, open_run
+from sweeps.store.run_directory import Lock, create_or_open, former_search_seeds, open_run
 
 
 def test_a_run_is_made_with_its_spec_and_opened_again(tmp_path, spec):
@@ -51,6 +51,15 @@ def test_a_spec_of_another_version_is_read_as_it_was_meant_and_stays_as_it_is(ru
     with pytest.raises(UserError, match=r"mine.yaml:\d+: claims.0.kind: unknown kind 'linear'"):
         load_sweep(sweep_file.with_name("mine.yaml"))
     assert load_sweep(sweep_file).search.tolerance_of == "d_e"
+
+
+def test_former_seeds_of_searches_are_read_from_what_is_kept(run, sweep_file):
+    assert former_search_seeds(run) == set()
+    for seed in (3, 4, 5):
+        create_or_open(run.path, load_sweep(sweep_file, [f"search.seed={seed}"]))
+    (run.path / "spec.8.yaml").write_text("search: {tolerance: 0.1}")
+    (run.path / "spec.9.yaml").write_bytes(b"\xff{")
+    assert former_search_seeds(run) == {0, 3, 4}
 
 
 def test_another_sweeps_directory_is_refused(run, sweep_file):
