@@ -93,9 +93,7 @@ class Search(Strategy):
 class _CellSearch:
     """The search of one cell: what has ended, what is in flight, and its study once that is open."""
 
-    def __init__(
-        self, spec: SweepSpec, cell: SearchedCell, *, seeds: frozenset[int], again: Outcomes | None = None
-    ) -> None:
+    def __init__(self, spec: SweepSpec, cell: SearchedCell, *, seeds: frozenset[int], again: Outcomes | None = None) -> None:
         self.cell = cell
         self._spec = spec
         self._seeds = seeds
