@@ -73,9 +73,9 @@ class CellStudy:
         found[point.key] = point
         return True
 
-    def ask(self, num: int, seeds: Iterator[int], sampler: BaseSampler) -> tuple[OpenPoint, ...]:
-        """New points with fresh seeds, at the widths that the sampler chooses."""
-        return tuple(self._asked(sampler, seeds) for _ in range(num))
+    def ask(self, num: int, seeds: Iterator[int], sampler: BaseSampler, *, low: int, high: int) -> tuple[OpenPoint, ...]:
+        """New points with fresh seeds, at the widths from `low` to `high` that the sampler chooses."""
+        return tuple(self._asked(sampler, seeds, low=low, high=high) for _ in range(num))
 
     def tell(self, point: OpenPoint, result: FinishedPoint) -> None:
         """Give the study the result of a point."""
@@ -150,10 +150,12 @@ class CellStudy:
     def _trials(self, *states: TrialState) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False, states=states)
 
-    def _asked(self, sampler: BaseSampler, seeds: Iterator[int]) -> OpenPoint:
+    def _asked(
+        self, sampler: BaseSampler, seeds: Iterator[int], *, low: int | None = None, high: int | None = None
+    ) -> OpenPoint:
         self._study.sampler = sampler
         trial = self._study.ask()
-        width = suggest_width(trial, self._cell, sampler)
+        width = suggest_width(trial, low or self._cell.low, high or self._cell.high, sampler)
         if "seed" not in trial.user_attrs:
             trial.set_user_attr("seed", next(seeds))
         return OpenPoint(width, int(trial.user_attrs["seed"]), trial)

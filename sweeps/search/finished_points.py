@@ -51,7 +51,7 @@ def finished_points(points: CellPoints, criterion: Criterion, sampler: SamplerNa
     ended = []
     for place in np.flatnonzero(points.complete).tolist():
         loss, trial = float(points.judged[place]), int(points.trials[place, points.chosen[place]])
-        is_finite, gap = math.isfinite(loss), loss - log_target
+        is_finite, gap = math.isfinite(loss) and bool(points.evidence[place]), loss - log_target
         value = abs(gap) if sampler in ("tpe", "gp") else float(outcomes.relative_loss[trial])
         ended.append(
             FinishedPoint(
@@ -71,7 +71,7 @@ def finished_points(points: CellPoints, criterion: Criterion, sampler: SamplerNa
 def _attributes(points: CellPoints, place: int, *, solved: bool) -> dict[str, Any]:
     outcomes, rates, trials = points.outcomes, points.cell.rates, points.trials[place].tolist()
     chosen = int(points.chosen[place])
-    status = STATUSES[outcomes.status[trials[chosen]]]
+    status = STATUSES[outcomes.status[trials[chosen]]] if points.evidence[place] else "failed"
     return {
         "seed": int(points.seeds[place]),
         "status": status if status != "finished" else ("solved" if solved else "unsolved"),

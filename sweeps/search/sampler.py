@@ -10,7 +10,7 @@ and says when the search may end:
 
 What it knows comes from the study alone, so that any number of threads or processes may share a storage, and one that starts
 again goes on. A trial that failed counts as a lapse where its user attribute `status` is `diverged`, and else as no evidence:
-where two fail beyond all widths that ended well, no more are asked there.
+where some fail beyond all widths that ended well, in two batches, no more are asked there.
 """
 
 import math
@@ -26,7 +26,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from sweeps.thresholds import SearchState, ThresholdPosterior, posterior_of, stop_reason
+from sweeps.thresholds import Failed, SearchState, ThresholdPosterior, posterior_of, stop_reason
 
 WIDTH = "m"
 STATUS, DIVERGED = "status", "diverged"
@@ -40,16 +40,19 @@ def constrain(trial: Trial, relative_loss: float, target_loss: float) -> None:
 
 @dataclass
 class _StudyPoints:
-    """What was read of a study: the points that have ended, those in flight, and the trials that may still change."""
+    """What was read of a study: the points that have ended, failed ones with the numbers of their trials, those in flight, and
+    the trials that may still change. `only_told`: see `ThresholdSampler`.
+    """
 
     widths: list[int] = field(default_factory=list)
     log_losses: list[float] = field(default_factory=list)
-    failed: list[int] = field(default_factory=list)
+    failed: list[tuple[int, int]] = field(default_factory=list)
     in_flight: dict[int, int] = field(default_factory=dict)
     unfinished: list[int] = field(default_factory=list)
     num_read: int = 0
     bounds: tuple[int, int] | None = None
     posterior: ThresholdPosterior | None = None
+    only_told: bool = False
 
     def read(self, trials: Sequence[FrozenTrial]) -> None:
         """Take note of what is new in the trials of a study, in the order of their numbers."""
@@ -68,14 +71,16 @@ class _StudyPoints:
         if trial.state == TrialState.RUNNING:
             self.in_flight[trial.number] = width
         else:
-            self.add(width, trial.state, _log_loss(trial.state, trial.values, trial.user_attrs))
+            self.add(trial, trial.state, trial.values)
 
-    def add(self, width: int, state: TrialState, log_loss: float | None) -> None:
-        if log_loss is not None:
+    def add(self, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+        """Take note of a trial that ended: as evidence, as a failed point, or, where it was stopped or pruned, not at all."""
+        width = int(trial.params[WIDTH])
+        if (log_loss := _log_loss(state, values, trial.user_attrs)) is not None:
             self.widths.append(width)
             self.log_losses.append(log_loss)
-        elif state == TrialState.FAIL:
-            self.failed.append(width)
+        elif state == TrialState.FAIL and (STATUS in trial.user_attrs or not self.only_told):
+            self.failed.append((width, trial.number))
         self.posterior = None
 
     @property
@@ -119,6 +124,8 @@ class ThresholdSampler(BaseSampler):
         cap: the most points of a search.
         offset: a part of every width that is not searched, such as d of m = d + d_e; the tolerance is relative to the rest.
         seed: of the small shifts of the quantiles at which widths are asked.
+        only_told: whether a failed trial is a failed point only where its user attribute `status` says how it ended. Otherwise
+            every failed trial is one.
     """
 
     def __init__(
@@ -132,6 +139,7 @@ class ThresholdSampler(BaseSampler):
         cap: int = 96,
         offset: int = 0,
         seed: int | None = None,
+        only_told: bool = False,
     ) -> None:
         if not 0 < target_loss < 1:
             raise ValueError(f"target_loss is relative to the zero predictor's and lies between 0 and 1; got {target_loss}")
@@ -142,6 +150,7 @@ class ThresholdSampler(BaseSampler):
         self.target_loss, self.success_rate = target_loss, success_rate
         self.level, self.tolerance = level, tolerance
         self.batch, self.cap, self.offset = batch, cap, offset
+        self.only_told = only_told
         self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self._others = RandomSampler(seed=seed)
         self._forget()
@@ -162,7 +171,7 @@ class ThresholdSampler(BaseSampler):
         if isinstance(trials, Study):
             with self._lock:
                 return self._state_of(self._read(trials))
-        known = _StudyPoints()
+        known = _StudyPoints(only_told=self.only_told)
         known.read(trials)
         return self._state_of(known)
 
@@ -196,7 +205,7 @@ class ThresholdSampler(BaseSampler):
             shift = np.random.default_rng((self.seed, known.num_ended)).uniform(-0.25, 0.25)
             widths = posterior.next_widths(max(1, self.batch - len(in_flight)), in_flight, shift=shift)
         # Trials that end one by one, each before the next is asked, must not all take the same quantile.
-        return widths[int(len(widths) * (GOLDEN * trial.number % 1))]
+        return widths[int(len(widths) * (GOLDEN * (known.num_ended + len(in_flight)) % 1))]
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
         """Once nothing else is in flight, or another batch has ended: publish the estimate as attributes of the study, and
@@ -207,8 +216,7 @@ class ThresholdSampler(BaseSampler):
             if len(known.in_flight) > 1 and known.num_ended % self.batch:
                 return
             reached = self._state_of(known)
-        if reached.posterior is not None:
-            publish(study, reached, self.level)
+        publish(study, reached, self.level)
         if reached.finished:
             try:
                 study.stop()
@@ -220,11 +228,11 @@ class ThresholdSampler(BaseSampler):
         if WIDTH not in trial.params:
             return known
         extended = replace(known, widths=list(known.widths), log_losses=list(known.log_losses), failed=list(known.failed))
-        extended.add(int(trial.params[WIDTH]), state, _log_loss(state, values, trial.user_attrs))
+        extended.add(trial, state, values)
         return extended
 
     def _read(self, study: Study) -> _StudyPoints:
-        known = self._studies.setdefault(study, _StudyPoints())
+        known = self._studies.setdefault(study, _StudyPoints(only_told=self.only_told))
         known.read(study.get_trials(deepcopy=False))
         return known
 
@@ -234,13 +242,17 @@ class ThresholdSampler(BaseSampler):
             known.posterior = posterior_of(
                 np.array(known.widths, dtype=np.int64),
                 np.array(known.log_losses),
-                np.array(known.failed, dtype=np.int64),
+                self._failed(known),
                 low=known.bounds[0],
                 high=known.bounds[1],
                 log_target=math.log(self.target_loss),
                 success_rate=self.success_rate,
             )
         return known.posterior
+
+    def _failed(self, known: _StudyPoints) -> Failed:
+        widths, numbers = np.array(known.failed, dtype=np.int64).reshape(-1, 2).T
+        return Failed(widths, numbers // self.batch)
 
     def _state_of(self, known: _StudyPoints) -> SearchState:
         if known.bounds is None:
@@ -255,15 +267,16 @@ class ThresholdSampler(BaseSampler):
             cap=self.cap,
             offset=self.offset,
         )
-        return SearchState(reason != "", reason, known.num_ended, posterior)
+        is_evidence = bool(np.isfinite(posterior.log_losses).any())
+        return SearchState(reason != "", reason, known.num_ended, posterior if is_evidence else None)
 
 
 def publish(study: Study, state: SearchState, level: float) -> None:
     """Write the state of a search to the user attributes of its study, for viewers; widths beyond the range are None."""
-    found: dict[str, object] = {"state": state.reason or "searching", "points": state.num_points}
-    if state.posterior is not None:
-        ends = [state.posterior.median, *state.posterior.interval(level)]
-        estimate, *interval = (round(math.exp(end), 2) if math.isfinite(end) else None for end in ends)
-        found |= {"estimate": estimate, "interval": interval}
+    ends = [math.nan] * 3 if state.posterior is None else [state.posterior.median, *state.posterior.interval(level)]
+    estimate, *interval = (round(math.exp(end), 2) if math.isfinite(end) else None for end in ends)
+    found = {
+        "state": state.reason or "searching", "points": state.num_points, "estimate": estimate, "interval": interval,
+    }  # fmt: skip
     for name, value in found.items():
         study.set_user_attr(f"stsq:{name}", value)

@@ -164,9 +164,11 @@ class _CellSearch:
         if unfinished := self._unfinished(points):
             return study.ask_for(unfinished)
         settings, num = self._spec.search, points.num_complete
-        sampler = sampler_for(settings, self._spec.criterion, self.cell, num_points=num)
+        posterior = self._state.posterior  # its range is the cell's, less the ends at which points fail
+        low, high = (posterior.low, posterior.high) if posterior else (self.cell.low, self.cell.high)
+        sampler = sampler_for(settings, self._spec.criterion, self.cell, num_points=num, low=low, high=high)
         batch = sampler.batch_size(study.study) if isinstance(sampler, ThresholdSampler) else settings.batch
-        return study.ask(max(1, min(batch, settings.cap - num)), self._fresh_seeds(points), sampler)
+        return study.ask(max(1, min(batch, settings.cap - num)), self._fresh_seeds(points), sampler, low=low, high=high)
 
     def _unfinished(self, points: CellPoints) -> tuple[tuple[int, int], ...]:
         """Points of this search of which some rates have ended and others not: the study that knew of them is gone."""

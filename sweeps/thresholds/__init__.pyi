@@ -7,6 +7,7 @@ from .resampling import (
 from .samples_thresholds import samples_to_target as samples_to_target
 from .search_points import CellPoints as CellPoints, outcomes_by_cell as outcomes_by_cell
 from .search_state import (
+    Failed as Failed,
     SearchPlan as SearchPlan,
     SearchState as SearchState,
     plan_searches as plan_searches,

@@ -38,6 +38,7 @@ NEAR, FEW_NEAR = 0.15, 2
 TAIL, NUISANCE_TAIL = 1e-5, 1e-4
 """Mass that closing in may leave outside at each end, of the crossing and of the other axes."""
 MOST_STAGES = 4
+ROUNDING = 1e-9
 LEAST_LOG_LOSS = -27.0
 
 
@@ -65,8 +66,8 @@ class ThresholdPosterior:
         success_rate: float = 0.5,
         is_cut: bool = False,
     ) -> None:
-        if not 1 <= low < high + is_cut:
-            raise ValueError(f"a search needs 1 <= low < high; got low={low}, high={high}")
+        if not 1 <= low <= high:
+            raise ValueError(f"a search needs 1 <= low <= high; got low={low}, high={high}")
         if not log_target < 0:
             raise ValueError(f"the target must be below 1, the zero predictor's loss; got {math.exp(log_target):g}")
         if not 0 < success_rate < 1:
@@ -79,10 +80,13 @@ class ThresholdPosterior:
             raise ValueError(f"as many widths as losses are needed; got {len(self.widths)} and {len(self.log_losses)}")
 
     def quantiles(self, levels: Sequence[float] | np.ndarray) -> np.ndarray:
-        """Log m* at these levels; -inf or inf where the mass lies below or above the range."""
+        """Log m* at these levels; -inf or inf where the mass lies below or above the range, or the points that there are."""
+        low, high = math.log(self.low), math.log(self.high)
+        if len(self.widths):
+            low, high = max(low, math.log(self.widths.min())), min(high, math.log(self.widths.max()))
         values = self._unbounded(levels)
-        values = np.where(values < math.log(self.low), -np.inf, values)
-        return np.where(values > math.log(self.high), np.inf, values)
+        values = np.where(values < low - ROUNDING, -np.inf, values)
+        return np.where(values > high + ROUNDING, np.inf, values)
 
     def interval(self, level: float) -> tuple[float, float]:
         """The central interval of log m*, ends possibly infinite."""
@@ -136,8 +140,9 @@ class ThresholdPosterior:
     @cached_property
     def trend(self) -> Trend:
         """What the loss does towards the upper end of the range."""
-        evidence = self._evidence
-        return trend_of(evidence.log_widths, evidence.log_losses, log_high=math.log(self.high))
+        order = np.lexsort((self.log_losses, self.widths))
+        losses = np.where(np.isnan(self.log_losses), np.inf, np.maximum(self.log_losses, LEAST_LOG_LOSS))[order]
+        return trend_of(np.log(self.widths[order]), losses, log_low=math.log(self.low), log_high=math.log(self.high))
 
     def next_widths(self, num: int, in_flight: Sequence[int] | np.ndarray = (), *, shift: float = 0.0) -> list[int]:
         """Widths to ask now: spread over the posterior's quantiles, or without evidence over the range, less those in flight.

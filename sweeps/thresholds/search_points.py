@@ -1,8 +1,8 @@
 """The points of a searched cell: what each (width, seed) came to at every learning rate, and the rate that it is judged by.
 
-A point is evidence once all of its rates have ended. Its rate is that of its neighbourhood: the one with the least median log
-loss over the points of about its width, never the best of the one seed, which would be biased. A point that diverged at that
-rate is evidence of failing; one whose trial failed there (a lost worker) is no evidence.
+A point is evidence once all of its rates have ended and none of them failed (a lost worker). Its rate is that of its
+neighbourhood: the one with the least median log loss over the points of about its width, never the best of the one seed, which
+would be biased. A point that diverged at that rate is evidence of failing.
 """
 
 import math
@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from stsq_core.configs import WIDTH
-from sweeps.cells import SearchedCell
+from sweeps.cells import SearchedCell, point_seed
 from sweeps.store import DIVERGED, FAILED, FINISHED, LEAST_LOSS, LedgerRecord, Outcomes
 
 NEIGHBOURS = 5
@@ -57,6 +57,11 @@ class CellPoints:
         """Whether every rate of a point has ended, [point]."""
         return np.asarray((self.trials >= 0).all(axis=1))
 
+    @cached_property
+    def known(self) -> np.ndarray:
+        """Whether every rate of a point has ended well or diverged, [point]."""
+        return np.asarray(self.complete & ~np.isnan(self.log_losses).any(axis=1))
+
     @property
     def num_complete(self) -> int:
         return int(np.count_nonzero(self.complete))
@@ -65,10 +70,9 @@ class CellPoints:
     def chosen(self) -> np.ndarray:
         """The place of each point's rate among the cell's rates, [point]."""
         chosen = np.zeros(len(self.widths), dtype=np.int64)
-        if len(self.cell.rates) == 1 or not self.num_complete:
+        if len(self.cell.rates) == 1 or not self.known.any():
             return chosen
-        known = np.where(np.isnan(self.log_losses), np.inf, self.log_losses)[self.complete]
-        logs = np.log(self.widths[self.complete])
+        known, logs = self.log_losses[self.known], np.log(self.widths[self.known])
         for width in np.unique(self.widths).tolist():
             distance = np.abs(logs - math.log(width))
             reach = max(NEAR, float(np.sort(distance)[min(NEIGHBOURS, len(distance)) - 1]))
@@ -82,8 +86,22 @@ class CellPoints:
 
     @property
     def evidence(self) -> np.ndarray:
-        """Which points say something about the threshold, [point]."""
-        return np.asarray(self.complete & ~np.isnan(self.judged))
+        """Which points say something about the threshold, [point]: a failed rate might have been the best one."""
+        return self.known
+
+    @property
+    def ends(self) -> tuple[np.ndarray, list[str | None]]:
+        """How each complete point ended, as a place in `STATUSES`, and the reason of one that failed."""
+        trials = self.trials[self.complete]
+        failed = self.outcomes.status[trials] == FAILED
+        ends = np.where(self.known, np.where(np.isfinite(self.judged), FINISHED, DIVERGED), FAILED)[self.complete]
+        reasons = self.outcomes.reason[trials[np.arange(len(trials)), np.argmax(failed, axis=1)]]
+        return ends, reasons.tolist()
+
+    def rounds(self, *, batch: int, seed: int) -> np.ndarray:
+        """The round in which each point was asked [point], by the number of its seed; -1 of points of other sources."""
+        numbers = {point_seed(self.cell.cell_id, number, seed=seed): number for number in range(2 * len(self.widths) + batch)}
+        return np.array([numbers.get(own, -batch) // batch for own in self.seeds.tolist()], dtype=np.int64)
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:

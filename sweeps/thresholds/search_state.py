@@ -18,8 +18,11 @@ from sweeps.thresholds.search_points import CellPoints, outcomes_by_cell
 
 StopReason = Literal["precise", "cap", "above_range", "below_range", "not_reached", "diverged", "failed", ""]
 
-ENOUGH_FAILED = 2
-"""Failed points beyond all others after which no more are asked there."""
+FAILED_ROUNDS = 2
+"""Rounds in which points beyond all others failed, after which no more are asked there: one may have lost a worker."""
+
+LEAST_TRIED = 8
+"""So many points over the whole range without one loss end a search, however few are asked at a time."""
 
 EXPECTED_POINTS = 24
 """Points after which half of all searches have ended, or more (docs/search.md)."""
@@ -41,7 +44,8 @@ class SearchState:
 def state_of(points: CellPoints, criterion: Criterion, settings: SearchSettings) -> SearchState:
     """The state of a cell's search, no point of which is in flight."""
     evidence = points.evidence
-    failed = points.widths[points.complete & ~evidence]
+    is_failed = points.complete & ~evidence
+    failed = Failed(points.widths[is_failed], points.rounds(batch=settings.batch, seed=settings.seed)[is_failed])
     posterior = posterior_of(
         points.widths[evidence],
         points.judged[evidence],
@@ -53,7 +57,7 @@ def state_of(points: CellPoints, criterion: Criterion, settings: SearchSettings)
     )
     reason = stop_reason(
         posterior,
-        num_failed=len(failed),
+        num_failed=len(failed.widths),
         level=criterion.level,
         tolerance=settings.tolerance,
         batch=settings.batch,
@@ -64,10 +68,18 @@ def state_of(points: CellPoints, criterion: Criterion, settings: SearchSettings)
     return SearchState(reason != "", reason, points.num_complete, posterior if is_evidence else None)
 
 
+@dataclass(frozen=True)
+class Failed:
+    """Widths [n] of failed points and the rounds [n] in which they were asked."""
+
+    widths: np.ndarray
+    rounds: np.ndarray
+
+
 def posterior_of(
     widths: np.ndarray,
     log_losses: np.ndarray,
-    failed: np.ndarray,
+    failed: Failed,
     *,
     low: int,
     high: int,
@@ -76,19 +88,24 @@ def posterior_of(
 ) -> ThresholdPosterior:
     """The posterior of points that gave evidence, over the range less the ends at which points fail.
 
-    An end is left out when `ENOUGH_FAILED` points beyond all those that ended well have failed: no more are asked there, and
-    none of it counts as tried.
+    An end is left out when points beyond all those that ended well have failed in `FAILED_ROUNDS` rounds: no more are asked
+    there, and none of it counts as tried.
     """
-    above, below = (failed[failed > widths.max()], failed[failed < widths.min()]) if len(widths) else (failed[:0], failed[:0])
-    is_cut = len(above) >= ENOUGH_FAILED
+    least, most = low, high
+    if len(widths):
+        above, below = failed.widths > widths.max(), failed.widths < widths.min()
+        if len(np.unique(failed.rounds[above])) >= FAILED_ROUNDS:
+            most = max(int(failed.widths[above].min()) - 1, low)
+        if len(np.unique(failed.rounds[below])) >= FAILED_ROUNDS:
+            least = min(int(failed.widths[below].max()) + 1, most)
     return ThresholdPosterior(
         widths,
         log_losses,
-        low=int(below.max()) + 1 if len(below) >= ENOUGH_FAILED else low,
-        high=int(above.min()) - 1 if is_cut else high,
+        low=least,
+        high=most,
         log_target=log_target,
         success_rate=success_rate,
-        is_cut=is_cut,
+        is_cut=most < high,
     )
 
 
@@ -101,12 +118,13 @@ def stop_reason(
     sure that none lies within the range, no solved point stands alone, and it is clear whether the loss still falls at the
     upper end. `precise`: the interval's ends, less `offset` (the part of the width that is not searched, d of m = d + d_e), lie
     within `tolerance` of their middle, or one unit of width apart. `cap`: that many points have ended, failed ones among them.
-    `diverged` and `failed`: a round over the whole range went without one loss.
+    `diverged` and `failed`: a round over the whole range, of eight points or more, went without one loss.
     """
     num = len(posterior.widths) + num_failed
     if not np.isfinite(posterior.log_losses).any():
         # No width is to blame, and more rounds would bring no number.
-        return "" if num < batch else "diverged" if len(posterior.widths) else "failed"
+        is_over = num >= min(max(batch, LEAST_TRIED), cap)
+        return "" if not is_over else "diverged" if len(posterior.widths) else "failed"
     beyond = (1 + level) / 2
     if posterior.probability_below >= beyond:
         return "below_range"

@@ -18,16 +18,20 @@ from sweeps.thresholds.crossings import isotonic_crossings
 from sweeps.thresholds.posterior import ThresholdPosterior
 from sweeps.thresholds.search_points import CellPoints
 from sweeps.thresholds.search_state import SearchState, state_of
-from sweeps.thresholds.trend import short_words
-from sweeps.thresholds.width_threshold import Points, WidthThreshold, notes_on_ends, threshold_of, widths_words
+from sweeps.thresholds.trend import WIDEST, Missed, falling_side
+from sweeps.thresholds.width_threshold import (
+    Points,
+    WidthThreshold,
+    notes_on_ends,
+    notes_on_stretches,
+    threshold_of,
+    widths_words,
+)
 
 NUM_DRAWS = 2000
-ROUNDING = 1e-9
 WINDOW = 4
-"""So many points of neighbouring widths above the interval, all but one of them unsolved, are no lapses any more."""
-
-WIDEST = 2
-"""Nor are so many of the widest points."""
+"""So many points of neighbouring widths above the interval, all but one of them unsolved, are no lapses any more; nor are
+`WIDEST` of the widest points."""
 
 
 def searched_threshold(
@@ -41,10 +45,8 @@ def searched_threshold(
     draws, crossing = np.array([]), math.nan
     if state.posterior is not None and not is_short:
         draws, crossing = _estimate(points, state.posterior, criterion)
-    # What is beyond the widths that ended well is known to lie there, and no more.
-    draws, crossing = _within(draws, widths), float(_within(np.array(crossing), widths))
     ends = _ends(draws, crossing, widths, criterion, state)
-    above = _above(points, ends, criterion)
+    above = _above(points, crossing, ends, criterion)
     chosen = np.zeros(len(points.outcomes), dtype=bool)
     chosen[points.trials[np.arange(len(points.widths)), points.chosen][points.evidence]] = True
     return threshold_of(
@@ -58,7 +60,7 @@ def searched_threshold(
         widths=tuple(widths.tolist()) or tuple(np.unique(points.widths).tolist()) or (cell.low, cell.high),
         num_seeds=int(np.count_nonzero(points.evidence)),
         points=Points.of(points.outcomes, chosen),
-        notes=_notes(points, state, crossing, above),
+        notes=_notes(points, state, crossing, above, criterion),
         replicates=draws,
         again=above.again,
         search=state,
@@ -66,23 +68,14 @@ def searched_threshold(
     )
 
 
-def _within(log_widths: np.ndarray, widths: np.ndarray) -> np.ndarray:
-    """Log widths, infinite where they lie beyond all of `widths`."""
-    if not len(widths):
-        return log_widths
-    least, most = np.log(widths[[0, -1]])
-    return np.where(log_widths < least - ROUNDING, -np.inf, np.where(log_widths > most + ROUNDING, np.inf, log_widths))
-
-
 def _estimate(points: CellPoints, posterior: ThresholdPosterior, criterion: Criterion) -> tuple[np.ndarray, float]:
     """Draws of log m*, and its estimate."""
     seed = int(points.cell.cell_id, 16)
     if criterion.statistic == "median":
         return posterior.samples(NUM_DRAWS, seed), posterior.median
-    evidence = points.evidence
-    crossings = isotonic_crossings(
-        np.log(points.widths[evidence]), points.judged[evidence], log_target=math.log(criterion.target_loss), seed=seed
-    )
+    log_widths, losses = np.log(points.widths[points.evidence]), points.judged[points.evidence]
+    falling = falling_side(log_widths, losses)  # beyond its least value the loss may rise again
+    crossings = isotonic_crossings(log_widths[falling], losses[falling], log_target=math.log(criterion.target_loss), seed=seed)
     return crossings[1:], float(crossings[0])
 
 
@@ -93,7 +86,7 @@ def _ends(
     if math.isnan(crossing) or state.posterior is None:
         return None
     if criterion.statistic == "median":
-        low, high = _within(np.array(state.posterior.interval(criterion.level)), widths).tolist()
+        low, high = state.posterior.interval(criterion.level)
     else:
         ordered = np.sort(draws)
         tail = math.floor((1 - criterion.level) / 2 * len(ordered))
@@ -103,18 +96,20 @@ def _ends(
 
 @dataclass(frozen=True)
 class _Above:
-    """The points above the interval: how many, the widths of those that are unsolved, and whether that is no lapse."""
+    """The points above the interval, or where that is open above the estimate: how many, the widths of those that are unsolved,
+    and whether that is no lapse.
+    """
 
     num: int = 0
     unsolved: tuple[int, ...] = ()
     again: bool = False
 
 
-def _above(points: CellPoints, ends: tuple[float, float] | None, criterion: Criterion) -> _Above:
+def _above(points: CellPoints, crossing: float, ends: tuple[float, float] | None, criterion: Criterion) -> _Above:
     """Lapses fall anywhere; several of the widest points in a row, or of a stretch of widths, do not."""
-    if ends is None or not math.isfinite(ends[1]):
+    if ends is None or crossing == math.inf:
         return _Above()
-    above = points.evidence & (np.log(points.widths) > ends[1])
+    above = points.evidence & (np.log(points.widths) > (ends[1] if math.isfinite(ends[1]) else crossing))
     widths = points.widths[above]
     order = np.argsort(widths, kind="stable")
     unsolved = (points.judged[above] > math.log(criterion.target_loss))[order]
@@ -123,7 +118,7 @@ def _above(points: CellPoints, ends: tuple[float, float] | None, criterion: Crit
     return _Above(len(widths), tuple(widths[order][unsolved].tolist()), again)
 
 
-def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Above) -> Iterator[str]:
+def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Above, criterion: Criterion) -> Iterator[str]:
     """What a reader must know before using the number, in a few words each."""
     cell, size, widths = points.cell, points.cell.family.size, points.widths[points.evidence]
     noun, letter = size.noun, size.letter
@@ -131,13 +126,14 @@ def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Abov
         yield f"not found: all {state.reason}" if state.reason else "not found yet: no point has given a loss"
         return
     if math.isnan(crossing):
-        logs = np.log(points.widths[points.evidence])
-        losses = points.judged[points.evidence]
-        yield short_words(logs, losses, state.posterior.trend, letter=letter, sample=cell.family.sample)
+        missed = Missed(np.log(widths), points.judged[points.evidence], state.posterior.trend, by_width=False)
+        yield missed.words(criterion, cell.family.sample, is_final=state.finished)
     if crossing == math.inf:
-        yield f"above {widths.max()}, the largest {noun} searched" + ("" if state.posterior.is_cut else " (try a larger high)")
+        can_grow = state.finished and not state.posterior.is_cut
+        yield f"above {widths.max()}, the largest {noun} searched" + (" (try a larger high)" if can_grow else "")
     if crossing == -math.inf:
-        yield f"at or below {widths.min()}, the least {noun} searched" + (" (try a smaller low)" if cell.low > 1 else "")
+        can_shrink = state.finished and state.posterior.low == cell.low > cell.offset + 1
+        yield f"at or below {widths.min()}, the least {noun} searched" + (" (try a smaller low)" if can_shrink else "")
     if not state.finished:
         yield f"the search goes on: {state.num_points} points so far"
     if state.reason == "cap":
@@ -146,9 +142,10 @@ def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Abov
         where = widths_words(above.unsolved, letter)
         yield f"solved, then unsolved again at {where}: the least crossing is given"
     elif above.unsolved:
-        missed = f"{len(above.unsolved)} of {above.num} points above the interval miss the target"
-        yield f"{missed}, at {widths_words(above.unsolved, letter)}"
+        share = f"{len(above.unsolved)} of {above.num} points above the interval miss the target"
+        yield f"{share}, at {widths_words(above.unsolved, letter)}"
     yield from notes_on_ends(points.outcomes)
+    yield from notes_on_stretches(points.widths[points.complete], *points.ends, noun)
     used = np.unique(points.chosen[points.evidence])
     ends = {0, len(cell.rates) - 1}
     if len(cell.rates) > 2 and ends & set(used.tolist()):

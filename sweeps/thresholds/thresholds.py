@@ -24,7 +24,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from stsq_core.configs import SAMPLES, Transformer, TrialConfig
+from stsq_core.configs import SAMPLES, WIDTH, Transformer, TrialConfig
 from sweeps.cells import SearchedCell, cell_of, distinct_labels
 from sweeps.schema import Criterion, SearchSettings, SweepSpec
 from sweeps.store import FAILED, FINISHED, LEAST_LOSS, LedgerRecord, Outcomes, Results
@@ -32,13 +32,14 @@ from sweeps.thresholds.recheck import NO_RECHECKS, Rechecks
 from sweeps.thresholds.resampling import NO_ESTIMATE, CellLosses, GridEstimate, attainable_level, estimate, interval_of
 from sweeps.thresholds.samples_thresholds import samples_threshold
 from sweeps.thresholds.searched_thresholds import searched_threshold
-from sweeps.thresholds.trend import short_words, trend_of_widths
+from sweeps.thresholds.trend import Missed, trend_of_widths
 from sweeps.thresholds.width_threshold import (
     Point,
     Points,
     WidthThreshold,
     few_seeds,
     notes_on_ends,
+    notes_on_stretches,
     threshold_of,
     widths_words,
 )
@@ -118,7 +119,8 @@ def _grid_threshold(cell_id: str, label: str, sample: TrialConfig, outcomes: Out
         widths=losses.widths if losses else tuple(widths.tolist()),
         num_seeds=losses.num_seeds if losses else 0,
         points=Points.of(outcomes, rates[place] == outcomes.trials.rates),
-        notes=([short] if short else []) + list(_notes(outcomes, losses, judged, found, criterion, is_short=bool(short))),
+        notes=([short] if short else [])
+        + list(_notes(outcomes, losses, judged, found, criterion, sample, is_short=bool(short))),
         replicates=np.array([]) if short else found.replicates,
         again=found.again,
         is_reached=not short,
@@ -132,15 +134,20 @@ def _judged(losses: CellLosses, found: GridEstimate) -> np.ndarray:
 
 
 def _short_words(losses: CellLosses, judged: np.ndarray, found: GridEstimate, criterion: Criterion, sample: TrialConfig) -> str:
-    """Why no width reaches the target, where the loss is seen to turn or never to move; empty elsewhere."""
+    """Why no width reaches the target, where the loss does not fall at the largest ones; empty elsewhere."""
     if found.crossing != math.inf:
         return ""
-    log_widths, known = np.log(losses.widths), np.isfinite(judged)
+    log_widths, known = np.log(losses.widths), ~np.isnan(judged)
     trend = trend_of_widths(log_widths, judged)
     if trend == "falling":
         return ""
     places, _ = np.nonzero(known)
-    return short_words(log_widths[places], judged[known], trend, letter=criterion.size.letter, sample=sample)
+    return Missed(log_widths[places], judged[known], trend, by_width=True).words(criterion, sample, is_final=True)
+
+
+def _least_size(criterion: Criterion, sample: TrialConfig) -> int:
+    """The least size that a trial may have."""
+    return 1 + (sample.model.offset(sample.task) if criterion.size == WIDTH else 0)
 
 
 def _unsolved_again(losses: CellLosses, judged: np.ndarray, found: GridEstimate, criterion: Criterion) -> list[int]:
@@ -190,6 +197,7 @@ def _notes(
     judged: np.ndarray,
     found: GridEstimate,
     criterion: Criterion,
+    sample: TrialConfig,
     *,
     is_short: bool,
 ) -> Iterator[str]:
@@ -202,14 +210,16 @@ def _notes(
         larger = " (try larger ones)" if losses.widths[-1] == outcomes.trials.widths.max() else ""
         yield f"above {losses.widths[-1]}, the largest {criterion.size.noun} tried{larger}"
     if found.crossing == -math.inf:
-        smaller = " (try smaller ones)" if losses.widths[0] > 1 else ""
+        can_shrink = losses.widths[0] == outcomes.trials.widths.min() > _least_size(criterion, sample)
+        smaller = " (try smaller ones)" if can_shrink else ""
         yield f"at or below {losses.widths[0]}, the least {criterion.size.noun} tried{smaller}"
+    where = widths_words(_unsolved_again(losses, judged, found, criterion), criterion.size.letter) if found.again else ""
     if found.again and criterion.statistic == "solved":
-        yield f"enough seeds are solved at a smaller {criterion.size.noun} and too few at the largest: the fraction is smoothed"
+        yield f"enough seeds are solved at a smaller {criterion.size.noun} and too few at {where}: the fraction is smoothed"
     elif found.again:
-        where = widths_words(_unsolved_again(losses, judged, found, criterion), criterion.size.letter)
         yield f"solved, then unsolved again at {where}: the least crossing is given"
     yield from notes_on_ends(outcomes)
+    yield from notes_on_stretches(outcomes.trials.widths, outcomes.status, outcomes.reason.tolist(), criterion.size.noun)
     if attainable_level(losses.num_seeds, criterion.success_rate) < criterion.level:
         yield few_seeds(losses.num_seeds, criterion)
     edges = [width for width, rate in found.chosen.items() if rate in (losses.rates[0], losses.rates[-1])]

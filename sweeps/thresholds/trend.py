@@ -1,14 +1,16 @@
-"""What the loss does towards the largest widths of a cell that is not solved: it still falls, is flat, or has turned."""
+"""What the loss does towards the largest widths of a cell that is not solved: it falls, is flat, has turned, or diverges."""
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import scipy  # its submodules load when they are used
 
 from stsq_core.configs import Transformer, TrialConfig
+from sweeps.schema import Criterion
 
-Trend = Literal["falling", "flat", "turned", "unclear"]
+Trend = Literal["falling", "flat", "turned", "diverging", "unclear"]
 
 GROUP = 4
 """Points whose median stands for the loss at a width."""
@@ -20,19 +22,26 @@ FALL, LAST_FALL, FLAT = 0.1, 0.2, 0.5
 above the second; none is left that is surely below the third."""
 LEARNED = math.log(0.9)
 """Losses above it are the zero predictor's."""
+WIDEST = 2
+"""So many of the widest points in a row, all diverged, are no lapses."""
+STEP, MARGIN = 0.35, 0.03
+"""Of a grid: medians this far apart in log m are compared, and differ by at least this much."""
 
 
-def trend_of(log_widths: np.ndarray, log_losses: np.ndarray, *, log_high: float) -> Trend:
-    """The trend of log losses [n] at log widths [n], in order of width, up to `log_high`.
+def trend_of(log_widths: np.ndarray, log_losses: np.ndarray, *, log_low: float, log_high: float) -> Trend:
+    """The trend of log losses [n], inf where a point diverged, at log widths [n], in order of width, over a range.
 
-    `turned`: some neighbouring points have less loss than the widest ones. `flat`: nothing was learned at any width, or the
-    loss does not fall over the last stretch. `falling`: it does. Slopes are Theil's, which lapses hardly move, with a 98%
-    interval. `unclear`: too few points to say.
+    `diverging`: beyond some width all points diverged, of at least `3 GROUP`. `turned`: some neighbouring points have less loss
+    than the widest ones. `flat`: nothing was learned at any width, or the loss does not fall over the last stretch. `falling`:
+    it does. Slopes are Theil's, which lapses hardly move, with a 98% interval. `unclear`: too few points to say.
     """
-    num = len(log_losses)
-    if num < 3 * GROUP:
+    if len(log_losses) >= 3 * GROUP and _diverge(log_losses):
+        return "diverging"
+    known = np.isfinite(log_losses)
+    log_widths, log_losses = log_widths[known], log_losses[known]
+    if len(log_losses) < 3 * GROUP:
         return "unclear"
-    medians = np.array([np.median(log_losses[start : start + GROUP]) for start in range(num - GROUP + 1)])
+    medians = _neighbours(log_losses)
     least = int(np.argmin(medians))
     if medians[least] > LEARNED:
         return "flat"
@@ -43,7 +52,7 @@ def trend_of(log_widths: np.ndarray, log_losses: np.ndarray, *, log_high: float)
             return "turned"
         start = max(start, middle)  # left of the least loss it falls in any case
     end = log_widths >= start
-    if np.count_nonzero(end) < LEAST_POINTS or np.ptp(log_widths[end]) < STRETCH / 4:
+    if np.count_nonzero(end) < LEAST_POINTS or np.ptp(log_widths[end]) < min(STRETCH / 4, (log_high - log_low) / 2):
         return "unclear"
     if not np.ptp(log_losses[end]):
         return "flat"
@@ -56,44 +65,109 @@ def trend_of(log_widths: np.ndarray, log_losses: np.ndarray, *, log_high: float)
 
 
 def trend_of_widths(log_widths: np.ndarray, log_losses: np.ndarray) -> Trend:
-    """The trend of a grid's log losses [width, seed], nan where there is none: as `trend_of`, and where the points are too few
-    for that, whether the widest nets have the least median.
+    """The trend of a grid's log losses [width, seed], inf where a trial diverged and nan where there is none.
+
+    As `trend_of`; where the points are too few for that, the medians of the widths are compared with a margin for the scatter
+    of the seeds, and what does not fall at the end is flat.
     """
-    known = np.isfinite(log_losses)
+    known = ~np.isnan(log_losses)
     places, _ = np.nonzero(known)
-    trend = trend_of(log_widths[places], log_losses[known], log_high=float(log_widths[-1]))
+    ends = float(log_widths[0]), float(log_widths[-1])
+    trend = trend_of(log_widths[places], log_losses[known], log_low=ends[0], log_high=ends[1])
     if trend != "unclear":
         return trend
-    medians = [float(np.median(own[~np.isnan(own)])) for own in log_losses if not np.isnan(own).all()]
-    if min(medians) > LEARNED:
+    medians = np.array([np.median(own[~np.isnan(own)]) for own in log_losses])
+    if not math.isfinite(medians[-1]):
+        return "diverging"
+    finite = np.isfinite(log_losses) & np.isfinite(medians)[:, None]
+    scatter = 1.5 * float(np.median(np.abs(log_losses - medians[:, None], where=finite, out=np.zeros(finite.shape))[finite]))
+    margin = max(MARGIN, 3 * scatter / math.sqrt(log_losses.shape[1]))
+    if medians.min() > LEARNED:
         return "flat"
-    return "falling" if medians[-1] == min(medians) else "turned"
+    if medians[-1] > medians.min() + margin:
+        return "turned"
+    before = np.flatnonzero(log_widths <= log_widths[-1] - STEP)
+    place = int(before[-1]) if len(before) else 0
+    return "falling" if medians[-1] < medians[place] - margin else "flat"
 
 
-def short_words(log_widths: np.ndarray, log_losses: np.ndarray, trend: Trend, *, letter: str, sample: TrialConfig) -> str:
-    """Why no width reaches the target, in words, with what to try, from the log losses [n] at log widths [n]."""
+def falling_side(log_widths: np.ndarray, log_losses: np.ndarray) -> np.ndarray:
+    """Which points [n], in any order, lie at or before the least loss: a mask."""
     order = np.lexsort((log_losses, log_widths))
-    widths, losses = log_widths[order], np.where(np.isnan(log_losses), np.inf, log_losses)[order]
-    group = min(GROUP, len(losses))
-    medians = [float(np.median(losses[start : start + group])) for start in range(len(losses) - group + 1)]
-    least = int(np.argmin(medians))
-    match sample.model:
-        case Transformer(positions=positions) if positions.query == "sum" and positions.kind != "one_hot":
-            query = ", or positions.query: dual"
-        case _:
-            query = ""
-    if medians[least] > LEARNED:
-        loss = math.exp(min(float(np.median(losses)), 0.0))
-        return f"not reached: nothing learned at any width, loss {loss:.2f} throughout (try another rate or more steps{query})"
-    place = f"least loss {math.exp(medians[least]):.2g} at {letter} = {_middle(widths[least : least + group])}"
-    match trend:
-        case "turned":
-            return f"not reached: {place}, rising beyond (try more steps, a smaller rate or a schedule{query})"
-        case "flat":
-            return f"not reached: {place}, not falling beyond (try more steps, a smaller rate or a schedule{query})"
-        case _:
-            return f"not reached: {place}, unclear whether falling beyond (try a larger high or a larger cap{query})"
+    least = int(np.argmin(_neighbours(log_losses[order])))
+    last = log_widths[order][min(least + GROUP, len(order)) - 1]
+    before: np.ndarray = log_widths <= last
+    return before
 
 
-def _middle(log_widths: np.ndarray) -> str:
-    return f"{math.exp(float(np.median(log_widths))):.0f}"
+@dataclass(frozen=True)
+class Missed:
+    """Points that do not reach the target often enough: log widths [n], log losses [n], inf where diverged, and their trend.
+
+    `by_width` where several seeds share each width, as on a grid.
+    """
+
+    log_widths: np.ndarray
+    log_losses: np.ndarray
+    trend: Trend
+    by_width: bool
+
+    def words(self, criterion: Criterion, sample: TrialConfig, *, is_final: bool) -> str:
+        """Why no width reaches the target, with what to try by what was seen."""
+        size = criterion.size
+        opening = "not reached" if is_final else "not reached so far"
+        place, loss = self._least()
+        num_solved, num = int(np.sum(self.log_losses <= math.log(criterion.target_loss))), len(self.log_losses)
+        tries = [] if size.name == "training.steps" else ["more steps"]
+        tries += ["another rate"] if loss > LEARNED else ["a smaller rate", "a schedule"]
+        if self.trend == "diverging":
+            tries = ["a smaller rate", "a schedule"]
+            seen = f"{_loss(loss)} at {size.letter} = {place}, and wider ones diverged"
+        elif loss <= math.log(criterion.target_loss):
+            seen = f"{num_solved} of {num} trials reach the target, at no {size.noun} {criterion.success_rate:.0%} of them"
+        elif loss > LEARNED:
+            median = min(float(np.median(self.log_losses[np.isfinite(self.log_losses)])), 0.0)
+            seen = f"nothing learned at any {size.noun}, loss {math.exp(median):.2f} throughout"
+        else:
+            beyond = {"turned": "rising", "flat": "not falling"}.get(self.trend, "unclear whether falling")
+            seen = f"{_loss(loss)} at {size.letter} = {place}, {beyond} beyond"
+            if self.trend == "unclear":
+                tries = ["a larger high", "a larger cap"]
+        match sample.model:
+            case Transformer(positions=positions) if positions.query == "sum" and positions.kind != "one_hot":
+                tries.append("positions.query: dual")
+        return f"{opening}: {seen}" + (f" (try {_listed(tries)})" if is_final else "")
+
+    def _least(self) -> tuple[str, float]:
+        """The width of the least median log loss, in words, and that loss."""
+        order = np.lexsort((self.log_losses, self.log_widths))
+        log_widths, log_losses = self.log_widths[order], self.log_losses[order]
+        if self.by_width or np.count_nonzero(np.isfinite(log_losses)) < 3 * GROUP:
+            _, starts = np.unique(log_widths, return_index=True)
+            medians = np.array([np.median(own) for own in np.split(log_losses, starts[1:])])
+            places = log_widths[starts]
+        else:
+            medians = _neighbours(log_losses)
+            places = np.array([np.median(log_widths[start : start + GROUP]) for start in range(len(medians))])
+        least = int(np.argmin(medians))
+        return f"{math.exp(places[least]):.0f}", float(medians[least])
+
+
+def _neighbours(log_losses: np.ndarray) -> np.ndarray:
+    """The median of each `GROUP` points in a row; of fewer points one median."""
+    group = min(GROUP, len(log_losses))
+    return np.array([np.median(log_losses[start : start + group]) for start in range(len(log_losses) - group + 1)])
+
+
+def _diverge(log_losses: np.ndarray) -> bool:
+    """Whether the widest points all diverged though others did not, in order of width."""
+    finite = np.flatnonzero(np.isfinite(log_losses))
+    return bool(len(finite)) and len(log_losses) - 1 - int(finite[-1]) >= WIDEST
+
+
+def _loss(log_loss: float) -> str:
+    return f"least loss {math.exp(log_loss):.2g}"
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"

@@ -216,19 +216,24 @@ def widths_words(widths: Iterable[int], letter: str) -> str:
 
 
 def notes_on_ends(outcomes: Outcomes) -> Iterator[str]:
-    """How many trials gave no number, in words, and where all of them failed."""
+    """How many trials gave no number, in words."""
     if num_diverged := outcomes.num_ended("diverged"):
         yield f"{num_diverged} of {len(outcomes)} trials diverged"
     if num_failed := outcomes.num_ended("failed"):
         yield f"{num_failed} of {len(outcomes)} trials failed and are left out"
-    widths, has_failed = outcomes.trials.widths, outcomes.status == STATUSES.index("failed")
-    if not num_failed or has_failed.all():
-        return
-    noun, known = outcomes.trials.families[0].size.noun, widths[~has_failed]
-    for side, end, beyond in (("above", known.max(), widths > known.max()), ("below", known.min(), widths < known.min())):
-        if beyond.any():
-            (reason, _), *_ = Counter(outcomes.reason[beyond].tolist()).most_common(1)
-            yield f"every {noun} tried {side} {end} failed" + (f": {_first_line(reason)}" if reason else "")
+
+
+def notes_on_stretches(sizes: np.ndarray, ends: np.ndarray, reasons: Sequence[str | None], noun: str) -> Iterator[str]:
+    """Beyond which sizes all diverged or all failed, in words: sizes [n], places in `STATUSES` [n] and reasons of failure."""
+    for way, others in (("diverged", ("finished",)), ("failed", ("finished", "diverged"))):
+        is_way = ends == STATUSES.index(way)
+        known = sizes[np.isin(ends, [STATUSES.index(other) for other in others])]
+        if not len(known):
+            continue
+        for side, end, beyond in (("above", known.max(), sizes > known.max()), ("below", known.min(), sizes < known.min())):
+            if places := np.flatnonzero(beyond & is_way).tolist():
+                (reason, _), *_ = Counter(reasons[place] for place in places).most_common(1)
+                yield f"every {noun} tried {side} {end} {way}" + (f": {_first_line(reason)}" if reason else "")
 
 
 def _first_line(reason: str) -> str:

@@ -240,7 +240,7 @@ def test_thresholds_that_are_not_reached_are_told_wherever_a_status_is(make_run:
     assert [one.status for one in findings.thresholds] == ["not_reached", "not_reached", "found"]
     tried = "(try more steps, a smaller rate or a schedule)"
     assert short.note.startswith(f"not reached: least loss 0.23 at m = 24, rising beyond {tried}; ")
-    flat_words = "not reached: nothing learned at any width, loss 0.99 throughout (try another rate or more steps)"
+    flat_words = "not reached: nothing learned at any width, loss 0.99 throughout (try more steps or another rate)"
     assert flat.note.startswith(f"{flat_words}; ")
     page = Page(write_report(run.path)).text
     assert short.note.partition("; ")[0] in page

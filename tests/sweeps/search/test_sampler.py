@@ -174,13 +174,41 @@ def test_no_width_is_asked_at_or_above_the_least_that_fails() -> None:
         return 0.95 - 0.05 * width
 
     study.optimize(relative_loss, n_trials=96, catch=MemoryError)
+    asked = [trial.params["m"] for trial in study.trials]
     failed = [trial.params["m"] for trial in study.trials if trial.state == TrialState.FAIL]
     assert study.user_attrs["stsq:state"] == "above_range"
     assert study.user_attrs["stsq:estimate"] is None
+    second = next(place for place, width in enumerate(asked) if place >= 8 and width > 8)  # the first of the second batch
+    assert len(asked) > second + 1
+    for place in range(second + 1, len(asked)):
+        assert asked[place] < min(width for width in asked[:place] if width > 8)
     assert len(failed) <= 8
-    assert len(study.trials) <= 40
-    after = [trial.params["m"] for trial in study.trials[16:]]
-    assert not after or max(after) < min(failed)
+
+
+def test_an_estimate_is_published_only_within_the_widths_that_finished() -> None:
+    """Widths up to 12 train, and the loss falls so that it would cross at 30."""
+    study = study_of()
+
+    def relative_loss(trial: optuna.Trial) -> float:
+        width = trial.suggest_int("m", 4, 256, log=True)
+        if width > 12:
+            raise MemoryError(f"no memory for {width} units")
+        return 0.1 * (30 / width) ** 1.05
+
+    study.optimize(relative_loss, n_trials=60, catch=MemoryError)
+    assert study.user_attrs["stsq:estimate"] is None
+    assert study.user_attrs["stsq:state"] == "above_range"
+
+
+def test_stopped_points_of_a_study_of_ours_are_none() -> None:
+    study = study_of(only_told=True)
+    for trial in ask(study):
+        study.tell(trial, state=TrialState.FAIL)
+    assert study.sampler.state(study).num_points == 0
+    for trial in ask(study):
+        trial.set_user_attr("status", "failed")
+        study.tell(trial, state=TrialState.FAIL)
+    assert study.sampler.state(study).num_points == 8
 
 
 def test_a_study_of_which_all_trials_fail_ends() -> None:

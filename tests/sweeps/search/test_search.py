@@ -264,7 +264,7 @@ def test_a_search_of_which_every_trial_fails_ends(hunt):
             "not_reached",
             "not reached: least loss 0.3 at m = 21, rising beyond (try more ",
         ),
-        (lambda m: 1.0, "not_reached", "not reached: nothing learned at any width, loss 1.00 throughout (try another rate or"),
+        (lambda m: 1.0, "not_reached", "not reached: nothing learned at any width, loss 1.00 throughout (try more steps or"),
     ],
 )
 def test_a_threshold_that_is_not_within_the_range_is_told_by_what_was_seen(hunt, loss_at, status, note):
@@ -294,16 +294,84 @@ def test_widths_that_fail_are_no_evidence_of_a_threshold_beyond_them(hunt):
     one = hunt("search.cap=40")
 
     def loss(config):
-        return None if config.width > 32 else 0.95 * (4 / config.width) ** 0.3
+        return None if config.width > 32 else 0.95 * (4 / config.width) ** 0.3 * (1 + config.seed % 7 / 100)
 
     assert one.go(loss).finished
     (threshold,) = one.thresholds()
     assert (threshold.status, threshold.m_star) == ("above_range", None)
-    assert 24 <= max(threshold.widths) <= 32
-    assert f"every width tried above {max(threshold.widths)} failed" in threshold.note
-    asked = [config.width for config in one.asked]
-    least = min(width for width in asked if width > 32)
-    assert all(width < least for width in asked[16:])
+    assert 16 <= max(threshold.widths) <= 32
+    assert f"every width tried above {max(threshold.widths)} failed: worker lost" in threshold.note
+    assert sum(config.width > 32 for config in one.asked) <= 12
+
+
+@pytest.mark.parametrize("sampler", ["threshold", "tpe", "random", "grid"])
+def test_after_two_failed_rounds_no_width_is_asked_at_or_above_the_least_that_failed(hunt, simulated, sampler):
+    """The threshold is 40; widths above 64 fail."""
+    one = hunt("search.cap=48", f"search.sampler={sampler}", "search.tolerance=0.001")
+    one.go(lambda config: None if config.width > 64 else simulated(config))
+    (threshold,) = one.thresholds()
+    assert threshold.status == "found"
+    rounds = [[config.width for config in one.asked[start : start + 8]] for start in range(0, len(one.asked), 8)]
+    assert len(rounds) == 6
+    failed = [place for place, widths in enumerate(rounds) if max(widths) > 64]
+    for place in range(failed[1] + 1 if len(failed) > 1 else 6, 6):
+        assert max(rounds[place]) < min(width for before in rounds[:place] for width in before if width > 64)
+    assert sampler not in ("random", "grid") or len(failed) >= 2
+
+
+def test_a_rate_that_fails_makes_its_points_no_evidence(hunt, simulated):
+    """The better of two rates fails above 60: what the other one gives there says nothing."""
+    one = hunt("optimizer.lr=0.01,0.1", "search.cap=64")
+
+    def loss(config):
+        if config.optimizer.lr == 0.01:
+            return 0.83
+        return None if config.width > 60 else simulated(config)
+
+    one.go(loss)
+    (threshold,) = one.thresholds()
+    assert threshold.status == "found"
+    assert threshold.m_star == pytest.approx(40, rel=0.12)
+    assert "every width tried above" in threshold.note
+
+
+def test_a_search_that_is_stopped_asks_for_whole_rounds_afterwards(hunt, simulated):
+    """A session that is ended by hand tells the study that its points in flight failed: they did not."""
+    settings = "search.sampler=threshold", "search.tolerance=0.01", "search.cap=32"
+    whole = hunt(*settings)
+    whole.go(simulated)
+    one = hunt(*settings, name="stopped")
+    for trials in (3, 5, 9, None):
+        search = one.go(simulated, trials=trials)
+        search.close()
+    assert [c.width for c in one.asked] == [c.width for c in whole.asked]
+    assert [c.seed for c in one.asked] == [c.seed for c in whole.asked]
+
+
+def test_the_mean_of_a_valley_crosses_on_its_falling_side(hunt):
+    one = hunt("search.cap=48", "criterion.statistic=mean")
+    one.go(lambda config: 0.03 * math.exp(1.737 * abs(math.log(config.width / 48))) * (1 + config.seed % 7 / 50))
+    (threshold,) = one.thresholds()
+    assert threshold.m_star == pytest.approx(24, rel=0.15)
+    assert "solved, then unsolved again at m = " in threshold.note
+
+
+@pytest.mark.parametrize(
+    ("loss_at", "note"),
+    [
+        (lambda m, u: math.inf if m > 20 else 0.9 * (4 / m) ** 0.5, "not reached: least loss 0."),
+        (lambda m, u: 0.01 if u < 7 else 0.6, " trials reach the target, at no width 90% of them (try more steps"),
+    ],
+)
+def test_lapses_and_divergences_are_told_as_such(hunt, loss_at, note):
+    one = hunt("search.cap=40", "criterion.success_rate=0.9")
+    one.go(lambda config: loss_at(config.width, config.seed % 10))
+    (threshold,) = one.thresholds()
+    assert threshold.status == "not_reached"
+    assert note in threshold.note
+    if "least loss" in note:
+        assert ", and wider ones diverged (try a smaller rate or a schedule)" in threshold.note
+        assert "every width tried above" in threshold.note
 
 
 def test_widths_that_fail_again_far_above_the_threshold_are_told(hunt, simulated):

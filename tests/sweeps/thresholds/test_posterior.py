@@ -149,7 +149,7 @@ def test_intervals_of_dense_evidence_cover(slope: float) -> None:
     ("settings", "message"),
     [
         ({"low": 0}, "low=0"),
-        ({"low": 9, "high": 9}, "high=9"),
+        ({"low": 9, "high": 8}, "high=8"),
         ({"log_target": 0.5}, "below 1"),
         ({"success_rate": 1.0}, "success_rate"),
     ],

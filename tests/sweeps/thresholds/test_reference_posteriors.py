@@ -46,7 +46,7 @@ def points(num: int, *, crossing: float, slope: float, low: int, high: int) -> t
             250,
             0.5,
             math.inf,
-            (5.433032081, math.inf),
+            (math.inf, math.inf),
             (0.000001019, 0.875227391, 0.014182927),
             [200, 225, 235, 246, 250],
         ),

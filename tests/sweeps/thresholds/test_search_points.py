@@ -81,7 +81,7 @@ def state_after(cell, fcn, record, losses, **settings):
 
 @pytest.mark.parametrize(("loss", "reason"), [(math.inf, "diverged"), (None, "failed")])
 def test_a_search_without_one_loss_ends_with_its_first_round(cell, fcn, record, loss, reason):
-    assert [state_after(cell, fcn, record, [loss] * num, batch=6).reason for num in (5, 6)] == ["", reason]
+    assert [state_after(cell, fcn, record, [loss] * num, batch=6).reason for num in (7, 8)] == ["", reason]
 
 
 def test_failed_points_are_no_evidence_and_spend_the_cap(cell, fcn, record):

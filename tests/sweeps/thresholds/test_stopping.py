@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sweeps.thresholds.posterior import ThresholdPosterior
-from sweeps.thresholds.search_state import posterior_of, stop_reason
+from sweeps.thresholds.search_state import Failed, posterior_of, stop_reason
 
 RULE = {"num_failed": 0, "level": 0.9, "tolerance": 0.1, "batch": 8, "cap": 96}
 
@@ -89,19 +89,40 @@ def test_a_curve_that_turns_is_told_from_one_that_falls(points: dict[int, float]
         assert 16 < math.exp(posterior.median) < 32
 
 
-def test_points_that_fail_beyond_all_others_cut_the_range_after_two_of_them() -> None:
+def test_points_that_fail_beyond_all_others_in_two_rounds_cut_the_range() -> None:
     widths, losses = np.array([2, 4, 8]), np.log([0.9, 0.8, 0.7])
 
-    def made(failed: list[int]) -> ThresholdPosterior:
-        return posterior_of(
-            widths, losses, np.array(failed, dtype=int), low=1, high=64, log_target=math.log(0.1), success_rate=0.5
-        )
+    def made(*failed: tuple[int, int]) -> ThresholdPosterior:
+        own = Failed(np.array([width for width, _ in failed], dtype=int), np.array([at for _, at in failed], dtype=int))
+        return posterior_of(widths, losses, own, low=1, high=64, log_target=math.log(0.1), success_rate=0.5)
 
-    assert (made([20]).high, made([20]).is_cut) == (64, False)
-    assert (made([40, 20]).high, made([40, 20]).is_cut) == (19, True)
-    assert made([4, 4]).high == 64  # a width at which others ended well says nothing
-    assert (made([1, 1]).low, made([1, 1]).is_cut) == (2, False)
-    assert max(made([40, 20]).next_widths(8)) <= 19
+    assert (made((20, 0), (40, 0)).high, made((20, 0), (40, 0)).is_cut) == (64, False)
+    assert (made((40, 0), (20, 1)).high, made((40, 0), (20, 1)).is_cut) == (19, True)
+    assert made((4, 0), (4, 1)).high == 64  # a width at which others ended well says nothing
+    assert (made((1, 0), (1, 1)).low, made((1, 0), (1, 1)).is_cut) == (2, False)
+    assert max(made((40, 0), (20, 1)).next_widths(8)) <= 19
+
+
+def test_failures_may_leave_one_width_of_the_range_at_either_end() -> None:
+    for width, failed in ((64, 60), (2, 3)):
+        posterior = posterior_of(
+            np.array([width]),
+            np.log([0.7]),
+            Failed(np.array([failed, failed]), np.array([0, 1])),
+            low=2,
+            high=64,
+            log_target=math.log(0.1),
+            success_rate=0.5,
+        )
+        assert posterior.low <= width <= posterior.high
+        assert all(posterior.low <= asked <= posterior.high for asked in posterior.next_widths(8))
+        assert math.isfinite(posterior.probability_above)
+
+
+def test_an_estimate_lies_within_the_widths_that_ended() -> None:
+    posterior = ThresholdPosterior([4, 8, 12, 16], np.log([0.9, 0.6, 0.3, 0.15]), low=4, high=256, log_target=math.log(0.1))
+    assert posterior.median == math.inf
+    assert ThresholdPosterior([], [], low=4, high=256, log_target=math.log(0.1)).interval(0.9) != (math.inf, math.inf)
 
 
 def test_a_round_without_one_loss_ends_a_search() -> None:
@@ -110,6 +131,13 @@ def test_a_round_without_one_loss_ends_a_search() -> None:
         return stop_reason(posterior, **RULE | {"num_failed": num_failed})  # type: ignore[arg-type]
 
     assert (ended(0, 7), ended(0, 8)) == ("", "failed")
+    assert (
+        stop_reason(  # a small batch is no round over the whole range
+            ThresholdPosterior([], [], low=4, high=64, log_target=math.log(0.1)),
+            **RULE | {"num_failed": 2, "batch": 2},  # type: ignore[arg-type]
+        )
+        == ""
+    )
     assert (ended(7, 0), ended(8, 0), ended(1, 7)) == ("", "diverged", "diverged")
 
 
