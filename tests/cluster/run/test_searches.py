@@ -235,6 +235,18 @@ def test_a_time_budget_that_ends_in_mid_search_is_exit_code_1_and_goes_on(
     assert here("run", write_sweep(hunt), "--set", "budget.minutes=50", *QUIET).code == 0
 
 
+def test_points_of_a_former_seed_are_completed(here: Here, tmp_path: Path, write_sweep: Write, hunt: dict[str, Any]) -> None:
+    hunt |= {"trials": hunt["trials"][1:], "search": {"batch": 4, "cap": 4}}
+    hunt["trials"][0]["base"]["training"]["steps"] = 10
+    run = tmp_path / "runs/hunt"
+    assert here("run", write_sweep(hunt), *QUIET).code in (0, 3)
+    former = {record.config["seed"] for record in Ledger(run / "ledger.jsonl").read()}
+    (run / "study.journal").unlink()
+    assert here("run", run, "--set", "optimizer.lr=0.01,0.02", "--set", "search.seed=1", *QUIET).code in (0, 3)
+    points = Counter(record.config["seed"] for record in Ledger(run / "ledger.jsonl").read())
+    assert points == dict.fromkeys(former, 2)
+
+
 def test_a_recheck_says_whether_steps_or_width_was_the_limit(
     here: Here, tmp_path: Path, write_sweep: Write, hunt: dict[str, Any]
 ) -> None:
