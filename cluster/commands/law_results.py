@@ -33,8 +33,7 @@ def show_laws(console: Console, comparisons: Sequence[LawComparison], thresholds
         rows = [_row(comparison, law) for law in comparison.laws]
         print_table(console, table(heads, rows, right=("AICc", "error left out")))
         _show_held_out(console, comparison)
-        notes = dict.fromkeys(note for law in comparison.laws for note in law.note.split("; ") if note)
-        for note in notes:
+        for note in comparison.notes:
             print_line(console, f"  {note}")
     for families in compare_families(comparisons):
         print_line(console, f"{families.kind}, {families.num_families} families: {families.conclusion}")

@@ -74,7 +74,7 @@ def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Ht
         "residual": "#Largest residual",
         "scatter": "#Scatter",
     }
-    notes = list(dict.fromkeys(note for law in comparison.laws for note in law.note.split("; ") if note))
+    notes = conclusion_html(comparison, "; ".join(comparison.notes))
     return element(
         "div",
         element("h3", element("span", name, class_=regime.kind)),
@@ -82,7 +82,7 @@ def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Ht
         element("p", conclusion_html(comparison, comparison.conclusion), class_="conclusion"),
         element("p", conclusion_html(comparison, comparison.naming)) if comparison.naming else None,
         table(columns, rows),
-        element("p", "; ".join(notes), ".", class_="fine") if notes else None,
+        element("p", notes, ".", class_="fine") if notes else None,
         _held_out(comparison),
         class_="law",
     )
@@ -103,7 +103,7 @@ def _families(own: FamilyComparison) -> Html:
         "div",
         element("h3", element("span", f"{architecture_name(own.kind)}: {own.num_families} families at once", class_=own.kind)),
         element("p", own.conclusion, class_="conclusion"),
-        table({"model": "Model", "standing": "", "num": "#Numbers", "delta": "#AICc"}, rows),
+        table({"model": "Model", "standing": "", "num": "#Numbers", "delta": "#AICc"}, rows) if rows else None,
         element("ul", *(element("li", own.ratio_words(one)) for one in own.ratios)) if own.ratios else None,
         class_="law",
     )

@@ -3,11 +3,11 @@
 Transformers and fully connected nets have all laws tried on them, so that a difference between them is a result; other
 architectures have the constant tried as well, and not the laws that begin above a threshold. A law within `CLOSE` of the
 least AICc cannot be distinguished from the best, one beyond `FAR` is ruled out (after Burnham and Anderson 2002, section 2.6);
-but a law that is behind only because AICc charges for its further numbers, while it fits as well, is richer than needed and not
-wrong. Cells that a sweep holds out are left out of every fit, and predicted.
+but a law that is behind only because AICc charges for its further numbers, while it fits as well and does not misfit, is richer
+than needed and not wrong. Cells that a sweep holds out are left out of every fit, and predicted.
 
 One law of each regime is named, and every headline, figure and table shows that one: the law of theory where it was compared
-and is not ruled out, else the best of those compared.
+and is not ruled out, else the best of those compared; not one with as many numbers as thresholds, which passes through them.
 """
 
 import math
@@ -31,11 +31,15 @@ from sweeps.laws.formulas import (
     applicable_letter_laws,
     contains,
 )
+from sweeps.laws.misfit import MISFIT_LEVEL
 from sweeps.laws.scaling_law import OF_POPULATION, ScalingLaw, distinct_laws, spread_words
 from sweeps.schema import LawSettings
 from sweeps.thresholds import WidthThreshold
 
 CLOSE, FAR = 4.0, 10.0
+NO_WORSE = 1.0
+"""By how much twice the log likelihood of a law that fits as well may be smaller."""
+
 Standing = Literal["best", "as good", "richer than needed", "less likely", "ruled out", "too few cells"]
 
 
@@ -69,12 +73,16 @@ class Prediction:
 
 @dataclass(frozen=True)
 class LawComparison:
-    """The laws of one regime of cells, best first; `held_out` are cells of the regime that no fit has seen."""
+    """The laws of one regime of cells, best first; `held_out` are cells of the regime that no fit has seen.
+
+    `left_out` are others of which no fit knows anything: the target was not reached, or no trial gave a number.
+    """
 
     kind: str
     regime: str
     laws: tuple[ScalingLaw, ...]
     held_out: tuple[WidthThreshold, ...]
+    left_out: tuple[WidthThreshold, ...] = ()
 
     @property
     def num_cells(self) -> int:
@@ -105,39 +113,48 @@ class LawComparison:
     @cached_property
     def _choice(self) -> tuple[ScalingLaw | None, str]:
         theory, found = self.theory, self._best_of_alike()
+        if not _is_tried(found) or (theory is None and len(found.points) < 3):
+            return None, f"{self._cells_are} too few to name a law"
         if theory is None:
-            return (found if len(found.points) > 2 else None), self._why_best(found)
+            return found, self._why_best(found)
+        if not _is_tried(theory):
+            return found, f"{self._why_best(found)}; the theory's law, {theory.formula}, has no fewer numbers than thresholds"
         match self.standing(theory):
             case "too few cells" if self.best is None:
-                return theory, f"the theory's law; {_cells_are(self.num_cells)} too few to compare it"
+                misfits = ", and it misfits" if _misfit(theory) else ""
+                return theory, f"the theory's law; {self._cells_are} too few to compare it{misfits}"
             case "too few cells":
-                needs = f"needs {least_cells(theory)} cells to be compared"
-                if _misfit(found):
+                needs = f"needs {self._needed(theory)} to be compared"
+                if _misfit(found) and not _misfit(theory):
                     return theory, f"the theory's law; it {needs}, and the best of those compared, {found.formula}, misfits"
                 return found, f"{self._why_best(found)}; the theory's law, {theory.formula}, {needs}"
             case "ruled out":
                 return found, f"{self._why_best(found)}; the theory's law, {theory.formula}, is ruled out"
             case "best":
-                place = "as good as any" if self.rivals() else "the best of those compared"
+                place = "as good as any by AICc" if self.rivals() else "the best of those compared"
             case "as good":
-                place = "as good as the best"
+                place = "as good as the best by AICc"
             case "richer than needed":
                 place = "not ruled out: it fits as well as the best, with more numbers"
             case "less likely":
-                place = f"less likely than {found.formula}, but not ruled out"
-        return theory, f"the theory's law; {place}"
+                misfits = ", and it misfits" if _misfit(theory) else ""
+                return theory, f"the theory's law; less likely than {found.formula}, but not ruled out{misfits}"
+        return theory, f"the theory's law; {place}{_but(theory)}"
 
     def _best_of_alike(self) -> ScalingLaw:
-        """Of the laws as good as the best, the one that best predicts each cell from the others."""
-        alike = self.of_standing("best", "as good") or self.laws[:1]
-        return min(alike, key=lambda law: math.inf if math.isnan(law.loo_error) else law.loo_error)
+        """Of the laws as good as the best, of all where none is compared, the best predictor of each cell from the others."""
+        alike = self.of_standing("best", "as good") or self.laws
+        tried = [law for law in alike if _is_tried(law)] or alike
+        return min(tried, key=lambda law: math.inf if math.isnan(law.loo_error) else law.loo_error)
 
     def _why_best(self, law: ScalingLaw) -> str:
         if self.best is None:
-            return f"{_cells_are(self.num_cells)} too few to compare laws"
-        if self.rivals():
-            return "of those that the cells do not tell apart, it predicts each cell best from the others"
-        return "the best of those compared" if law is self.best else "as good as the best of those compared"
+            why = f"{self._cells_are} too few to compare laws; it predicts each cell best from the others"
+        elif self.rivals():
+            why = "of those that the cells do not tell apart, it predicts each cell best from the others"
+        else:
+            why = "the best of those compared" if law is self.best else "as good as the best of those compared"
+        return why + _but(law)
 
     @property
     def naming(self) -> str:
@@ -152,8 +169,8 @@ class LawComparison:
             f"in ln {own.letter} {own.slope.value:+.3f} ({own.slope.low:+.3f} to {own.slope.high:+.3f})"
             for own in law.test.residual_slopes
         ]
-        fits = f"it misfits: {law.test.words}" if law.test.misfits else "no misfit shown"
-        of_residuals = f" Slope of the residuals {', '.join(slopes)}." if slopes else ""
+        fits = f"it misfits: {law.test.words}" if law.test.misfits else f"no misfit shown at the level of {MISFIT_LEVEL:.0%}"
+        of_residuals = f" Slope of the residuals, {law.level:.0%} interval: {', '.join(slopes)}." if slopes else ""
         sentences.append(f"Test of its fit: {law.test.p_words}, {fits}.{of_residuals}")
         return " ".join(filter(None, [*sentences, self._factor_of_d()]))
 
@@ -166,7 +183,15 @@ class LawComparison:
         if not a.has_interval:
             return ""
         contained = "is not excluded" if a.low <= 1 <= a.high else "is excluded"
-        return f"With a free factor of d, {free[0].formula}: a = {a.value:.2f} ({a.low:.2f} to {a.high:.2f}), so 1 {contained}."
+        standing = {
+            "ruled out": "is ruled out",
+            "less likely": "is less likely",
+            "too few cells": "has too few cells to be compared",
+        }
+        but = [standing.get(self.standing(free[0]), ""), "misfits" if _misfit(free[0]) else ""]
+        which = f", which {' and '.join(filter(None, but))}" if any(but) else ""
+        interval = f"{free[0].level:.0%} interval {a.low:.2f} to {a.high:.2f}"
+        return f"With a free factor of d, {free[0].formula}{which}: a = {a.value:.2f} ({interval}), so 1 {contained}."
 
     @property
     def best(self) -> ScalingLaw | None:
@@ -188,7 +213,10 @@ class LawComparison:
         if law is self.best:
             return "best"
         worse = 2 * (self.laws[0].fit.log_likelihood - law.fit.log_likelihood)
-        return standing_beside(delta, worse, is_nested=delta > 0 and self._contains_best(law))
+        standing = standing_beside(delta, worse, is_nested=delta > 0 and self._contains_best(law))
+        if standing == "richer than needed" and _misfit(law):
+            return "as good" if delta <= CLOSE else "less likely"
+        return standing
 
     def _contains_best(self, law: ScalingLaw) -> bool:
         """Whether a law is the best one with further numbers; none contains no growth, which is another answer."""
@@ -210,49 +238,97 @@ class LawComparison:
         return tuple(_prediction(law, threshold) for threshold in self.held_out if threshold.is_bounded)
 
     @property
-    def conclusion(self) -> str:
-        """The result of the comparison in a few sentences that claim no more than the cells support."""
-        best, num = self.best, self.num_cells
-        if best is None:
-            opening = f"Undecided: {_cells_are(num)} too few to tell laws apart by AICc."
-            return " ".join(filter(None, [opening, self._best_predictor()]))
-        uncompared = self.of_standing("too few cells")
-        scope = f"Of the laws that can be compared with {num} cells, " if uncompared else ""
-        richer = [law.formula for law in self.of_standing("richer than needed")]
-        if rivals := self.rivals():
-            told = f"Undecided: {num} cells do not tell {spread_words([law.formula for law in (best, *rivals)])} apart."
-            told = " ".join([told, *(f"{law.formula} misfits: {words}." for law in (best, *rivals) if (words := _misfit(law)))])
-        elif words := _misfit(best):
-            also = f"; {spread_words(richer)} {_fits(richer)} no worse, with more numbers" if richer else ""
-            told = f"{scope}{best.formula} is {'best' if scope else 'the best law'}, but it misfits: {words}{also}."
-        elif richer:
-            told = f"{scope}{best.formula} is enough; {spread_words(richer)} {_fits(richer)} as well, with more numbers."
-        else:
-            told = f"{scope}{best.formula} is best." if scope else f"The thresholds follow {best.formula}."
-        return " ".join(
-            filter(None, [told, self._beaten("All others of these" if scope else "All others"), *_needs(uncompared)])
+    def notes(self) -> tuple[str, ...]:
+        """The laws' notes, each once, with the laws that it is about where these are not all."""
+        about: dict[str, list[str]] = {}
+        for law in self.laws:
+            for note in filter(None, law.note.split("; ")):
+                about.setdefault(note, []).append(law.formula)
+        return tuple(
+            note if len(own) == len(self.laws) or any(formula in note for formula in own) else f"{spread_words(own)}: {note}"
+            for note, own in about.items()
         )
 
-    def _beaten(self, others: str) -> str:
-        """The best of the laws that fit less well."""
-        worse = self.of_standing("less likely", "ruled out")
-        if not worse:
-            return ""
-        standing, delta = self.standing(worse[0]), self.delta(worse[0])
-        if len(worse) > 1 and standing == "ruled out":
-            return f"{others} are ruled out, the nearest, {worse[0].formula}, by {delta:.1f} in AICc."
-        return f"The best of the others, {worse[0].formula}, is {standing}: its AICc is {delta:.1f} larger."
+    @property
+    def conclusion(self) -> str:
+        """The result of the comparison in a few sentences that claim no more than the cells support."""
+        best, uncompared = self.best, self.of_standing("too few cells")
+        if best is None:
+            opening = f"Undecided: {self._cells_are} too few to tell laws apart by AICc."
+            told = [opening, *self._best_predictor(), *_misfits([self.named] if self.named else [])]
+            return " ".join([*told, *self._left_out()])
+        scope = f"Of the laws that can be compared with {self._cells}, " if uncompared else ""
+        richer = [law.formula for law in self.of_standing("richer than needed")]
+        more, fit = f"{spread_words(richer)} {'fits' if len(richer) == 1 else 'fit'}" if richer else "", "with more numbers"
+        if rivals := self.rivals():
+            told = [f"Undecided: {self._cells} do not tell {spread_words([law.formula for law in (best, *rivals)])} apart."]
+            told += [*_misfits((best, *rivals)), *([f"{more} as well as {best.formula}, {fit}."] if richer else [])]
+        elif words := _misfit(best):
+            also = f"; {more} no worse, {fit}" if richer else ""
+            told = [f"{scope}{best.formula} is {'best' if scope else 'the best law'}, but it misfits: {words}{also}."]
+        elif richer:
+            told = [f"{scope}{best.formula} is enough; {more} as well, {fit}."]
+        else:
+            told = [f"{scope}{best.formula} is best." if scope else f"The thresholds follow {best.formula}."]
+        others = "All others of these" if scope else "All others"
+        return " ".join([*told, *self._beaten(others), *self._needs(uncompared), *self._left_out()])
 
-    def _best_predictor(self) -> str:
+    def _beaten(self, others: str) -> list[str]:
+        """The laws that fit less well, each that is not ruled out, and the nearest of those that are."""
+        less, out = self.of_standing("less likely"), self.of_standing("ruled out")
+        by = {law.formula: f"its AICc is {self.delta(law):.1f} larger" for law in (*less, *out)}
+        told = []
+        if less:
+            named = [f"{law.formula} ({by[law.formula]})" for law in less]
+            told.append(f"{spread_words(named)} {'is' if len(less) == 1 else 'are'} less likely.")
+        if len(out) == 1:
+            told.append(f"{out[0].formula} is ruled out: {by[out[0].formula]}.")
+        elif out:
+            told.append(f"{others} are ruled out, the nearest, {out[0].formula}, by {self.delta(out[0]):.1f} in AICc.")
+        return told
+
+    def _needs(self, laws: Sequence[ScalingLaw]) -> list[str]:
+        """The laws that could not be compared, with what they need, in a sentence a need."""
+        by_need: dict[str, list[str]] = {}
+        for law in laws:
+            by_need.setdefault(self._needed(law), []).append(law.formula)
+        return [
+            f"{spread_words(own)} {'needs' if len(own) == 1 else 'need'} {need} to be compared."
+            for need, own in by_need.items()
+        ]
+
+    def _needed(self, law: ScalingLaw) -> str:
+        """What AICc, which counts the scatter as a parameter, needs to compare a law; censored cells alone do not do."""
+        num = len(law.numbers)
+        return f"{num + 3} cells" if self.num_cells < num + 3 else f"{num + 2} found thresholds"
+
+    def _left_out(self) -> list[str]:
+        """The cells of which no fit knows anything."""
+        reasons = {"not_reached": "in which the target was not reached", "failed": "in which no trial gave a number"}
+        nums = {status: sum(cell.status == status for cell in self.left_out) for status in reasons}
+        return [
+            f"{num} {'cell' if num == 1 else 'cells'} {reasons[status]} {'is' if num == 1 else 'are'} left out."
+            for status, num in nums.items()
+            if num
+        ]
+
+    @property
+    def _cells(self) -> str:
+        censored = f" ({self.laws[0].num_censored} censored)" if self.laws[0].num_censored else ""
+        return f"{self.num_cells} {'cell' if self.num_cells == 1 else 'cells'}{censored}"
+
+    @property
+    def _cells_are(self) -> str:
+        return f"{self._cells} {'is' if self.num_cells == 1 else 'are'}"
+
+    def _best_predictor(self) -> list[str]:
         """The law that best predicts each cell from the others."""
         known = sorted((law for law in self.laws if math.isfinite(law.loo_error)), key=lambda law: law.loo_error)
         if len(known) < 2:
-            return ""
+            return []
         first, last = known[0], known[-1]
-        return (
-            f"Predicting each cell from the others, {first.formula} errs least, by {first.loo_error:.1%}, and"
-            f" {last.formula} most, by {last.loo_error:.0%}."
-        )
+        least = f"Predicting each cell from the others, {first.formula} errs least, by {first.loo_error:.1%}"
+        return [f"{least}, and {last.formula} most, by {last.loo_error:.0%}."]
 
 
 def standing_beside(delta: float, worse: float, *, is_nested: bool) -> Standing:
@@ -269,37 +345,26 @@ def standing_beside(delta: float, worse: float, *, is_nested: bool) -> Standing:
         return "richer than needed"
     if delta <= CLOSE or worse < -CLOSE:  # far better a fit, with too many numbers for so few cells: AICc decides nothing
         return "as good"
-    if worse <= CLOSE:
+    if worse <= NO_WORSE:
         return "richer than needed"
-    return "less likely" if delta <= FAR else "ruled out"
+    return "less likely" if delta <= FAR or worse <= CLOSE else "ruled out"
 
 
-def least_cells(law: ScalingLaw) -> int:
-    """Cells that a law needs to be compared by AICc, which counts the scatter as a parameter."""
-    return len(law.numbers) + 3
-
-
-def _needs(laws: Sequence[ScalingLaw]) -> list[str]:
-    """The laws that could not be compared, with the cells that they need, in a sentence a number of cells."""
-    by_number: dict[int, list[str]] = {}
-    for law in laws:
-        by_number.setdefault(least_cells(law), []).append(law.formula)
-    return [
-        f"{spread_words(own)} {'needs' if len(own) == 1 else 'need'} {num} cells to be compared."
-        for num, own in by_number.items()
-    ]
+def _is_tried(law: ScalingLaw) -> bool:
+    """Whether thresholds try a law, which passes through no more of them than it has numbers."""
+    return law.num_cells > len(law.numbers)
 
 
 def _misfit(law: ScalingLaw) -> str:
     return f"{law.test.words} ({law.test.p_words})" if law.test is not None and law.test.misfits else ""
 
 
-def _cells_are(num: int) -> str:
-    return f"{num} {'cell is' if num == 1 else 'cells are'}"
+def _misfits(laws: Iterable[ScalingLaw]) -> list[str]:
+    return [f"{law.formula} misfits: {words}." for law in laws if (words := _misfit(law))]
 
 
-def _fits(laws: Sequence[str]) -> str:
-    return "fits" if len(laws) == 1 else "fit"
+def _but(law: ScalingLaw) -> str:
+    return ", but it misfits" if _misfit(law) else ""
 
 
 def compare_laws(thresholds: Iterable[WidthThreshold], settings: LawSettings | None = None) -> tuple[LawComparison, ...]:
@@ -335,7 +400,9 @@ def _compare_regime(members: Sequence[WidthThreshold], settings: LawSettings) ->
         ordered = sorted(fitted, key=lambda law: (law.aicc, len(law.fit.law.letters), -law.fit.log_likelihood))
     else:  # where AICc compares nothing, the law that best predicts a cell from the others
         ordered = sorted(fitted, key=lambda law: (math.inf if math.isnan(law.loo_error) else law.loo_error, law.aicc))
-    return LawComparison(members[0].kind, regime_summary(members[0].config_sample, members[0].size), tuple(ordered), held_out)
+    summary = regime_summary(members[0].config_sample, members[0].size)
+    left_out = tuple(one for one in members if not (one.is_bounded or settings.holds_out(one.config_sample)))
+    return LawComparison(members[0].kind, summary, tuple(ordered), held_out, left_out)
 
 
 def _laws_for(cells: LawCells) -> tuple[Law, ...]:

@@ -1,8 +1,9 @@
 """Do several families of cells share a number? A law with one number, fitted to all families of an architecture at once.
 
-A family is the cells of one regime. Models are nested: one number for all, one for each value of a field in which families
-differ (a code, an optimizer), one for each combination. All have one scatter, and are compared by AICc as laws are. The ratio
-of two families' numbers has its interval from a joint bootstrap: replicates of both, with the same draw of the scatter.
+A family is the cells of one regime. Families are compared at the T, q and d that all of them have: elsewhere a misfit of the
+law would count as a difference between families. Models are nested: one number for all, one for each value of a field in which
+families differ (a code, an optimizer), one for each combination. All have one scatter, and are compared by AICc as laws are.
+The ratio of two families' numbers has its interval from a joint bootstrap: replicates of both, with one draw of the scatter.
 """
 
 import math
@@ -12,11 +13,15 @@ from itertools import combinations
 
 import numpy as np
 
-from sweeps.laws.cells import LawCells, joined_cells, regime_fields
+from sweeps.laws.cells import LawCells, joined_cells, law_cells, regime_fields
 from sweeps.laws.comparison import LawComparison, Standing, standing_beside
-from sweeps.laws.fit import Estimate, LawFit, aicc_of, likelihoods_of, with_one_scatter
+from sweeps.laws.fit import Estimate, LawFit, aicc_of, fit_law, likelihoods_of, with_one_scatter
 from sweeps.laws.formulas import ATTENTION, FCN_LINE, Law
-from sweeps.laws.scaling_law import NUM_REPLICATES, draws_at, ends, spread_words
+from sweeps.laws.scaling_law import NUM_REPLICATES, ScalingLaw, draws_at, ends, spread_words
+from sweeps.thresholds import WidthThreshold
+
+MAX_MISFITS = 4
+"""Families in which a misfit is named; of more, their number is."""
 
 MAX_FIELDS = 3
 """Fields of which every combination is tried; of more, each alone and all together."""
@@ -54,7 +59,11 @@ class NumberRatio:
 
 @dataclass(frozen=True)
 class FamilyComparison:
-    """The models of one architecture, the least AICc first, and the ratios between its families."""
+    """The models of one architecture, the least AICc first, and the ratios between its families.
+
+    `num_cells` are compared, `num_left_out` have a T, q and d that another family lacks; without two found thresholds of each
+    family to compare there are no models. `misfits` says of each family in which the law misfits how it does.
+    """
 
     kind: str
     formula: str
@@ -62,28 +71,41 @@ class FamilyComparison:
     level: float
     num_families: int
     num_cells: int
+    num_left_out: int
+    misfits: tuple[str, ...]
     fields: tuple[FamilyField, ...]
     models: tuple[SharedModel, ...]
     ratios: tuple[NumberRatio, ...]
 
     def delta(self, model: SharedModel) -> float:
         """By how much a model's AICc exceeds the least; nan where cells are too few."""
-        return model.aicc - self.models[0].aicc if math.isfinite(model.aicc) else math.nan
+        return model.aicc - self.models[0].aicc if self._num_compared > 1 and math.isfinite(model.aicc) else math.nan
 
     def standing(self, model: SharedModel) -> Standing:
-        """A model's place, as that of a law among laws."""
-        if model is self.models[0] and math.isfinite(model.aicc):
-            return "best"
+        """A model's place, as that of a law among laws; none is best where several are as good."""
+        if model is self.models[0] and self._num_compared > 1:
+            return "as good" if any(self.standing(other) == "as good" for other in self.models[1:]) else "best"
         worse = 2 * (self.models[0].log_likelihood - model.log_likelihood)
         return standing_beside(self.delta(model), worse, is_nested=set(self.models[0].fields) < set(model.fields))
 
+    @property
+    def _num_compared(self) -> int:
+        return sum(math.isfinite(model.aicc) for model in self.models)
+
     def words(self, model: SharedModel) -> str:
-        """A model in words: `one b for all` or `a b for each optimizer.kind`."""
-        return f"a {self.letter} for each {spread_words(model.fields)}" if model.fields else f"one {self.letter} for all"
+        """A model in words: `one b for all`, `a b for each optimizer.kind`, `an s for each model.depth`."""
+        article = "an" if self.letter == "s" else "a"
+        fields = spread_words(model.fields)
+        return f"{article} {self.letter} for each {fields}" if fields else f"one {self.letter} for all"
 
     @property
     def conclusion(self) -> str:
         """Whether the families share the number, in a few sentences."""
+        if not self.models:
+            told = (
+                f"The {self.num_families} families have fewer than two (T, q, d) in common at which thresholds were found, so"
+            )
+            return " ".join([f"{told} {self.letter} of {self.formula} is not compared between them.", *self._misfits()])
         best, cells = self.models[0], f"{self.num_cells} cells in {self.num_families} families"
         places = {model.fields: self.standing(model) for model in self.models}
         alike, richer = (
@@ -91,7 +113,7 @@ class FamilyComparison:
             for place in ("as good", "richer than needed")
         )
         fit = "fits" if len(richer) == 1 else "fit"
-        if sum(math.isfinite(model.aicc) for model in self.models) < 2:
+        if self._num_compared < 2:
             told = f"Undecided: {cells} are too few to tell whether the families share {self.letter} of {self.formula}."
         elif alike:
             told = f"Undecided: in {self.formula}, {cells} do not tell {spread_words([self.words(best), *alike])} apart."
@@ -101,7 +123,7 @@ class FamilyComparison:
         else:
             told = f"The {self.num_families} families do not share {self.letter} of {self.formula}: it differs by"
             told += f" {spread_words(best.fields)}."
-        if places[()] in ("less likely", "ruled out"):
+        if places[()] in ("less likely", "ruled out") and self._num_compared > 1:
             one = next(model for model in self.models if not model.fields)
             told += f" One {self.letter} for all is {places[()]}: its AICc is {self.delta(one):.1f} larger."
         confounded = [
@@ -109,7 +131,14 @@ class FamilyComparison:
             for field in self.fields
             if field.together_with
         ]
-        return " ".join([told, *confounded])
+        left = f"{self.num_left_out} {'cell' if self.num_left_out == 1 else 'cells'}"
+        left_out = [f"{left} at T, q and d that not all families have {'is' if self.num_left_out == 1 else 'are'} left out."]
+        return " ".join([told, *self._misfits(), *(left_out if self.num_left_out else ()), *confounded])
+
+    def _misfits(self) -> list[str]:
+        more = len(self.misfits) - MAX_MISFITS
+        told = [*self.misfits[:MAX_MISFITS], *([f"in {more} more"] if more > 0 else [])]
+        return [f"{self.formula} misfits {spread_words(told)}."] if told else []
 
     def ratio_words(self, own: NumberRatio) -> str:
         """A ratio with its interval: `b at optimizer.kind = gd over b at adam: 1.20 (1.10 to 1.31)`."""
@@ -120,13 +149,13 @@ class FamilyComparison:
 
 def compare_families(comparisons: Iterable[LawComparison]) -> tuple[FamilyComparison, ...]:
     """The comparison for each architecture with several families of two found cells or more, and a law of one number."""
-    by_kind: dict[str, list[LawFit]] = {}
+    by_kind: dict[str, list[ScalingLaw]] = {}
     for comparison in comparisons:
         law = _law_of(comparison)
         fitted = comparison.law(law.name) if law else None
         if fitted is not None and fitted.num_cells > 1:
-            by_kind.setdefault(comparison.kind, []).append(fitted.fit)
-    return tuple(_compared(kind, fits) for kind, fits in by_kind.items() if len(fits) > 1)
+            by_kind.setdefault(comparison.kind, []).append(fitted)
+    return tuple(_compared(kind, laws) for kind, laws in by_kind.items() if len(laws) > 1)
 
 
 def _law_of(comparison: LawComparison) -> Law | None:
@@ -136,21 +165,46 @@ def _law_of(comparison: LawComparison) -> Law | None:
     return ATTENTION if comparison.expected == ATTENTION.name else FCN_LINE
 
 
-def _compared(kind: str, fits: Sequence[LawFit]) -> FamilyComparison:
-    law, cells = fits[0].law, [fit.cells for fit in fits]
-    fields = _fields([regime_fields(own.thresholds[0].config_sample) for own in cells])
-    models = sorted(_models(law, cells, fields), key=lambda model: (model.aicc, model.num_numbers))
+def _compared(kind: str, laws: Sequence[ScalingLaw]) -> FamilyComparison:
+    law, everywhere = laws[0].fit.law, [own.fit.cells for own in laws]
+    fields = _fields([regime_fields(own.thresholds[0].config_sample) for own in everywhere])
+    cells = _at_shared_tasks(everywhere)
+    models = sorted(_models(law, cells, fields), key=lambda model: (model.aicc, model.num_numbers)) if cells else []
+    ratios = _ratios(with_one_scatter([fit_law(law, own) for own in cells]), fields) if cells else ()
     return FamilyComparison(
         kind=kind,
         formula=law.formula,
         letter=law.reported[0],
-        level=cells[0].level,
-        num_families=len(fits),
+        level=laws[0].level,
+        num_families=len(laws),
         num_cells=sum(map(len, cells)),
+        num_left_out=sum(map(len, everywhere)) - sum(map(len, cells)),
+        misfits=tuple(_misfits(laws, fields)),
         fields=fields,
         models=tuple(models),
-        ratios=tuple(_ratios(with_one_scatter(fits), fields)),
+        ratios=tuple(ratios),
     )
+
+
+def _at_shared_tasks(families: Sequence[LawCells]) -> list[LawCells]:
+    """The cells of each family at the T, q and d of all; none where a family has fewer than two found ones there."""
+    shared = set.intersection(*({_letters(one) for one in own.thresholds} for own in families))
+    kept = [law_cells(one for one in own.thresholds if _letters(one) in shared) for own in families]
+    enough = [own for own in kept if own is not None and own.found.sum() > 1]
+    return enough if len(enough) == len(families) else []
+
+
+def _letters(threshold: WidthThreshold) -> tuple[int, int, int]:
+    task = threshold.config_sample.task
+    return task.T, task.q, task.d
+
+
+def _misfits(laws: Sequence[ScalingLaw], fields: Sequence[FamilyField]) -> Iterable[str]:
+    """Where the law misfits, and how: `at optimizer.kind = gd (residuals fall with T, p = 0.03)`."""
+    for place, law in enumerate(laws):
+        if law.test is not None and law.test.misfits:
+            where = ", ".join(f"{field.name} = {field.values[place]}" for field in fields)
+            yield f"at {where} ({law.test.words}, {law.test.p_words})"
 
 
 def _fields(families: Sequence[Mapping[str, object]]) -> tuple[FamilyField, ...]:
@@ -186,8 +240,13 @@ def _models(law: Law, cells: Sequence[LawCells], fields: Sequence[FamilyField]) 
             for value in dict.fromkeys(values)
         ]
         likelihood = float(np.sum([likelihoods_of(law, group)[0] for group in groups], axis=0).max())
-        num = sum(map(len, groups))
-        yield SharedModel(names, len(groups), likelihood, aicc_of(likelihood, num_parameters=len(groups) + 1, num_cells=num))
+        aicc = aicc_of(
+            likelihood,
+            num_parameters=len(groups) + 1,
+            num_cells=sum(map(len, groups)),
+            num_found=sum(int(group.found.sum()) for group in groups),
+        )
+        yield SharedModel(names, len(groups), likelihood, aicc)
 
 
 def _ratios(fits: Sequence[LawFit], fields: Sequence[FamilyField]) -> Iterable[NumberRatio]:

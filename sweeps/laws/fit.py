@@ -215,7 +215,12 @@ def fit_law(law: Law, cells: LawCells) -> LawFit:
         scatter=scatter,
         scatters=scatters,
         log_likelihood=float(likelihoods.max()),
-        aicc=aicc_of(float(likelihoods.max()), num_parameters=len(law.letters) + 1, num_cells=len(cells)),
+        aicc=aicc_of(
+            float(likelihoods.max()),
+            num_parameters=len(law.letters) + 1,
+            num_cells=len(cells),
+            num_found=int(cells.found.sum()),
+        ),
         loo=_leave_one_out(law, cells, scatter, best),
     )
 
@@ -252,10 +257,13 @@ def _distribution(log_densities: np.ndarray) -> ScatterDistribution:
     return ScatterDistribution(cumulative / cumulative[-1])
 
 
-def aicc_of(log_likelihood: float, *, num_parameters: int, num_cells: int) -> float:
-    """Akaike's criterion corrected for few cells; inf where they are too few."""
+def aicc_of(log_likelihood: float, *, num_parameters: int, num_cells: int, num_found: int) -> float:
+    """Akaike's criterion corrected for few cells; inf where they are too few, or too few of them found.
+
+    Censored cells alone tell no law from others: as many found ones as parameters, the scatter included, and one more it takes.
+    """
     room = num_cells - num_parameters - 1
-    if room < 1:
+    if room < 1 or num_found < num_parameters + 1:
         return math.inf
     return 2 * num_parameters - 2 * log_likelihood + 2 * num_parameters * (num_parameters + 1) / room
 

@@ -223,7 +223,8 @@ def _notes(law: Law, cells: LawCells) -> Iterator[str]:
     if num_found < 2:
         yield "one cell gives no interval over cells"
     if num_found <= len(law.letters):
-        yield "no more cells than parameters: the fit passes through them and tests nothing"
+        passes = "no interval" if censored else "the fit passes through them and tests nothing"
+        yield f"no more thresholds than numbers: {passes}"
     if not cells.are_one_regime:
         yield "the cells differ in more than T, q and d"
     if law.name == FCN_LINE.name:

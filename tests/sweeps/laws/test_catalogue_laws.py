@@ -53,9 +53,10 @@ def test_width_vs_t_and_q_name_the_law_of_theory(compared: Callable[[str], tuple
             assert comparison.named is not None
             if comparison.kind == "transformer":
                 assert comparison.naming.startswith("Named law: m = d + b q ln T (the theory's law; ")
-                assert f", no misfit shown. Slope of the residuals in ln {letter} " in comparison.naming
+                of_slope = f", no misfit shown at the level of 5%. Slope of the residuals, 90% interval: in ln {letter} "
+                assert of_slope in comparison.naming
         (families,) = (one for one in compare_families(comparisons) if one.kind == "transformer")
-        assert families.conclusion.startswith("The 2 families share b of m = d + b q ln T: one b is enough")
+        assert families.conclusion.startswith("The 2 families have fewer than two (T, q, d) in common at which thresholds")
 
 
 def test_the_atlas_tells_by_what_b_differs(compared: Callable[[str], tuple[LawComparison, ...]]) -> None:

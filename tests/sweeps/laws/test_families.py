@@ -137,6 +137,52 @@ def test_the_ratios_interval_covers_at_about_its_level(cells: Cells, ratio: floa
     assert (shares / num > 0.75) if ratio == 1 else (shares / num < 0.1)
 
 
+def test_families_without_shared_cells_are_not_compared(cells: Cells) -> None:
+    """b falls with T in both alike: families at other lengths would differ in b."""
+    draw, spare = np.random.default_rng(0), np.random.default_rng(1)
+    short, long = cells(2.5, draw, lengths=(4, 6, 8, 10, 12)), cells(2.3, draw, optimizer=GD, lengths=(16, 32, 64, 128))
+    apart = compared([*short, *long])
+    assert (apart.models, apart.ratios) == ((), ())
+    assert apart.conclusion == (
+        "The 2 families have fewer than two (T, q, d) in common at which thresholds were found, so b of m = d + b q ln T is not"
+        " compared between them."
+    )
+    overlapping = compared([*cells(2.5, draw, lengths=(4, 8, 16)), *cells(2.5, spare, optimizer=GD, lengths=(8, 16, 32, 64))])
+    same = compared([*cells(2.5, draw, lengths=(8, 16)), *cells(2.5, draw, optimizer=GD, lengths=(8, 16))])
+    assert (overlapping.num_cells, overlapping.num_left_out, same.num_left_out) == (4, 3, 0)
+    assert " 3 cells at T, q and d that not all families have are left out." in overlapping.conclusion
+    assert "left out" not in same.conclusion
+
+
+def test_the_ratio_rests_on_shared_cells_alone(cells: Cells) -> None:
+    """Of two families with one b up to T = 32, the one measured further has another b there."""
+    draw = np.random.default_rng(0)
+    gd = [*cells(2.4, draw, optimizer=GD, lengths=(8, 16, 32)), *cells(1.9, draw, optimizer=GD, lengths=(256, 512, 1024))]
+    families = compared([*cells(2.4, draw, lengths=(8, 16, 32)), *gd])
+    (own,) = families.ratios
+    assert abs(own.ratio.value - 1) < 0.03
+    assert " m = d + b q ln T misfits at optimizer.kind = gd (residuals fall with T, p < 0.001)." in families.conclusion
+
+
+def test_none_of_undecided_models_is_best_and_few_cells_compare_none(cells: Cells) -> None:
+    draw = np.random.default_rng(0)
+    families = compared([*cells(2.4, draw), *cells(2.4, draw, optimizer=GD)])
+    close = (SharedModel((), 1, 8.0, 17.0), SharedModel(("optimizer.kind",), 2, 5.0, 20.0))
+    undecided = replace(families, models=close)
+    assert [undecided.standing(model) for model in close] == ["as good", "as good"]
+    few = replace(families, models=(close[0], replace(close[1], aicc=math.inf)))
+    assert {few.standing(model) for model in few.models} == {"too few cells"}
+    assert few.conclusion.startswith("Undecided: ")
+
+
+def test_every_misfit_is_named_up_to_four(cells: Cells) -> None:
+    draw = np.random.default_rng(0)
+    families = compared([*cells(2.4, draw), *cells(2.4, draw, optimizer=GD)])
+    many = replace(families, misfits=tuple(f"at a = {place} (w, p = 0.01)" for place in range(6)))
+    assert many.conclusion.endswith(" at a = 2 (w, p = 0.01), at a = 3 (w, p = 0.01) and in 2 more.")
+    assert replace(families, letter="s").words(SharedModel(("model.depth",), 2, 0.0, 0.0)) == "an s for each model.depth"
+
+
 def test_one_family_or_families_of_one_cell_are_not_compared(cells: Cells) -> None:
     draw = np.random.default_rng(0)
     assert compare_families(compare_laws(cells(2.4, draw))) == ()
@@ -159,7 +205,7 @@ def test_the_words_of_every_case(cells: Cells) -> None:
         "The 2 families share b of m = d + b q ln T: one b is enough; a b for each optimizer.kind fits as well, with"
         " more numbers."
     )
-    assert told((5.0, 20.0), (8.0, 17.0)) == (
+    assert told((5.0, 20.0), (8.0, 17.0)) == (  # a b for each has the least AICc
         "Undecided: in m = d + b q ln T, 10 cells in 2 families do not tell a b for each optimizer.kind and one b for all"
         " apart."
     )

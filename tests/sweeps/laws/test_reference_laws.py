@@ -79,7 +79,7 @@ def test_cells_of_one_seed_have_the_usual_error_of_the_record(
 def compared(*laws: tuple[float, float]) -> list[str]:
     """The standings of laws of these AICc and log likelihoods."""
     fitted: Any = [
-        SimpleNamespace(name="", numbers={}, aicc=aicc, fit=SimpleNamespace(log_likelihood=likelihood))
+        SimpleNamespace(name="", numbers={}, aicc=aicc, test=None, fit=SimpleNamespace(log_likelihood=likelihood))
         for aicc, likelihood in laws
     ]
     comparison = LawComparison("transformer", "cells", tuple(fitted), ())
@@ -97,11 +97,13 @@ def test_laws_within_four_in_aicc_are_as_good_and_beyond_ten_ruled_out() -> None
 
 
 def test_a_law_behind_by_its_further_numbers_alone_is_richer_than_needed() -> None:
-    """Behind by more than four in AICc, and in twice the log likelihood by at most four."""
-    assert compared((20.0, 0.0), (26.0, -2.0), (26.0, -2.01), (40.0, 2.0), (40.0, 2.01)) == [
+    """Behind by more than four in AICc, and in twice the log likelihood by at most one; up to four it is less likely."""
+    assert compared((20.0, 0.0), (26.0, -0.5), (26.0, -0.51), (40.0, -2.0), (40.0, -2.01), (40.0, 2.0), (40.0, 2.01)) == [
         "best",
         "richer than needed",
         "less likely",
+        "less likely",
+        "ruled out",
         "richer than needed",
         "as good",
     ]
