@@ -87,8 +87,9 @@ def trend_of_widths(log_widths: np.ndarray, log_losses: np.ndarray) -> Trend:
     if medians[-1] > medians.min() + margin:
         return "turned"
     before = np.flatnonzero(log_widths <= log_widths[-1] - STEP)
-    place = int(before[-1]) if len(before) else 0
-    return "falling" if medians[-1] < medians[place] - margin else "flat"
+    if not len(before):
+        return "falling"
+    return "falling" if medians[-1] < medians[before[-1]] - margin else "flat"
 
 
 def falling_side(log_widths: np.ndarray, log_losses: np.ndarray) -> np.ndarray:

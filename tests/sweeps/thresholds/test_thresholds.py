@@ -217,3 +217,28 @@ def test_a_best_rate_at_the_end_is_noted_where_there_is_a_middle(cell_records, r
         for one in cell_records(WIDTHS, range(3), lambda w, s, lr=lr: line(20.5)(w, s) * (1 if lr == 0.02 else 2), lr=lr)
     ]
     assert ("the best rate is at the end of the rates tried" in only(records).note) == noted
+
+
+@pytest.mark.parametrize(
+    ("losses", "status", "words"),
+    [
+        ((0.9, 0.7, 0.5, 0.3, 0.2, 0.201), "not_reached", "not reached: least loss 0.2 at m = 64, not falling beyond"),
+        ((0.9, 0.7, 0.5, 0.3, 0.2, 0.15), "above_range", "above 128, the largest width tried (try larger ones)"),
+        ((0.9, 0.7, 0.5, 0.3, 0.2, 0.35), "not_reached", "not reached: least loss 0.2 at m = 64, rising beyond"),
+        (
+            (0.9, 0.7, 0.5, 0.3, math.inf, math.inf),
+            "not_reached",
+            "not reached: least loss 0.3 at m = 32, and wider ones",
+        ),
+    ],
+)
+def test_a_grid_says_what_its_losses_do_at_the_largest_width(cell_records, losses, status, words):
+    """One seed a width: 4, 8, .. 128."""
+    threshold = only(cell_records([4 * 2**place for place in range(6)], [0], lambda m, _: losses[int(math.log2(m)) - 2]))
+    assert threshold.status == status
+    assert threshold.note.startswith(words)
+
+
+def test_one_width_shows_no_trend(cell_records):
+    threshold = only(cell_records([8], range(5), lambda m, seed: 0.5))
+    assert (threshold.status, threshold.widths) == ("above_range", (8,))
