@@ -33,9 +33,6 @@ SCATTERS = np.concatenate([[0.0], np.geomspace(1e-3, 1.5, 48)])
 MAX_FOLDS = 64
 """Of more cells than this several are left out at a time."""
 
-SAME = 1e-4
-"""Difference in ln m up to which two laws are one."""
-
 MAX_STEPS = 80
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
@@ -186,19 +183,6 @@ class LawFit:
         """Standard deviation of each cell about the law, scatter and measurement together."""
         together: np.ndarray = np.hypot(self.cells.sd, self.scatter)
         return together
-
-
-def are_same(one: LawFit, other: LawFit) -> bool:
-    """Whether two laws are the same function on the cells that both are fitted to: equal fits that move alike.
-
-    Of no more different tasks than parameters every law passes through all, which makes none of them the same.
-    """
-    num, tasks = len(one.law.letters), one.cells.tasks
-    if num != len(other.law.letters) or len(np.unique([tasks.T, tasks.q, tasks.d], axis=1).T) <= num:
-        return False
-    slopes = np.hstack([fit.law.logs(fit.theta, tasks)[1] for fit in (one, other)])
-    rank = np.linalg.matrix_rank(slopes / np.sqrt(np.sum(slopes**2, axis=0)), tol=SAME)
-    return bool(rank == num and np.max(np.abs(one.logs - other.logs)) < SAME)
 
 
 def fit_law(law: Law, cells: LawCells) -> LawFit:

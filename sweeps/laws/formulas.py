@@ -34,6 +34,13 @@ class Tasks:
     def __len__(self) -> int:
         return len(self.T)
 
+    def between(self) -> "Tasks":
+        """Every combination of values between the least and the largest of each letter; whole numbers they need not be."""
+        ends = [(letter.min(), letter.max()) for letter in (self.T, self.q, self.d)]
+        grid = np.meshgrid(*(np.geomspace(low, high, 5 if low < high else 1) for low, high in ends))
+        T, q, d = (column.ravel() for column in grid)
+        return Tasks(T, q, d, self.target_loss)
+
     def take(self, places: np.ndarray) -> "Tasks":
         """Some of the tasks: places, or a mask."""
         return Tasks(self.T[places], self.q[places], self.d[places], self.target_loss)
@@ -63,6 +70,10 @@ class Law(ABC):
     @abstractmethod
     def design(self, tasks: Tasks) -> np.ndarray:
         """What must have full rank for all parameters to be identifiable, [task, parameter]."""
+
+    @abstractmethod
+    def origin(self, tasks: Tasks) -> np.ndarray:
+        """What the design, times the parameters, is added to, [task]."""
 
     @abstractmethod
     def natural(self, theta: np.ndarray) -> np.ndarray:
@@ -104,6 +115,9 @@ class LinearLaw(Law):
     def design(self, tasks: Tasks) -> np.ndarray:
         return np.stack([column(tasks) for column in self.columns], axis=-1)
 
+    def origin(self, tasks: Tasks) -> np.ndarray:
+        return self.offset(tasks)
+
     def natural(self, theta: np.ndarray) -> np.ndarray:
         return theta
 
@@ -127,6 +141,10 @@ class PowerLaw(Law):
 
     def design(self, tasks: Tasks) -> np.ndarray:
         return np.stack([np.ones(len(tasks)), np.log(self.scale(tasks))], axis=-1)
+
+    def origin(self, tasks: Tasks) -> np.ndarray:
+        weights: np.ndarray = np.log(self.weight(tasks))
+        return weights
 
     def natural(self, theta: np.ndarray) -> np.ndarray:
         return np.stack([np.exp(theta[..., 0]), theta[..., 1]], axis=-1)
@@ -195,10 +213,26 @@ def applicable_laws(tasks: Tasks) -> tuple[Law, ...]:
 
 def contains(richer: Law, plain: Law, tasks: Tasks) -> bool:
     """Whether a linear law can be what another is on these tasks, whatever that one's parameters: `a d + b q ln T` at a = 1."""
-    if not (isinstance(richer, LinearLaw) and isinstance(plain, LinearLaw)):
+    return isinstance(richer, LinearLaw) and isinstance(plain, LinearLaw) and _spans(richer, plain, tasks)
+
+
+def are_same(one: Law, other: Law, tasks: Tasks) -> bool:
+    """Whether two laws are one function at these tasks: of one shape, with parameters that span the same values.
+
+    Through no more different tasks than parameters every law passes, so then the tasks between them decide.
+    """
+    num = len(one.letters)
+    if len(np.unique([tasks.T, tasks.q, tasks.d], axis=1).T) <= num:
+        tasks = tasks.between()
+    if type(one) is not type(other) or num != len(other.letters) or len(tasks) <= num:
         return False
+    alike = isinstance(one, LinearLaw) or np.allclose(one.offset(tasks), other.offset(tasks))
+    return alike and _spans(one, other, tasks)
+
+
+def _spans(richer: Law, plain: Law, tasks: Tasks) -> bool:
     own = richer.design(tasks)
-    beside = np.column_stack([own, plain.design(tasks), plain.offset(tasks) - richer.offset(tasks)])
+    beside = np.column_stack([own, plain.design(tasks), plain.origin(tasks) - richer.origin(tasks)])
     length = np.maximum(np.sqrt(np.sum(beside**2, axis=0)), LEAST_WIDTH)
     ranks = [np.linalg.matrix_rank(columns, tol=1e-6) for columns in (beside / length, own / length[: own.shape[1]])]
     return bool(ranks[0] == ranks[1])

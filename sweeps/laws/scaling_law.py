@@ -22,8 +22,8 @@ import numpy as np
 
 from stsq_core.configs import Size, TokenTask
 from sweeps.laws.cells import ABOVE, BELOW, FOUND, LawCells, regime_summary
-from sweeps.laws.fit import Estimate, LawFit, Measurements, are_same, fit_law, fitted
-from sweeps.laws.formulas import FCN_LINE, TD_POWER, Law, Tasks
+from sweeps.laws.fit import Estimate, LawFit, Measurements, fit_law, fitted
+from sweeps.laws.formulas import FCN_LINE, TD_POWER, Law, Tasks, are_same
 from sweeps.laws.misfit import FitTest, fit_test
 
 OF_POPULATION = "with the population objective m = d + d_e by definition: a is no finding"
@@ -166,16 +166,15 @@ def fitted_law(law: Law, cells: LawCells | None) -> ScalingLaw | None:
 
 def distinct_laws(laws: Iterable[Law], cells: LawCells) -> list[ScalingLaw]:
     """The laws that the cells determine, fitted; of those that are one function on them the first, which notes the others."""
-    kept: list[tuple[LawFit, list[str]]] = []
+    kept: list[tuple[Law, list[str]]] = []
     for law in laws:
         if law.is_defined(cells.tasks) and law.is_identifiable(cells.tasks.take(cells.found)):
-            fit = fit_law(law, cells)
-            same = next((others for own, others in kept if are_same(own, fit)), None)
+            same = next((others for own, others in kept if are_same(own, law, cells.tasks)), None)
             if same is None:
-                kept.append((fit, []))
+                kept.append((law, []))
             else:
                 same.append(law.formula)
-    return [law_of(fit, same=same) for fit, same in kept]
+    return [law_of(fit_law(law, cells), same=same) for law, same in kept]
 
 
 def law_of(fit: LawFit, *, same: Sequence[str] = ()) -> ScalingLaw:

@@ -420,7 +420,14 @@ def test_laws_that_differ_on_the_cells_are_all_told(at_tasks: Callable[..., LawC
     assert {law.name for law in comparison.laws} == {law.name for law in LAWS} - {"attention_offset"}
     assert not any("same function" in law.note for law in comparison.laws)
     two = at_tasks([(8, 3, 4), (16, 3, 4)], lambda T, q, d: d + 2.5 * q * math.log(T))
-    assert {"td_power", "excess_power", "attention_offset"} < {law.name for law in two.laws}  # each passes through both cells
+    # Each passes through both cells; a power of T is (T d)^gamma there and between, with q or without.
+    assert {"td_power", "excess_power", "attention_offset"} < {law.name for law in two.laws}
+    assert not {"T_power", "excess_q_power"} & {law.name for law in two.laws}
+    assert "on these cells m = d + c q T^gamma is the same function as m = d + c T^gamma" in two.notes
+    apart = at_tasks([(8, 3, 4), (16, 4, 5)], lambda T, q, d: d + 2.5 * q * math.log(T))
+    assert {"td_power", "T_power", "excess_power", "excess_q_power"} < {law.name for law in apart.laws}
+    single = at_tasks([(8, 3, 4)], lambda T, q, d: d + 2.5 * q * math.log(T))
+    assert {"attention", "attention_ratio", "fcn_line"} == {law.name for law in single.laws}
 
 
 @pytest.mark.parametrize(("factor", "said"), [(1.0, "so 1 is not excluded."), (1.6, "so 1 is excluded.")])
