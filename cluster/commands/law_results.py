@@ -13,7 +13,6 @@ from dashboards.words import (
     interval_words,
     measured_words,
     place_words,
-    standing_words,
     width_words,
 )
 from stsq_core.configs import Stsq, UserError
@@ -70,17 +69,18 @@ def show_predictions(
     for task in tasks:
         for comparison, name in zip(comparisons, names, strict=True):
             print_line(console, f"{name or comparison.kind}, T={task.T} q={task.q} d={task.d}: {comparison.conclusion}")
-            level = f"{comparison.laws[0].level:.0%}"
+            if comparison.named is not None:
+                print_line(console, f"  Named law: {comparison.named.formula} ({comparison.reason}).")
+            level, letter = f"{comparison.laws[0].level:.0%}", comparison.laws[0].size.letter
             predicted = [law.predict_cell(T=task.T, d=task.d, q=task.q) for law in comparison.laws]
             rows = [
-                (f"  {law.formula}", width_words(own), standing_words(comparison, law))
+                (f"  {law.formula}", width_words(own), place_words(comparison, law))
                 for law, own in zip(comparison.laws, predicted, strict=True)
             ]
-            print_table(console, table(("  law", f"m* of a new cell, {level} interval", ""), rows))
-            for letter, only in _unmeasured(comparison, task):
-                print_line(
-                    console, f"  all cells have {letter} = {only}: how widths grow with {letter} is assumed here, not measured"
-                )
+            print_table(console, table(("  law", f"{letter}* of a new cell, {level} interval", ""), rows))
+            for name, only in _unmeasured(comparison, task):
+                growth = f"how {letter}* grows with {name} is assumed here, not measured"
+                print_line(console, f"  all cells have {name} = {only}: {growth}")
 
 
 def _unmeasured(comparison: LawComparison, task: Stsq) -> list[tuple[str, int]]:

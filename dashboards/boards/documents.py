@@ -18,7 +18,7 @@ from dashboards.boards.charts import BoardChart
 from dashboards.paper import failures_table
 from dashboards.plots import cell_names
 from dashboards.publishing import keys, set_id, set_workspace_name
-from dashboards.words import architecture_name, estimate_words, fit_words, fitted_formula, interval_text
+from dashboards.words import architecture_name, axes_of, estimate_words, family_title, fit_words, fitted_formula, interval_text
 from stsq_core.configs import SAMPLES, WIDTH
 from sweeps.findings import Findings, Regime
 from sweeps.laws import compare_families
@@ -237,23 +237,27 @@ def thresholds_table(thresholds: Sequence[WidthThreshold]) -> str:
         for one, name in zip(thresholds[:MAX_ROWS], cell_names(thresholds)[:MAX_ROWS], strict=True)
     ]
     level = f"{thresholds[0].level:.0%} interval" if thresholds else "interval"
-    text = table(("architecture", "cell", "m*", level, "seeds", "status"), rows)
+    letter = thresholds[0].size.letter if thresholds else "m"
+    text = table(("architecture", "cell", f"{letter}*", level, "seeds", "status"), rows)
     left = len(thresholds) - len(rows)
     return text + (f"\n\n{left} more cells are in the run's own tables." if left else "")
 
 
 def laws_words(regimes: Sequence[Regime]) -> str:
-    """A line a law: the formula with its numbers, their intervals, and what bears on it."""
+    """A line a family of cells: the named law with its numbers, their intervals, what bears on it, and the conclusion."""
+    axes = axes_of(threshold for regime in regimes for threshold in regime.thresholds)
+    compared = [(regime, regime.comparison) for regime in regimes if regime.comparison is not None]
     lines = []
-    for regime in regimes:
-        if regime.law is not None:
-            numbers = "; ".join(estimate_words(regime.law, name) for name in regime.law.parameters)
-            said = "; ".join(filter(None, [regime.comparison.reason if regime.comparison else "", regime.law.note]))
-            words = f"{fit_words(regime.law)} ({escaped(said)})"
-            formula = fitted_formula(regime.law).text
-            lines.append(f"- {architecture_name(regime.kind)}: m\\* = `{formula}`, {numbers}; test of fit: {words}")
-    comparisons = [regime.comparison for regime in regimes if regime.comparison is not None]
-    lines += [f"- {architecture_name(own.kind)}: {escaped(own.conclusion)}" for own in compare_families(comparisons)]
+    for regime, comparison in compared:
+        words, law = escaped(comparison.conclusion), regime.law
+        if law is not None:
+            numbers = "; ".join(estimate_words(law, name) for name in law.parameters)
+            said = escaped("; ".join(filter(None, [comparison.reason, law.note])))
+            formula = f"{law.size.letter}\\* = `{fitted_formula(law).text}`"
+            words = f"{formula}, {numbers}; test of fit: {fit_words(law)} ({said}). {words}"
+        lines.append(f"- {escaped(family_title(regime, axes))}: {words}")
+    families = compare_families(comparison for _, comparison in compared)
+    lines += [f"- {architecture_name(own.kind)}: {escaped(own.conclusion)}" for own in families]
     return "\n".join(lines) or "No law: too few thresholds were found."
 
 

@@ -13,6 +13,7 @@ from dashboards.words import (
     axes_of,
     conclusion_html,
     element,
+    family_title,
     fit_words,
     fitted_formula,
     joined,
@@ -62,7 +63,7 @@ def laws_section(
 def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Html:
     """One regime: its verdict, its laws, and its held-out cells."""
     axes = axes_of(findings.thresholds)
-    name = " ".join([architecture_name(regime.kind), *axes.family_settings(*regime.samples)])
+    name = family_title(regime, axes)
     rows = [_law_row(comparison, law) for law in comparison.laws]
     columns = {
         "law": "Fitted law",
@@ -147,12 +148,15 @@ def _held_out(comparison: LawComparison) -> Html | None:
     columns = {
         "cell": "Held-out cell",
         "law": "Law",
-        "predicted": "#Predicted `m`*",
-        "measured": "#Measured `m`*",
+        "predicted": f"#Predicted `{comparison.laws[0].size.letter}`*",
+        "measured": f"#Measured `{comparison.laws[0].size.letter}`*",
         "error": "#Error",
         "agrees": "",
     }
-    words = "Cells held out of the fits: predicted by each law with an interval for a new cell, and measured:"
+    words = (
+        "Cells held out of the fits: predicted by each law with an interval for a new cell, and measured."
+        " Intervals that overlap do not contradict the law:"
+    )
     return element("div", element("p", words, class_="fine"), table(columns, rows))
 
 

@@ -1,17 +1,30 @@
 """The head of the page, and the sentences made from the numbers: the headline and the state of the run."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import get_args
 
-from dashboards.words import Html, architecture_name, conclusion_html, element, estimate_words, plain_formula, prose
+from dashboards.words import (
+    Html,
+    architecture_name,
+    axes_of,
+    conclusion_html,
+    element,
+    estimate_words,
+    family_title,
+    plain_formula,
+    prose,
+)
 from stsq_core.configs import WIDTH
 from sweeps.findings import Answer, Findings, Regime, Verdict
-from sweeps.laws import LawComparison
+from sweeps.laws import LawComparison, ScalingLaw
 from sweeps.store import Status
 from sweeps.thresholds import WidthThreshold
+
+MAX_LAWS = 4
+"""Laws in the head of the page."""
 
 
 def heading(findings: Findings) -> Html:
@@ -30,7 +43,7 @@ def heading(findings: Findings) -> Html:
         element("h1", findings.spec.heading),
         element("p", element("span", "Hypothesis"), findings.spec.hypothesis, class_="hypothesis"),
         element("p", *sentence, class_="headline" if len(phrases) > 1 else "headline none"),
-        *(_law_line(one) for one in laws_behind(findings) if not findings.spec.drawings),
+        *(_law_lines(findings) if not findings.spec.drawings else ()),
         id="heading",
     )
 
@@ -41,11 +54,21 @@ def footer(given: str) -> Html:
                    element("code", f"stsq report {shlex.quote(given)}"), ".")  # fmt: skip
 
 
-def _law_line(comparison: LawComparison) -> Html:
-    law = comparison.named or comparison.laws[0]
-    name = element("span", architecture_name(law.kind), class_=law.kind)
+def _law_lines(findings: Findings) -> Iterator[Html]:
+    """The named law of each family of cells, those of the headline and those that misfit first; of many families, a number."""
+    axes, leading = axes_of(findings.thresholds), {id(regime) for regime in _leading(findings.regimes)}
+    named = [(regime, regime.comparison, law) for regime in findings.regimes if (law := regime.law) and regime.comparison]
+    named.sort(key=lambda own: (id(own[0]) not in leading, not (own[2].test and own[2].test.misfits)))
+    for regime, comparison, law in named[:MAX_LAWS]:
+        yield _law_line(family_title(regime, axes), comparison, law)
+    if more := len(named) - MAX_LAWS if len(named) > MAX_LAWS else 0:
+        yield element("p", f"And {more} more {'family' if more == 1 else 'families'}, under Scaling laws.", class_="laws")
+
+
+def _law_line(family: str, comparison: LawComparison, law: ScalingLaw) -> Html:
+    name = element("span", family, class_=law.kind)
     letter = list(law.parameters)[-1]
-    misfit = f"; it misfits: {law.test.words}" if law.test and law.test.misfits else ""
+    misfit = f": {law.test.words}" if law.test and law.test.misfits else ""
     why = conclusion_html(comparison, f" ({comparison.reason}){misfit}")
     numbers = prose(f" with {estimate_words(law, letter)}")
     return element("p", name, prose(f": `{law.size.letter}`* = "), Html(plain_formula(law).html), numbers, why, class_="laws")
@@ -92,12 +115,6 @@ def claims_headline(verdicts: Sequence[Verdict]) -> tuple[Phrase, ...]:
         separator = " and " if place == len(clauses) - 1 else ", "
         phrases += [Phrase(separator), clause] if place else [clause]
     return (*phrases, Phrase("."))
-
-
-def laws_behind(findings: Findings) -> tuple[LawComparison, ...]:
-    """The comparisons of the regimes in the headline that name a law."""
-    compared = (regime.comparison for regime in _leading(findings.regimes))
-    return tuple(comparison for comparison in compared if comparison is not None and comparison.named is not None)
 
 
 def status_words(findings: Findings) -> tuple[str, bool]:

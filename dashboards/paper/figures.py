@@ -43,6 +43,9 @@ LEGEND_ROW_IN = 0.17
 NAME_LETTERS = 28
 """What fits on a line at a named place of an axis."""
 
+PANEL_LETTERS = 46
+"""Letters in a line of the title of a panel half as wide as the page."""
+
 TITLE_LETTERS = 26
 """What fits on a line over one of four small charts."""
 
@@ -141,7 +144,7 @@ def laws_figure(residuals: Sequence[Chart], exponents: Chart | None) -> Figure:
         for place, chart in enumerate(residuals):
             axes = figure.add_subplot(grid[place // columns, place % columns])
             _draw(axes, chart)
-            axes.set_title(chart.title, loc="left", fontweight="bold")
+            axes.set_title(textwrap.fill(chart.title, PANEL_LETTERS), loc="left", fontweight="bold")
             axes.legend(loc="best", frameon=False, handlelength=1.9, borderaxespad=0.2, labelspacing=0.35)
         if exponents:
             axes = figure.add_subplot(grid[rows, :])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dashboards.words import axes_of, family_names, place_words, plain_formula, standing_words
+from dashboards.words import axes_of, family_names, fit_words, place_words, plain_formula, standing_words
 from sweeps.laws import Estimate, LawComparison, Prediction, ScalingLaw, compare_families
 from sweeps.thresholds import WidthThreshold
 
@@ -141,12 +141,12 @@ def laws_latex(comparisons: Sequence[LawComparison], thresholds: Sequence[WidthT
     r"""All laws of all families as a LaTeX table that needs `\usepackage{booktabs}`."""
     names = _family_heads(comparisons, thresholds)
     lines = [
-        r"\begin{tabular}{llrrl}",
+        r"\begin{tabular}{llrrll}",
         r"\toprule",
-        r"law & numbers & $\Delta$AICc & leave-one-out error & \\",
+        r"law & numbers & $\Delta$AICc & leave-one-out error & test of fit & \\",
     ]
     for comparison, name in zip(comparisons, names, strict=True):
-        lines += [r"\midrule", rf"\multicolumn{{5}}{{l}}{{{name}}} \\"]
+        lines += [r"\midrule", rf"\multicolumn{{6}}{{l}}{{{name}}} \\"]
         lines += [_latex_row(comparison, law) for law in comparison.laws]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
@@ -166,7 +166,8 @@ def _latex_row(comparison: LawComparison, law: ScalingLaw) -> str:
     difference = "--" if math.isnan(delta) else f"{delta:.1f}"
     error = "--" if math.isnan(law.loo_error) else rf"{law.loo_error * 100:.1f}\%"
     formula = plain_formula(law).tex
-    return rf"{formula} & {latex_numbers(law)} & {difference} & {error} & {place_words(comparison, law)} \\"
+    fit = fit_words(law).replace("<", "$<$")
+    return rf"{formula} & {latex_numbers(law)} & {difference} & {error} & {fit} & {place_words(comparison, law)} \\"
 
 
 def _family_heads(comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThreshold]) -> list[str]:

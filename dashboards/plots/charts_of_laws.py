@@ -5,7 +5,19 @@ from collections.abc import Iterable, Sequence
 
 from dashboards.plots.chart import Axis, Chart, Layer, Marks, Rule, letter_of, log_ends
 from dashboards.plots.charts_of_thresholds import MARGIN
-from dashboards.words import INK, MUTED, Formula, architecture_name, mark_shape, plain_formula, series_shade, ticks_at
+from dashboards.words import (
+    INK,
+    MUTED,
+    Axes,
+    Formula,
+    architecture_name,
+    axes_of,
+    family_title,
+    mark_shape,
+    plain_formula,
+    series_shade,
+    ticks_at,
+)
 from sweeps.findings import Regime
 from sweeps.laws import LETTERS, LawComparison, ScalingLaw
 
@@ -21,7 +33,8 @@ POWERS = (
 
 def residual_charts(regimes: Sequence[Regime]) -> tuple[Chart, ...]:
     """A chart of m* over a law's size, less 1, for each regime with a law, at most `MAX_CHARTS`."""
-    return tuple(_residual_chart(regime) for regime in [regime for regime in regimes if regime.law is not None][:MAX_CHARTS])
+    axes = axes_of(threshold for regime in regimes for threshold in regime.thresholds)
+    return tuple(_residual_chart(regime, axes) for regime in [own for own in regimes if own.law is not None][:MAX_CHARTS])
 
 
 def exponents_chart(comparisons: Iterable[LawComparison]) -> Chart | None:
@@ -55,7 +68,7 @@ def exponents_chart(comparisons: Iterable[LawComparison]) -> Chart | None:
     return Chart("Fitted exponents", x, y, tuple(layers))
 
 
-def _residual_chart(regime: Regime) -> Chart:
+def _residual_chart(regime: Regime, axes: Axes) -> Chart:
     """The residuals of the regime's own law, and of its rival while those leave the chart readable."""
     letter, size = letter_of(regime.thresholds), regime.size
     x_ends = log_ends((getattr(threshold.config_sample.task, letter) for threshold in regime.thresholds), MARGIN)
@@ -64,7 +77,7 @@ def _residual_chart(regime: Regime) -> Chart:
     reach = 1.12 * max(0.02, min(_largest(own + rivals), max(4 * _largest(own), 0.1)))
     xs = [float(x) for marks in own for one in marks for x in one.x]
     return Chart(
-        architecture_name(regime.kind),
+        family_title(regime, axes),
         Axis(Formula.of(f"${regime.letter(letter)}$"), ends=x_ends, ticks=ticks_at(xs, x_ends)),
         Axis(Formula.of(f"${size.letter}^*$ / law $- 1$"), log=False, ends=(-reach, reach), percent=True),
         (Rule("y", 0.0, INK, "solid"), *(one for marks in own + rivals for one in marks)),

@@ -17,6 +17,7 @@ from dashboards.words import (
     LINES,
     MUTED,
     Axes,
+    Dash,
     Formula,
     Shade,
     architecture_name,
@@ -202,8 +203,8 @@ def _chart(regimes: Sequence[Regime]) -> Chart:
         places = {own.cell_id: STEP**place for place, one in enumerate(series) for own in one.thresholds}
         x_ends = (STEP**-0.6, STEP ** (len(names) - 0.4))
     layers: list[Layer] = []
-    for one in series:
-        layers += [] if names else _lines(one, letter, x_ends)
+    for place, one in enumerate(series):
+        layers += [] if names else _lines(one, letter, x_ends, place)
         layers += _marks(one, places, named=not names)
     heights = [y for one in series for threshold in one.thresholds for y in interval_drawn(threshold)]
     heights += [y for one in series for threshold in one.thresholds if (y := threshold.m_star)]
@@ -333,11 +334,13 @@ def _mark_text(threshold: WidthThreshold) -> str:
             return f"{threshold.label}<br>{found_words(threshold)}<br>{interval}"
 
 
-def _lines(series: _Series, letter: Letter, x_ends: tuple[float, float]) -> Iterable[Line]:
+def _lines(series: _Series, letter: Letter, x_ends: tuple[float, float], place: int) -> Iterable[Line]:
+    """The lines of a chart's place-th series; grey laws of several series differ in their dashes."""
     regime, x = series.regime, np.geomspace(*x_ends, NUM_LINE_POINTS)
     task: dict[str, np.ndarray] = {name: np.full_like(x, value) for name, value in series.letters.items()} | {letter: x}
     if regime.rival is not None:
-        yield _law_line(regime.rival, "rival", MUTED, x, task)
+        dashes: tuple[Dash, ...] = ("dashdot", "dashed" if has_fcn_bound(regime.thresholds[0]) else "dotted")
+        yield replace(_law_line(regime.rival, "rival", MUTED, x, task), dash=dashes[place % 2])
     if regime.law is not None:
         yield _law_line(regime.law, "law", series.shade, x, task)
     if has_fcn_bound(regime.thresholds[0]):
@@ -363,7 +366,7 @@ def _law_line(
         x,
         law.line(tasks),
         shade,
-        "solid" if is_law else "dashdot",
+        "solid",
         2 if is_law else 1.5,
         name,
         low,

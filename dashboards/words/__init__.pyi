@@ -33,6 +33,7 @@ from .settings import (
     OfCell as OfCell,
     axes_of as axes_of,
     family_names as family_names,
+    family_title as family_title,
     field_name as field_name,
     number_words as number_words,
     setting_interval as setting_interval,

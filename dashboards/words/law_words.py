@@ -136,8 +136,8 @@ def measured_words(prediction: Prediction) -> str:
 
 
 def agreement_words(prediction: Prediction) -> str:
-    """Whether a held-out cell came out as predicted."""
-    return {None: "no interval", True: "as predicted", False: "not as predicted"}[prediction.agrees]
+    """Whether the measured and the predicted interval of a held-out cell meet."""
+    return {None: "no interval", True: "intervals overlap", False: "intervals apart"}[prediction.agrees]
 
 
 def standing_words(comparison: LawComparison, law: ScalingLaw) -> str:

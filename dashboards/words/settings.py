@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, Protocol
 
+from dashboards.words.style import architecture_name
 from stsq_core.configs import WIDTH, Size, TrialConfig
-from sweeps.findings import ClaimSetting
+from sweeps.findings import ClaimSetting, Regime
 from sweeps.laws import ScalingLaw
 from sweeps.schema import fields_of, free_fields, known_leaves
 from sweeps.thresholds import WidthThreshold
@@ -88,6 +89,11 @@ def _usual(cells: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> dict[st
 def _size_of(cell: OfCell) -> Size:
     """The size that a threshold is about; the width of anything else that belongs to a cell."""
     return cell.size if isinstance(cell, WidthThreshold) else WIDTH
+
+
+def family_title(regime: Regime, axes: Axes) -> str:
+    """The family of a regime of cells: its architecture, with what sets it apart from others of it: `Transformer query=sum`."""
+    return " ".join([architecture_name(regime.kind), *axes.family_settings(*regime.samples)])
 
 
 def family_names(laws: Sequence[ScalingLaw], thresholds: Sequence[WidthThreshold]) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ def test_families_are_compared_at_once(thresholds: tuple[WidthThreshold, ...]) -
 def test_held_out_cells_are_told_with_their_prediction(thresholds: tuple[WidthThreshold, ...]) -> None:
     (line,) = [line for line in printed(show_laws, compared(thresholds, 192), thresholds) if "held out" in line]
     assert line.startswith("  held out, T=192 q=3 d=2: predicted ")
-    assert line.endswith(": as predicted")
+    assert line.endswith(": intervals overlap")
 
 
 def test_of_too_few_cells_a_law_with_an_interval_predicts(thresholds: tuple[WidthThreshold, ...]) -> None:
@@ -88,9 +88,12 @@ def test_every_law_predicts_a_task(thresholds: tuple[WidthThreshold, ...]) -> No
     assert attention is not None
     (line,) = [line for line in lines if line.startswith("  m = d + b q ln T ")]
     assert f"{attention.predict(T=384, q=3, d=2):.1f} (" in line
+    assert line.rstrip().endswith(" best, named")
+    assert lines[1] == f"  Named law: m = d + b q ln T ({comparisons[0].reason})."
+    assert "m* of a new cell, 90% interval" in lines[2]
     assert not any("assumed" in line for line in lines)
     elsewhere = printed(show_predictions, comparisons, thresholds, [Stsq(T=384, q=3, d=8)])
-    assert elsewhere[-1] == "  all cells have d = 2: how widths grow with d is assumed here, not measured"
+    assert elsewhere[-1] == "  all cells have d = 2: how m* grows with d is assumed here, not measured"
 
 
 def test_nothing_found_predicts_nothing() -> None:

@@ -1,9 +1,23 @@
 """The sentence on a sweep's claims, for every way in which they may come out."""
 
-import pytest
+import html
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
-from dashboards.page.summary import claims_headline
+import pytest
+from synthetic_runs import measured
+
+from dashboards.boards.documents import laws_words
+from dashboards.page import summary
+from dashboards.page.summary import claims_headline, heading
+from dashboards.plots.charts_of_laws import residual_charts
+from dashboards.plots.charts_of_thresholds import threshold_charts
+from stsq_core import TrialConfig, TrialResult
 from sweeps.findings.claim_results import ClaimSetting, Verdict
+from sweeps.findings.run_findings import Findings, read_findings
+from sweeps.store.run_directory import RunDirectory
 
 
 def sentence(holding: int, failing: int, undecided: int) -> str:
@@ -36,3 +50,49 @@ def test_the_claims_are_counted_in_a_grammatical_sentence(counts: tuple[int, int
 
 def test_one_claim_without_enough_data() -> None:
     assert sentence(0, 0, 1) == "The claim has not enough data."
+
+
+def head_laws(findings: Findings) -> list[str]:
+    """The lines of laws in the head of the page, as text."""
+    lines = re.findall(r'<p class="laws">(.*?)</p>', heading(findings), flags=re.DOTALL)
+    return [html.unescape(re.sub("<[^>]*>", "", line)) for line in lines]
+
+
+def test_the_head_names_the_law_of_every_family(
+    make_run: Callable[..., RunDirectory], attention: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two families, of which the second misfits: wider the longer its sequences."""
+
+    def outcome(config: TrialConfig) -> TrialResult:
+        result, is_off = measured(config), config.model.positions.query == "sum"  # type: ignore[attr-defined]
+        loss = (result.relative_loss or 0.0) * ((config.task.T / 16) ** 1.5 if is_off else 1.0)
+        return replace(result, relative_loss=loss)
+
+    trials = [{**attention, "grid": {"model.positions.query": ["dual", "sum"]}}]
+    findings = read_findings(make_run(trials=trials, outcome=outcome).path)
+    # The family of the headline comes first, then those that misfit.
+    lines = head_laws(findings)
+    assert [line.partition(":")[0] for line in lines] == ["Transformer query=dual", "Transformer query=sum"]
+    assert ", and it misfits" in lines[1] or "but it misfits" in lines[1] or "is ruled out" in lines[1]
+    monkeypatch.setattr(summary, "MAX_LAWS", 1)
+    assert head_laws(findings)[1:] == ["And 1 more family, under Scaling laws."]
+
+
+def test_figures_and_boards_tell_families_apart(make_run: Callable[..., RunDirectory], attention: dict[str, Any]) -> None:
+    trials = [{**attention, "grid": {"model.positions.query": ["dual", "sum"]}}]
+    findings = read_findings(make_run(trials=trials).path)
+    assert [chart.title for chart in residual_charts(findings.regimes)] == ["Transformer query=dual", "Transformer query=sum"]
+    (chart,) = threshold_charts(findings.regimes)
+    assert [line.dash for line in chart.lines if line.role == "rival"] == ["dashdot", "dotted"]
+    first, second, both = laws_words(findings.regimes).splitlines()
+    assert first.startswith("- Transformer query=dual: m\\* = `d + ")
+    assert second.startswith("- Transformer query=sum: m\\* = `d + ")
+    assert first.endswith(" cells to be compared.")
+    assert both.startswith("- Transformer: The 2 families share b of m = d + b q ln T: one b is enough;")
+
+
+def test_boards_keep_that_it_is_undecided(make_run: Callable[..., RunDirectory], attention: dict[str, Any]) -> None:
+    two = {**attention, "zip": {"task.T": [16, 32], "model.positions.d_e": [{"geom": [8, 40], "num": 6}] * 2}}
+    findings = read_findings(make_run(trials=[two]).path)
+    (line,) = laws_words(findings.regimes).splitlines()
+    assert ". Undecided: 2 cells are too few to tell laws apart by AICc." in line

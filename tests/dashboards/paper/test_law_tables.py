@@ -68,14 +68,19 @@ def test_latex_has_a_row_a_law_under_each_architecture(findings: Findings) -> No
     lines = laws_latex(findings.comparisons, findings.thresholds).splitlines()
     rows = [line for line in lines if line.startswith("$")]
     assert len(rows) == sum(len(comparison.laws) for comparison in findings.comparisons)
-    assert {line.count("&") for line in rows} == {4}
+    assert {line.count("&") for line in rows} == {5}
+    named = [line for line in rows if line.endswith(r", named \\")]
+    tests = [comparison.named.test for comparison in findings.comparisons if comparison.named]
+    assert [rf" & {test.p_words}" in line for test, line in zip(tests, named, strict=True) if test] == [True, True]
+    assert any(" & p $<$ 0.001, residuals " in line for line in rows)
+    assert " < " not in "".join(rows)
     assert [line for line in lines if "multicolumn" in line] == [
-        r"\multicolumn{5}{l}{transformer} \\", r"\multicolumn{5}{l}{FCN} \\",
+        r"\multicolumn{6}{l}{transformer} \\", r"\multicolumn{6}{l}{FCN} \\",
     ]  # fmt: skip
     law = findings.comparisons[0].law("attention")
     assert law is not None
     assert rf"$b = {law.parameters['b'].value:.2f}\;[" in "\n".join(rows)
-    assert (lines[0], lines[-1]) == (r"\begin{tabular}{llrrl}", r"\end{tabular}")
+    assert (lines[0], lines[-1]) == (r"\begin{tabular}{llrrll}", r"\end{tabular}")
 
 
 def test_no_law_no_row() -> None:

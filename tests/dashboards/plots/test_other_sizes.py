@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from dashboards.boards.documents import laws_words, thresholds_table
 from dashboards.paper.tables import thresholds_csv, thresholds_json, thresholds_latex, trials_csv
 from dashboards.plots.charts_of_thresholds import threshold_charts
 from dashboards.words.law_words import fitted_formula, plain_formula
@@ -85,6 +86,9 @@ def test_the_laws_are_those_of_a_letter(thresholds: tuple[WidthThreshold, ...]) 
     assert plain_formula(law).text == "c (ln T)^gamma"
     assert fitted_formula(law).tex.count(r"(\ln T)^{") == 1
     assert regime.rival is None
+    (line, *_) = laws_words([regime]).splitlines()
+    assert line.startswith("- Fully connected net: n\\* = `")
+    assert thresholds_table(thresholds).startswith("| architecture | cell | n* | ")
 
 
 def test_architectures_without_a_look_of_their_own_have_one() -> None:

@@ -73,9 +73,9 @@ def test_a_verdict_keeps_its_words_and_sets_its_formulas(comparison: LawComparis
 def test_measurements_of_held_out_cells_stay_inequalities(findings: Findings) -> None:
     task = findings.thresholds[0].config_sample.task
     found = Prediction("c", "cell", task, Estimate(40, 38, 43), 41.0, 40.0, 42.0)
-    assert (measured_words(found), agreement_words(found)) == ("41.0 (40.0 to 42.0)", "as predicted")
+    assert (measured_words(found), agreement_words(found)) == ("41.0 (40.0 to 42.0)", "intervals overlap")
     above = replace(found, m_star=None, low=64.0, high=math.inf)
-    assert (measured_words(above), agreement_words(above)) == ("above 64", "not as predicted")
+    assert (measured_words(above), agreement_words(above)) == ("above 64", "intervals apart")
     below = replace(found, m_star=None, low=0.0, high=8.0)
     assert measured_words(below) == "at or below 8"
     open_end = replace(found, high=math.inf)
