@@ -43,7 +43,7 @@ LEGEND_ROW_IN = 0.17
 NAME_LETTERS = 28
 """What fits on a line at a named place of an axis."""
 
-PANEL_LETTERS = 46
+PANEL_LETTERS = 36
 """Letters in a line of the title of a panel half as wide as the page."""
 
 TITLE_LETTERS = 26

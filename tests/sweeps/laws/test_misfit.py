@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from law_misfit import TASKS, probability
 
 from sweeps.laws import misfit
 from sweeps.laws.cells import law_cells
 from sweeps.laws.formulas import ATTENTION, ATTENTION_FREE, TD_POWER, Law
-from sweeps.laws.misfit import FitTest
+from sweeps.laws.misfit import FitTest, _error, _freedom
 from sweeps.laws.scaling_law import fitted_law
 from sweeps.thresholds.thresholds import WidthThreshold
 
@@ -70,6 +72,26 @@ def test_known_errors_are_told_from_a_law_at_the_level(threshold: Make, transfor
         assert fitted.test is not None
         shares.append(fitted.test.p)
     assert 0.01 <= np.mean(np.array(shares) < 0.05) <= 0.1
+
+
+def test_searched_thresholds_tell_a_true_law_no_more_often_than_the_level() -> None:
+    """Posteriors of 16 simulated trials a cell, six cells, 40 sweeps; a share of 5% has a standard error of 3.4%."""
+    found = np.array([probability(TASKS[::2], stream) for stream in range(40)])
+    assert np.mean(found < 0.05) <= 0.1
+    assert 0.1 <= np.mean(found < 0.5) <= 0.65
+
+
+def test_a_posterior_counts_as_a_mean_and_a_median_as_less(threshold: Make, transformer: Callable[..., object]) -> None:
+    """Of 16 trials 15 degrees of freedom and the posterior's own spread; of a median of 16 seeds at most 8, and 0.95 of it."""
+    seeds = attention(16, 3, 4) * np.exp(0.05 * np.linspace(-1.5, 1.5, 16))
+    median = threshold(transformer(T=16, q=3, d=4), seeds)
+    searched = replace(median, search=object())  # type: ignore[arg-type]
+    assert [_freedom(one) for one in (searched, median)] == [15, 8]
+    assert [_freedom(replace(one, num_seeds=5)) for one in (searched, median)] == [4, pytest.approx(3.2)]
+    cells = law_cells([median, replace(searched, cell_id="1")])
+    assert cells is not None
+    spread = np.std(median.replicates) * math.sqrt(16 / 15)
+    assert [_error(cells, place) for place in (0, 1)] == [pytest.approx(0.95 * spread), pytest.approx(spread)]
 
 
 def test_a_factor_that_falls_with_t_is_a_trend(threshold: Make, transformer: Callable[..., object]) -> None:
