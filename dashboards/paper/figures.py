@@ -137,17 +137,18 @@ def laws_figure(residuals: Sequence[Chart], exponents: Chart | None) -> Figure:
     """The charts of residuals above the intervals of the exponents where there are any."""
     columns = min(2, max(1, len(residuals)))
     rows = -(-len(residuals) // columns)
-    heights = [2.1] * rows + ([0.55 + 0.24 * len(exponents.marks)] if exponents else [])
+    lines = sum(word.tex.count("\n") + 1 for word in exponents.y.words) if exponents else 0
+    heights = [2.1 * rows] + ([0.55 + 0.24 * lines] if exponents else [])
     with _paper():
         figure = Figure(figsize=(TWO_COLUMNS_IN, sum(heights)), layout="constrained")
-        grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
+        parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
         for place, chart in enumerate(residuals):
-            axes = figure.add_subplot(grid[place // columns, place % columns])
+            axes = parts[0].add_subplot(max(rows, 1), columns, place + 1)
             _draw(axes, chart)
             axes.set_title(textwrap.fill(chart.title, PANEL_LETTERS), loc="left", fontweight="bold")
             axes.legend(loc="best", frameon=False, handlelength=1.9, borderaxespad=0.2, labelspacing=0.35)
         if exponents:
-            axes = figure.add_subplot(grid[rows, :])
+            axes = parts[-1].add_subplot()
             _draw(axes, exponents)
             axes.tick_params(axis="y", length=0)
     return figure

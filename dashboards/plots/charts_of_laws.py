@@ -39,8 +39,10 @@ def residual_charts(regimes: Sequence[Regime]) -> tuple[Chart, ...]:
 
 def exponents_chart(comparisons: Iterable[LawComparison]) -> Chart | None:
     """The exponent of every power law of every regime that has an interval, with lines at 0 and 1; None where there is none."""
+    comparisons = tuple(comparisons)
+    axes = axes_of(threshold for own in comparisons for threshold in own.laws[0].fit.cells.thresholds)
     fitted = [
-        (comparison.kind, law)
+        (comparison, law)
         for comparison in comparisons
         for name in POWERS
         if (law := comparison.law(name)) is not None and law.parameters["gamma"].has_interval
@@ -49,9 +51,13 @@ def exponents_chart(comparisons: Iterable[LawComparison]) -> Chart | None:
         return None
     layers: list[Layer] = [Rule("x", value, INK) for value in (0.0, 1.0)]
     places, labels = [float(place) for place in reversed(range(len(fitted)))], []
-    for place, (kind, law) in zip(places, fitted, strict=True):
-        gamma, formula, name = law.parameters["gamma"], plain_formula(law), architecture_name(kind, short=True)
-        label = Formula(*(f"{name}, {form}" for form in formula))
+    for place, (comparison, law) in zip(places, fitted, strict=True):
+        gamma, formula, kind = law.parameters["gamma"], plain_formula(law), comparison.kind
+        settings = axes.family_settings(*(threshold.config_sample for threshold in law.fit.cells.thresholds))
+        name = " ".join([architecture_name(kind, short=True), *settings])
+        # On paper a name of several words stands above the formula.
+        gaps = (", ", ",\n" if settings else ", ", ", ")
+        label = Formula(*(f"{name}{gap}{form}" for gap, form in zip(gaps, formula, strict=True)))
         labels.append(label)
         text = f"{label.html}<br>{gamma.value:.2f} ({gamma.low:.2f} to {gamma.high:.2f})"
         layers.append(

@@ -12,7 +12,7 @@ from synthetic_runs import measured
 from dashboards.boards.documents import laws_words
 from dashboards.page import summary
 from dashboards.page.summary import claims_headline, heading
-from dashboards.plots.charts_of_laws import residual_charts
+from dashboards.plots.charts_of_laws import exponents_chart, residual_charts
 from dashboards.plots.charts_of_thresholds import threshold_charts
 from stsq_core import TrialConfig, TrialResult
 from sweeps.findings.claim_results import ClaimSetting, Verdict
@@ -82,6 +82,11 @@ def test_figures_and_boards_tell_families_apart(make_run: Callable[..., RunDirec
     trials = [{**attention, "grid": {"model.positions.query": ["dual", "sum"]}}]
     findings = read_findings(make_run(trials=trials).path)
     assert [chart.title for chart in residual_charts(findings.regimes)] == ["Transformer query=dual", "Transformer query=sum"]
+    exponents = exponents_chart(findings.comparisons)
+    assert exponents is not None
+    assert [word.text.partition(",")[0] for word in exponents.y.words] == ["Transformer query=dual"] * 2 + [
+        "Transformer query=sum"
+    ] * 2
     (chart,) = threshold_charts(findings.regimes)
     assert [line.dash for line in chart.lines if line.role == "rival"] == ["dashdot", "dotted"]
     first, second, both = laws_words(findings.regimes).splitlines()
