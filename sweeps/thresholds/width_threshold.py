@@ -90,12 +90,13 @@ class Points(Sequence[Point]):
 class WidthThreshold:
     """The threshold of one cell: of the width, unless `size` says of what else; then `widths` and `m_star` are such sizes.
 
-    `found`: `m_star` is the threshold and `M` the whole number of units. `above_range` (`below_range`): it lies above (below)
-    every width tried. `not_reached`: at no width enough seeds are solved, and the loss is not seen to fall at the largest ones,
-    so that none is known to lie beyond. `failed`: no trial gave a number. `low` and `high` bound it at the `level`: None where the end is
-    censored (`low_censored`: it lies below the least width; `high_censored`: above the largest) or where one seed cannot give
-    an interval. `replicates` are bootstrap replicates of log m*, or draws from its posterior where the widths were searched
-    (then `search` says how far the search is); -inf below and inf above the range. `recheck` is what came of twice the steps.
+    `found`: `m_star` is the threshold and `M` the whole number of units. `above_range` (`below_range`): it lies above
+    (below) every width tried. `not_reached`: at no width enough seeds are solved, and the loss is not seen to fall at the
+    largest ones, so that none is known to lie beyond. `failed`: no trial gave a number. `low` and `high` bound it at the
+    `level`: None where the end is censored (`low_censored`: it lies below the least width; `high_censored`: above the
+    largest) or where one seed cannot give an interval. `replicates` are bootstrap replicates of log m*, or draws from its
+    posterior where the widths were searched (then `search` says how far the search is); -inf below and inf above the range.
+    `recheck` is what came of twice the steps.
     """
 
     cell_id: str
