@@ -213,7 +213,9 @@ def _notes(
         can_shrink = losses.widths[0] == outcomes.trials.widths.min() > _least_size(criterion, sample)
         smaller = " (try smaller ones)" if can_shrink else ""
         yield f"at or below {losses.widths[0]}, the least {criterion.size.noun} tried{smaller}"
-    where = widths_words(_unsolved_again(losses, judged, found, criterion), criterion.size.letter) if found.again else ""
+    # The mean may miss the target again at a width at which most seeds reach it.
+    widths = _unsolved_again(losses, judged, found, criterion) if found.again else []
+    where = widths_words(widths, criterion.size.letter) if widths else f"a larger {criterion.size.noun}"
     if found.again and criterion.statistic == "solved":
         yield f"enough seeds are solved at a smaller {criterion.size.noun} and too few at {where}: the fraction is smoothed"
     elif found.again:

@@ -70,6 +70,8 @@ def trend_of_widths(log_widths: np.ndarray, log_losses: np.ndarray) -> Trend:
     As `trend_of`; where the points are too few for that, the medians of the widths are compared with a margin for the scatter
     of the seeds, and what does not fall at the end is flat.
     """
+    has_loss = ~np.isnan(log_losses).all(axis=1)
+    log_widths, log_losses = log_widths[has_loss], log_losses[has_loss]
     known = ~np.isnan(log_losses)
     places, _ = np.nonzero(known)
     ends = float(log_widths[0]), float(log_widths[-1])

@@ -8,6 +8,7 @@ import pytest
 
 from sweeps.schema.spec import Criterion
 from sweeps.thresholds.thresholds import width_thresholds
+from sweeps.thresholds.trend import trend_of_widths
 
 WIDTHS = (12, 15, 18, 22, 27, 33)
 
@@ -242,3 +243,17 @@ def test_a_grid_says_what_its_losses_do_at_the_largest_width(cell_records, losse
 def test_one_width_shows_no_trend(cell_records):
     threshold = only(cell_records([8], range(5), lambda m, seed: 0.5))
     assert (threshold.status, threshold.widths) == ("above_range", (8,))
+
+
+def test_a_mean_that_rises_again_though_most_seeds_are_solved_names_no_width(cell_records):
+    """At 16 one of five seeds learns nothing: the mean loss is above the target, and the fraction of solved seeds is 0.8."""
+    losses = {4: [0.5] * 5, 8: [0.05] * 5, 16: [0.01] * 4 + [0.9]}
+    threshold = only(cell_records([4, 8, 16], range(5), lambda m, seed: losses[m][seed]), statistic="mean")
+    assert threshold.status == "found"
+    assert "solved, then unsolved again at a larger width: the least crossing is given" in threshold.note
+
+
+def test_the_trend_of_a_grid_passes_over_widths_without_a_loss():
+    nothing = [math.nan] * 2
+    falling = np.log([[0.9, 0.91], [0.6, 0.61], nothing, [0.3, 0.31], nothing])
+    assert trend_of_widths(np.log([4, 8, 16, 32, 64]), falling) == "falling"
