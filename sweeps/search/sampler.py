@@ -26,7 +26,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from sweeps.thresholds import Failed, SearchState, ThresholdPosterior, posterior_of, stop_reason
+from sweeps.thresholds import Failed, SearchState, ThresholdPosterior, judge, posterior_of
 
 WIDTH = "m"
 STATUS, DIVERGED = "status", "diverged"
@@ -258,7 +258,7 @@ class ThresholdSampler(BaseSampler):
         if known.bounds is None:
             return SearchState(False, "", 0, None)
         posterior = self._posterior(known)
-        reason = stop_reason(
+        return judge(
             posterior,
             num_failed=len(known.failed),
             level=self.level,
@@ -267,8 +267,6 @@ class ThresholdSampler(BaseSampler):
             cap=self.cap,
             offset=self.offset,
         )
-        is_evidence = bool(np.isfinite(posterior.log_losses).any())
-        return SearchState(reason != "", reason, known.num_ended, posterior if is_evidence else None)
 
 
 def publish(study: Study, state: SearchState, level: float) -> None:

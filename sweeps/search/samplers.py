@@ -18,7 +18,7 @@ SPARE_ROUNDS = 100
 
 
 def sampler_for(
-    settings: SearchSettings, criterion: Criterion, cell: SearchedCell, *, num_points: int, high: int, low: int
+    settings: SearchSettings, criterion: Criterion, cell: SearchedCell, *, num_points: int, low: int, high: int
 ) -> BaseSampler:
     """The sampler for the next round, among the sizes `low` to `high`, of a cell that has so many points.
 

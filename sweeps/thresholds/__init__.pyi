@@ -10,10 +10,10 @@ from .search_state import (
     Failed as Failed,
     SearchPlan as SearchPlan,
     SearchState as SearchState,
+    judge as judge,
     plan_searches as plan_searches,
     posterior_of as posterior_of,
     state_of as state_of,
-    stop_reason as stop_reason,
 )
 from .thresholds import thresholds_of as thresholds_of, width_thresholds as width_thresholds
 from .width_threshold import Points as Points, WidthThreshold as WidthThreshold

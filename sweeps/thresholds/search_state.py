@@ -55,7 +55,7 @@ def state_of(points: CellPoints, criterion: Criterion, settings: SearchSettings)
         log_target=math.log(criterion.target_loss),
         success_rate=criterion.success_rate,
     )
-    reason = stop_reason(
+    return judge(
         posterior,
         num_failed=len(failed.widths),
         level=criterion.level,
@@ -64,8 +64,6 @@ def state_of(points: CellPoints, criterion: Criterion, settings: SearchSettings)
         cap=settings.cap,
         offset=points.cell.tolerance_offset(settings),
     )
-    is_evidence = bool(np.isfinite(posterior.log_losses).any())
-    return SearchState(reason != "", reason, points.num_complete, posterior if is_evidence else None)
 
 
 @dataclass(frozen=True)
@@ -107,6 +105,17 @@ def posterior_of(
         success_rate=success_rate,
         is_cut=most < high,
     )
+
+
+def judge(
+    posterior: ThresholdPosterior, *, num_failed: int, level: float, tolerance: float, batch: int, cap: int, offset: int = 0
+) -> SearchState:
+    """The state of a search with this posterior and so many failed points; arguments as of `stop_reason`."""
+    reason = stop_reason(
+        posterior, num_failed=num_failed, level=level, tolerance=tolerance, batch=batch, cap=cap, offset=offset
+    )
+    has_loss = bool(np.isfinite(posterior.log_losses).any())
+    return SearchState(reason != "", reason, len(posterior.widths) + num_failed, posterior if has_loss else None)
 
 
 def stop_reason(
