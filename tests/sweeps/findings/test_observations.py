@@ -5,7 +5,7 @@ from pathlib import Path
 from stsq_core import TrialResult
 from sweeps.findings.observations import cells_of, differing, read_observations, selected
 from sweeps.schema.claims import Selection
-from sweeps.store.ledger import Ledger, record_of_result
+from sweeps.store.ledger import Ledger, record_of_failure, record_of_result
 from sweeps.store.run_directory import create_or_open
 
 
@@ -30,3 +30,17 @@ def test_finished_trials_of_the_sweep_are_seen_with_their_metrics(spec, tmp_path
     assert {one.config.model.positions.redraw for one in fixed} == {"never"}
     both = selected(observations, Selection(where={"model.positions.d_e": [8, 16]}))
     assert len(both) == len(observations)
+
+
+def test_a_failed_trial_is_no_observation(spec, tmp_path: Path, transformer) -> None:
+    """It says nothing of its cell: a claim rests on the others as if it had never been declared."""
+    run = create_or_open(tmp_path / "run", spec)
+    ended, failed = transformer(8, seed=0), transformer(8, seed=1)
+    result = TrialResult(ended, "finished", 0.25, 0.01, 600, 1.0)
+    Ledger(run.ledger).append(
+        [
+            record_of_result(result, pack_id="0" * 16, device="cpu"),
+            record_of_failure(failed, "out of memory", pack_id="0" * 16, device="cpu"),
+        ]
+    )
+    assert [one.config for one in read_observations(run, [ended.trial_id, failed.trial_id])] == [ended]

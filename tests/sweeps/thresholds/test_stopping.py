@@ -172,3 +172,19 @@ def test_an_interval_with_an_open_end_is_not_precise() -> None:
 def test_the_cap_is_reached_at_its_last_point_and_named_only_where_nothing_else_ends_the_search() -> None:
     assert [reason(num=num, cap=12) for num in (11, 12, 13)] == ["", "cap", "cap"]
     assert reason(num=12, cap=12, ends=(100.0, 101.0)) == "precise"
+
+
+def test_a_solved_point_that_stands_alone_is_looked_into() -> None:
+    """A valley about 27 in a range of 5 to 4383 that two rounds have hit once: the posterior takes the one point for a lapse."""
+    widths = [5, 13, 13, 25, 35, 91, 240, 632, 1152, 1665, 2257, 3112, 4149, 4383, 4383, 4383]
+    losses = [0.98, 0.27, 0.84, 0.25, 0.04, 0.18, 1.09, 0.91, 1.0, 1.12, 0.94, 0.79, 0.95, 0.98, 0.98, 1.0]
+
+    def made(more: list[int], of: list[float]) -> ThresholdPosterior:
+        return ThresholdPosterior([*widths, *more], np.log([*losses, *of]), low=5, high=4383, log_target=math.log(0.1))
+
+    posterior = made([], [])
+    assert posterior.probability_above + posterior.probability_not_reached > 0.95
+    assert np.exp(posterior.lone_solved) == pytest.approx([35])
+    assert stop_reason(posterior, **RULE) == ""  # type: ignore[arg-type]
+    assert sum(30 <= width <= 41 for width in posterior.next_widths(8)) >= 4
+    assert len(made([31, 37, 40], [0.2, 0.3, 0.3]).lone_solved) == 0
