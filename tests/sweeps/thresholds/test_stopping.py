@@ -175,7 +175,7 @@ def test_the_cap_is_reached_at_its_last_point_and_named_only_where_nothing_else_
 
 
 def test_a_solved_point_that_stands_alone_is_looked_into() -> None:
-    """A valley about 27 in a range of 5 to 4383 that two rounds have hit once: the posterior takes the one point for a lapse."""
+    """A valley about 27 in a range of 5 to 4383 that two rounds have hit once: the posterior takes it for a lapse."""
     widths = [5, 13, 13, 25, 35, 91, 240, 632, 1152, 1665, 2257, 3112, 4149, 4383, 4383, 4383]
     losses = [0.98, 0.27, 0.84, 0.25, 0.04, 0.18, 1.09, 0.91, 1.0, 1.12, 0.94, 0.79, 0.95, 0.98, 0.98, 1.0]
 
