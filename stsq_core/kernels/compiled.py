@@ -1,4 +1,4 @@
-"""The CPU's inner loops, compiled by Numba: random draws, dual coefficients, and the attention step one sample at a time.
+"""The CPU's inner loops, compiled by Numba: draws, dual coefficients, attention a sample at a time, nets a block at a time.
 
 All compiled code lives in this one file, because Numba's cache on disk notices a change of the file that holds a function and
 not of the files that it calls. Every trial is a loop of its own over contiguous rows whose length is a multiple of `LANES`, so
@@ -12,12 +12,16 @@ Cephes library (Moshier), good to about one unit in the last place of float32 on
 
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
+import llvmlite.binding
 import numba
 import numpy as np
+from llvmlite import ir
 from numba import float32, int32, types, uint32, uint64
-from numba.extending import overload
+from numba.core import cgutils
+from numba.extending import intrinsic, overload
 
 from stsq_core.configs import LANES
 
@@ -180,11 +184,11 @@ def _uniform(word):
 
 
 @_inlined
-def _fill_normals(k0, k1, row, out, start, stop):
-    """Numbers 0, 1, ... of a row's stream into out[start:stop], whose length is a multiple of 4 GROUP."""
+def _fill_normals(k0, k1, row, out, start, stop, group):
+    """Numbers 4 GROUP group, ... of a row's stream into out[start:stop], whose length is a multiple of 4 GROUP."""
     for h in range((stop - start) // (4 * GROUP)):
         for lane in range(GROUP):
-            w0, w1, w2, w3 = philox(GROUP * h + lane, row, k0, k1)
+            w0, w1, w2, w3 = philox(GROUP * (group + h) + lane, row, k0, k1)
             x0, x1 = _normal_pair(w0, w1)
             x2, x3 = _normal_pair(w2, w3)
             place = uint64(start) + uint64(4 * GROUP * h + lane)
@@ -204,7 +208,7 @@ def normals(keys, out):
         k0, k1 = _halves(keys[s])
         for row in range(out.shape[1]):
             target = out[s, row]
-            _fill_normals(k0, k1, row, target, 0, whole)
+            _fill_normals(k0, k1, row, target, 0, whole, 0)
             if whole < numbers:
                 for lane in range(GROUP):
                     w0, w1, w2, w3 = philox(whole // 4 + lane, row, k0, k1)
@@ -250,15 +254,20 @@ def signs(keys, out):
 def subsets(keys, T, out):
     """Uniform q-subsets of [T] into out of shape (n, rows, q), by Floyd's algorithm: exact in q draws of 64 bits."""
     n, rows, q = out.shape
+    drawn = np.empty((2, GROUP), np.int64)
     for s in range(n):
         k0, k1 = _halves(keys[s])
         for block in range(-(-q // 2)):
-            for row in range(rows):
-                w0, w1, w2, w3 = philox(row, block, k0, k1)
-                j = 2 * block
-                out[s, row, j] = _below(w0, w1, T - q + j + 1)
-                if j + 1 < q:
-                    out[s, row, j + 1] = _below(w2, w3, T - q + j + 2)
+            j = 2 * block
+            for first in range(0, rows, GROUP):
+                for lane in range(GROUP):
+                    w0, w1, w2, w3 = philox(first + lane, block, k0, k1)
+                    drawn[0, lane] = _below(w0, w1, T - q + j + 1)
+                    drawn[1, lane] = _below(w2, w3, T - q + j + 2)
+                for lane in range(min(GROUP, rows - first)):
+                    out[s, first + lane, j] = drawn[0, lane]
+                    if j + 1 < q:
+                        out[s, first + lane, j + 1] = drawn[1, lane]
         # A number that was drawn before gives way to the greatest that draw j allows, which cannot have been drawn.
         for row in range(rows):
             for j in range(1, q):
@@ -423,7 +432,7 @@ def attend_tokens(keys, owner, N, K, Q, V_x, y, c, T, gradient, squares, G, R, H
         for first in range(0, rows, block):
             count = min(block, rows - first)
             for b in range(count):
-                _fill_normals(k0, k1, first + b, X, b * numbers, (b + 1) * numbers)
+                _fill_normals(k0, k1, first + b, X, b * numbers, (b + 1) * numbers, 0)
             for i in range(k):
                 if owner[i] != seed:
                     continue
@@ -510,6 +519,383 @@ def attend_tokens(keys, owner, N, K, Q, V_x, y, c, T, gradient, squares, G, R, H
                             G[i, j, t] += a * g[t]
 
 
+# Fully connected nets
+
+
+BLOCK = 32
+"""Samples of a net that go forward and backward together, and the least whose tokens begin at a group of their stream."""
+
+NET_TOKENS_IN_CACHE = 65536
+"""Token coordinates of a net's batch that are drawn at a time."""
+
+VECTOR_BYTES, PANEL = (64, 4) if llvmlite.binding.get_host_cpu_features().get("avx512f") else (32, 2)
+"""A vector of this machine, and how many of them a product takes side by side: its sums fill about half of the registers."""
+
+
+def _emitted(function: Callable[..., Any]) -> Any:
+    """Instructions on vectors written out: sums of several rows that stay in registers are no loop that LLVM would find."""
+    return intrinsic(function)
+
+
+class _Vectors:
+    """Writes loads, stores and sums of whole vectors of an array's numbers; places are in numbers."""
+
+    def __init__(self, context, builder, kind):
+        self.context, self.builder = context, builder
+        self.number, self.size = context.get_data_type(kind.dtype), kind.dtype.bitwidth // 8
+        self.lanes = VECTOR_BYTES // self.size
+        self.type = ir.VectorType(self.number, self.lanes)
+        self.zero = ir.Constant(self.type, [0.0] * self.lanes)
+        name = f"llvm.fmuladd.v{self.lanes}{self.number.intrinsic_name}"
+        self._fused = cgutils.get_or_insert_function(builder.module, ir.FunctionType(self.type, [self.type] * 3), name)
+
+    def data(self, kind, array):
+        return self.context.make_array(kind)(self.context, self.builder, array).data
+
+    def place(self, array, *terms):
+        """The address of a number at the sum of some terms."""
+        total = terms[0]
+        for term in terms[1:]:
+            total = self.builder.add(total, term)
+        return self.builder.gep(array, [total])
+
+    def load(self, array, *terms):
+        place = self.builder.bitcast(self.place(array, *terms), self.type.as_pointer())
+        return self.builder.load(place, align=self.size)
+
+    def store(self, value, array, *terms):
+        place = self.builder.bitcast(self.place(array, *terms), self.type.as_pointer())
+        self.builder.store(value, place, align=self.size)
+
+    def repeated(self, array, *terms):
+        """A vector of one number."""
+        value = self.builder.load(self.place(array, *terms))
+        one = self.builder.insert_element(ir.Constant(self.type, ir.Undefined), value, ir.IntType(32)(0))
+        return self.shuffled(one, one, [0] * self.lanes)
+
+    def shuffled(self, a, b, lanes):
+        return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes))
+
+    def add_product(self, total, a, b):
+        """`total += a b` of a vector in a variable, rounded once where the machine can."""
+        self.builder.store(self.builder.call(self._fused, [a, b, self.builder.load(total)]), total)
+
+
+def _product(rows, finish):
+    """`C[r] = finish(C[r], sum_j B[extra[r, j]] + sum_k A[r, k] B[k])` of vectors, for so many rows r, whose sums stay in
+    registers: `rectify` and `mask` replace C, `add` adds, and `spread` adds the sum over k to each row `extra[j]` of C instead.
+
+    Each sum is one chain of additions in the order above, so its bits depend neither on `rows` nor on the length of a vector.
+    C, A, B, extra and mask are arrays, each with the place where it begins and its strides over r, k or j; mask has C's.
+    """
+
+    @_emitted
+    def multiply(typing, C, c, c_row, A, a, a_row, a_step, B, b, b_step, steps, extra, e, e_row, num_extra, mask, vectors):
+        ints = types.intp
+        arguments = (C, ints, ints, A, ints, ints, ints, B, ints, ints, ints, extra, ints, ints, ints, mask, ints)
+
+        def lower(context, builder, signature, values):
+            C_, c, c_row, A_, a, a_row, a_step, B_, b, b_step, steps, extra_, e, e_row, num_extra, mask_, vectors = values
+            lines, integer, spreads = _Vectors(context, builder, C), b_step.type, finish == "spread"
+            C_, A_, B_, extra_, mask_ = map(lines.data, (C, A, B, extra, mask), (C_, A_, B_, extra_, mask_))
+
+            def emit(count):
+                sums = [[cgutils.alloca_once_value(builder, lines.zero) for _ in range(count)] for _ in range(rows)]
+                columns = [integer(v * lines.lanes) for v in range(count)]
+                with cgutils.for_range(builder, integer(0) if spreads else num_extra) as loop:
+                    for r in range(rows):
+                        member = lines.place(extra_, e, builder.mul(e_row, integer(r)), loop.index)
+                        row = builder.mul(builder.load(member), b_step)
+                        for v, total in enumerate(sums[r]):
+                            builder.store(builder.fadd(builder.load(total), lines.load(B_, b, row, columns[v])), total)
+                with cgutils.for_range(builder, steps) as loop:
+                    row = builder.mul(loop.index, b_step)
+                    read = [lines.load(B_, b, row, column) for column in columns]
+                    for r in range(rows):
+                        factor = lines.repeated(A_, a, builder.mul(a_row, integer(r)), builder.mul(loop.index, a_step))
+                        for v, total in enumerate(sums[r]):
+                            lines.add_product(total, factor, read[v])
+                totals = [[builder.load(total) for total in row] for row in sums]
+                with cgutils.for_range(builder, num_extra if spreads else integer(1)) as loop:
+                    first = builder.load(lines.place(extra_, e, loop.index)) if spreads else integer(0)
+                    for r, v in product(range(rows), range(count)):
+                        place = c, builder.mul(c_row, builder.add(first, integer(r))), columns[v]
+                        total = totals[r][v]
+                        match finish:  # a comparison with NaN is false, so NaN stays
+                            case "rectify":
+                                total = builder.select(builder.fcmp_ordered("<", total, lines.zero), lines.zero, total)
+                            case "mask":
+                                asleep = builder.fcmp_ordered("<=", lines.load(mask_, *place), lines.zero)
+                                total = builder.select(asleep, lines.zero, total)
+                            case _:
+                                total = builder.fadd(lines.load(C_, *place), total)
+                        lines.store(total, C_, *place)
+
+            end = builder.append_basic_block("end")
+            choice = builder.switch(vectors, end)
+            for count in range(1, PANEL + 1):
+                case = builder.append_basic_block(f"vectors{count}")
+                choice.add_case(integer(count), case)
+                builder.position_at_end(case)
+                emit(count)
+                builder.branch(end)
+            builder.position_at_end(end)
+            return context.get_dummy_value()
+
+        return types.void(*arguments), lower
+
+    return multiply
+
+
+@_emitted
+def _dot(typing, A, a, B, b, steps):
+    """`sum_j A[a + j] B[b + j]` over so many vectors, whose lanes are then added in halves."""
+    ints = types.intp
+
+    def lower(context, builder, signature, values):
+        A_, a, B_, b, steps = values
+        lines = _Vectors(context, builder, A)
+        A_, B_ = lines.data(A, A_), lines.data(B, B_)
+        total = cgutils.alloca_once_value(builder, lines.zero)
+        with cgutils.for_range(builder, steps) as loop:
+            j = builder.mul(loop.index, steps.type(lines.lanes))
+            lines.add_product(total, lines.load(A_, a, j), lines.load(B_, b, j))
+        total, half = builder.load(total), lines.lanes
+        while half > 1:
+            half //= 2
+            total = builder.fadd(*(lines.shuffled(total, total, list(range(n, n + half))) for n in (0, half)))
+        return builder.extract_element(total, ir.IntType(32)(0))
+
+    return A.dtype(A, ints, B, ints, ints), lower
+
+
+@_emitted
+def _transpose(typing, A, a, a_row, B, b, b_row):
+    """The square block of A at a, whose side is a vector, turned over into that of B at b."""
+    ints = types.intp
+
+    def lower(context, builder, signature, values):
+        A_, a, a_row, B_, b, b_row = values
+        lines = _Vectors(context, builder, A)
+        A_, B_, side = lines.data(A, A_), lines.data(B, B_), lines.lanes
+        rows = [lines.load(A_, a, builder.mul(a_row, a_row.type(n))) for n in range(side)]
+        half = side // 2
+        while half:  # every square block of twice a half swaps the two quarters off its diagonal
+            above = [side + j - half if j & half else j for j in range(side)]
+            below = [side + j if j & half else j + half for j in range(side)]
+            for n in (n for n in range(side) if not n & half):
+                pair = rows[n], rows[n + half]
+                rows[n], rows[n + half] = lines.shuffled(*pair, above), lines.shuffled(*pair, below)
+            half //= 2
+        for n in range(side):
+            lines.store(rows[n], B_, b, builder.mul(b_row, b_row.type(n)))
+        return context.get_dummy_value()
+
+    return types.void(A, ints, ints, B, ints, ints), lower
+
+
+_rectified_4, _rectified_1 = _product(4, "rectify"), _product(1, "rectify")
+_masked_4, _masked_1 = _product(4, "mask"), _product(1, "mask")
+_added_4, _added_1 = _product(4, "add"), _product(1, "add")
+_spread = _product(1, "spread")
+
+
+@_compiled
+def _forward(W, w, columns, inputs, x, a, a_row, extra, num_extra, out, c, units, count):
+    """`out = relu(W x)`: the layer's packed weights at w, its bias and subset among the extra rows."""
+    lanes = VECTOR_BYTES // out.itemsize
+    for p in range(0, units, PANEL * lanes):
+        width = min(PANEL * lanes, units - p)
+        b, v = w + p * columns, width // lanes
+        whole = count // 4 * 4
+        for s in range(0, whole, 4):
+            _rectified_4(out, c + s * units + p, units, x, a + s * a_row, a_row, 1, W, b, width, inputs,
+                         extra, s * num_extra, num_extra, num_extra, out, v)  # fmt: skip
+        for s in range(whole, count):
+            _rectified_1(out, c + s * units + p, units, x, a + s * a_row, a_row, 1, W, b, width, inputs,
+                         extra, s * num_extra, num_extra, num_extra, out, v)  # fmt: skip
+
+
+@_compiled
+def _backward(W, w, columns, above, x, a, a_row, h, out, c, units, count, extra):
+    """`out = (W^T x)` where h is positive, zero elsewhere; rows of W as they are kept."""
+    lanes = VECTOR_BYTES // out.itemsize
+    for p in range(0, units, PANEL * lanes):
+        v = min(PANEL * lanes, units - p) // lanes
+        whole = count // 4 * 4
+        for s in range(0, whole, 4):
+            _masked_4(out, c + s * units + p, units, x, a + s * a_row, a_row, 1, W, w + p, columns, above,
+                      extra, 0, 0, 0, h, v)  # fmt: skip
+        for s in range(whole, count):
+            _masked_1(out, c + s * units + p, units, x, a + s * a_row, a_row, 1, W, w + p, columns, above,
+                      extra, 0, 0, 0, h, v)  # fmt: skip
+
+
+@_compiled
+def _accumulate(G, w, columns, inputs, x, a, a_row, g, c, units, count, one, extra, num_extra):
+    """Add `x^T g` to a layer's packed gradient, and g to the rows of its bias and subset."""
+    lanes = VECTOR_BYTES // g.itemsize
+    for p in range(0, units, PANEL * lanes):
+        width = min(PANEL * lanes, units - p)
+        b, v = w + p * columns, width // lanes
+        whole = inputs // 4 * 4
+        for i in range(0, whole, 4):
+            _added_4(G, b + i * width, width, x, a + i, 1, a_row, g, c + p, units, count, extra, 0, 0, 0, G, v)
+        for i in range(whole, inputs):
+            _added_1(G, b + i * width, width, x, a + i, 1, a_row, g, c + p, units, count, extra, 0, 0, 0, G, v)
+        _added_1(G, b + extra[0] * width, 0, one, 0, 0, 0, g, c + p, units, count, extra, 0, 0, 0, G, v)
+        for s in range(count):
+            _spread(G, b, width, one, 0, 0, 0, g, c + p + s * units, 0, 1, extra, s * num_extra + 1, 0, num_extra - 1, G, v)
+
+
+@_compiled
+def _pack(W, start, own, columns, out, w, units):
+    """A layer's weights by panels of units, the units of an input side by side, with zeros up to whole vectors of units."""
+    lanes = VECTOR_BYTES // out.itemsize
+    for p in range(0, units, lanes):
+        width, first = _panel(p, units, lanes)
+        here = w + first * columns + p - first
+        if p + lanes <= own:
+            for j in range(0, columns, lanes):
+                _transpose(W, start + p * columns + j, columns, out, here + j * width, width)
+        else:
+            for j in range(columns):
+                for u in range(lanes):
+                    out[here + j * width + u] = W[start + (p + u) * columns + j] if p + u < own else 0
+
+
+@_compiled
+def _unpack(G, w, units, out, start, own, columns):
+    """`_pack` back."""
+    lanes = VECTOR_BYTES // G.itemsize
+    for p in range(0, units, lanes):
+        width, first = _panel(p, units, lanes)
+        here = w + first * columns + p - first
+        if p + lanes <= own:
+            for j in range(0, columns, lanes):
+                _transpose(G, here + j * width, width, out, start + p * columns + j, columns)
+        else:
+            for u in range(own - p):
+                for j in range(columns):
+                    out[start + (p + u) * columns + j] = G[here + j * width + u]
+
+
+@_inlined
+def _panel(p, units, lanes):
+    """The width of the panel that holds unit p, and its first unit."""
+    first = p // (PANEL * lanes) * (PANEL * lanes)
+    return min(PANEL * lanes, units - first), first
+
+
+@_compiled
+def _residuals(W, w, columns, h, c, units, X, x, numbers, y, i, first, count, d, r, bias, squares):
+    """The residuals of some samples, over the batch's size, and their squares."""
+    q, kind = y.shape[2], h.dtype.type
+    mean, share, vectors = kind(1) / kind(y.shape[1]), kind(1) / kind(q), units // (VECTOR_BYTES // h.itemsize)
+    for s in range(count):
+        square = kind(0)
+        for e in range(d):
+            target = kind(0)
+            for m in range(q):
+                target += X[uint64(x + s * numbers + y[i, first + s, m] * d + e)]
+            row = w + e * columns
+            total = _dot(h, c + s * units, W, row, vectors) + W[row + bias] - share * target
+            square += total * total
+            r[s * d + e] = mean * total
+        squares[i, first + s] = square
+
+
+@_compiled
+def connect(keys, owner, y, weights, layout, gradient, squares, gradients, moves, m, v, numbers_of_step):
+    """See `Kernels.connect`; writes `squares` (k, rows) and the gradients.
+
+    Args:
+        weights, gradients, m, v: of each layer, flat; where the net moves, the gradients are those of one trial.
+        moves: whether each trial takes its step.
+        numbers_of_step: of the step, in the order of `Rates`.
+        layout: of each layer its units, its columns, what it reads of the layer below, and the tokens that it reads.
+    """
+    k, rows, q = y.shape
+    top, d, numbers = len(weights) - 1, layout[-1, 0], layout[0, 2]
+    last = weights[-1]
+    line, lanes = 64 // last.itemsize, VECTOR_BYTES // last.itemsize
+    # Whole vectors of units; where each layer's packed weights begin, and where its units of a block of samples.
+    units, starts, places = np.zeros(top, np.int64), np.zeros(top + 1, np.int64), np.zeros(top + 1, np.int64)
+    for n in range(top):
+        units[n] = -(-layout[n, 0] // line) * line
+        starts[n + 1] = starts[n] + units[n] * layout[n, 1]
+        places[n + 1] = places[n] + units[n] * BLOCK
+    W, G = np.empty(starts[top], last.dtype), np.empty(starts[top], last.dtype)
+    h, g = np.empty(places[top], last.dtype), np.empty(places[top], last.dtype)
+    r, one, extra = np.empty(BLOCK * d, last.dtype), np.ones(1, last.dtype), np.empty((top, BLOCK * (q + 1)), np.int64)
+    room = max(1, min(-(-rows // BLOCK), NET_TOKENS_IN_CACHE // (BLOCK * numbers))) * BLOCK
+    X = np.empty(room * numbers, last.dtype)
+    for seed in range(len(keys)):
+        k0, k1 = _halves(keys[seed])
+        drawn, shared = -1, 0
+        for i in range(k):
+            shared += owner[i] == seed
+        chunk = room if shared > 1 else BLOCK  # what one trial alone reads need not be kept for the next
+        for i in range(k):
+            if owner[i] != seed:
+                continue
+            columns, final, below = layout[top, 1], i * d * layout[top, 1], places[top - 1]
+            output = 0 if moves else final
+            for n in range(top):
+                size = layout[n, 0] * layout[n, 1]
+                _pack(weights[n], i * size, layout[n, 0], layout[n, 1], W, starts[n], units[n])
+            if gradient:
+                G[:] = 0
+                gradients[-1][output : output + d * columns] = 0
+            for first in range(0, rows, BLOCK):
+                count = min(BLOCK, rows - first)
+                if first // chunk != drawn:
+                    drawn = first // chunk
+                    wanted = min(chunk, rows - first) * numbers
+                    _fill_normals(k0, k1, 0, X, 0, -(-wanted // 32) * 32, first * numbers // 32)
+                tokens = first % chunk * numbers
+                for n in range(top):
+                    num = 1 + q * (layout[n, 3] > 0)
+                    for s in range(count):
+                        extra[n, s * num] = layout[n, 2] + layout[n, 3]
+                        for j in range(num - 1):
+                            extra[n, s * num + 1 + j] = layout[n, 2] + y[i, first + s, j]
+                    source, x, stride = (X, tokens, numbers) if n == 0 else (h, places[n - 1], units[n - 1])
+                    _forward(W, starts[n], layout[n, 1], layout[n, 2], source, x, stride, extra[n], num, h, places[n], units[n],
+                             count)  # fmt: skip
+                _residuals(last, final, columns, h, below, units[top - 1], X, tokens, numbers, y, i, first, count, d, r,
+                           layout[top, 2], squares)  # fmt: skip
+                if not gradient:
+                    continue
+                for e in range(d):
+                    for p in range(0, units[top - 1], PANEL * lanes):
+                        vectors = min(PANEL * lanes, units[top - 1] - p) // lanes
+                        _added_1(gradients[-1], output + e * columns + p, 0, r, e, 0, d, h, below + p, units[top - 1], count,
+                                 extra[0], 0, 0, 0, h, vectors)  # fmt: skip
+                    for s in range(count):
+                        gradients[-1][output + e * columns + layout[top, 2]] += r[s * d + e]
+                _backward(last, final, columns, d, r, 0, d, h, g, below, units[top - 1], count, extra[0])
+                for n in range(top - 1, -1, -1):
+                    num = 1 + q * (layout[n, 3] > 0)
+                    source, x, stride = (X, tokens, numbers) if n == 0 else (h, places[n - 1], units[n - 1])
+                    _accumulate(G, starts[n], layout[n, 1], layout[n, 2], source, x, stride, g, places[n], units[n], count,
+                                one, extra[n], num)  # fmt: skip
+                    if n > 0:
+                        _backward(weights[n], i * layout[n, 0] * layout[n, 1], layout[n, 1], layout[n, 0], g, places[n],
+                                  units[n], h, g, places[n - 1], units[n - 1], count, extra[0])  # fmt: skip
+            if gradient:
+                for n in range(top):
+                    size = layout[n, 0] * layout[n, 1]
+                    _unpack(G, starts[n], units[n], gradients[n], 0 if moves else i * size, layout[n, 0], layout[n, 1])
+            if moves:
+                rate, root, beta1, beta2, eps, adam = numbers_of_step
+                for n in range(top + 1):
+                    size = layout[n, 0] * layout[n, 1]
+                    own = slice(i * size, (i + 1) * size)
+                    _move(gradients[n], weights[n][own], m[n][own], v[n][own], rate[i], root[i], beta1[i], beta2[i], eps[i],
+                          adam[i])  # fmt: skip
+
+
 # Descent
 
 
@@ -524,19 +910,23 @@ def descend(gradient, parameter, rate):
 @_compiled
 def descend_with_moments(gradient, parameter, m, v, rate, root, beta1, beta2, eps, adam):
     """See `Kernels.descend`; arrays are (k, numbers)."""
-    one = parameter.dtype.type(1)
     for i in range(parameter.shape[0]):
-        scale = rate[i]
-        if not adam[i]:
-            for j in range(parameter.shape[1]):
-                parameter[i, j] -= scale * gradient[i, j]
-            continue
-        keep1, keep2, inverse, least = beta1[i], beta2[i], one / root[i], eps[i]
-        rest1, rest2 = one - keep1, one - keep2
-        for j in range(parameter.shape[1]):
-            g = gradient[i, j]
-            first = keep1 * m[i, j] + rest1 * g
-            second = keep2 * v[i, j] + rest2 * g * g
-            m[i, j] = first
-            v[i, j] = second
-            parameter[i, j] -= scale * first / (np.sqrt(second) * inverse + least)
+        _move(gradient[i], parameter[i], m[i], v[i], rate[i], root[i], beta1[i], beta2[i], eps[i], adam[i])
+
+
+@_compiled
+def _move(gradient, parameter, m, v, rate, root, beta1, beta2, eps, adam):
+    """`descend_with_moments` for the numbers of one trial."""
+    one = parameter.dtype.type(1)
+    if not adam:
+        for j in range(len(parameter)):
+            parameter[j] -= rate * gradient[j]
+        return
+    rest1, rest2, inverse = one - beta1, one - beta2, one / root
+    for j in range(len(parameter)):
+        g = gradient[j]
+        first = beta1 * m[j] + rest1 * g
+        second = beta2 * v[j] + rest2 * g * g
+        m[j] = first
+        v[j] = second
+        parameter[j] -= rate * first / (np.sqrt(second) * inverse + eps)

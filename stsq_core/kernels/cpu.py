@@ -6,12 +6,14 @@ import numpy as np
 import torch
 
 from stsq_core.kernels import compiled
-from stsq_core.kernels.interface import DUAL_TOLERANCE, Kernels, PopulationStep, Rates, StreamKeys, TokenStep
+from stsq_core.kernels.interface import DUAL_TOLERANCE, Kernels, NetStep, PopulationStep, Rates, StreamKeys, TokenStep
 from stsq_core.kernels.plain import layer
 
 
 class CpuKernels(Kernels):
     """Compiled loops over NumPy views: bit for bit the same for a trial whoever shares its stack."""
+
+    fuses_nets = True
 
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
@@ -73,6 +75,34 @@ class CpuKernels(Kernels):
         compiled.attend_tokens(*inputs, T, gradient, *arrays)
         return TokenStep(*outputs)
 
+    def connect(
+        self,
+        draws: StreamKeys,
+        weights: Sequence[torch.Tensor],
+        y: torch.Tensor,
+        *,
+        inputs: Sequence[int],
+        hot: Sequence[bool],
+        gradient: bool,
+        moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None = None,
+        rates: Rates | None = None,
+    ) -> NetStep:
+        T, moves = inputs[0] // weights[-1].shape[1], rates is not None
+        table = zip(weights, inputs, hot, strict=True)
+        layout = np.array([(*layer.shape[1:], below, T * is_hot) for layer, below, is_hot in table])
+        shapes = y.shape[:2], *((1 if moves else len(y), *layer.shape[1:]) for layer in weights)
+        kind = ("net", gradient, moves)
+        (squares, *gradients), (sums, *outputs) = self._held(kind, *shapes, dtype=weights[0].dtype, written=gradient)
+        flat = _flat(weights)
+        m, v = (flat, flat) if moments is None else (_flat(half) for half in zip(*moments, strict=True))
+        none = (*[np.zeros(0, sums.dtype)] * 5, np.zeros(0, np.bool_))
+        numbers = none if rates is None else tuple(vector.numpy() for vector in vars(rates).values())
+        compiled.connect(
+            *_arrays(draws.keys, draws.owner, y), flat, layout, gradient, sums, tuple(output.reshape(-1) for output in outputs),
+            moves, m, v, numbers,
+        )  # fmt: skip
+        return NetStep(squares, tuple(gradients) if gradient and not moves else ())
+
     def layer(self, values: torch.Tensor, hot: torch.Tensor | None, *, columns: int, rectify: bool) -> torch.Tensor:
         return layer(values, hot, columns=columns, rectify=rectify)
 
@@ -100,10 +130,20 @@ class CpuKernels(Kernels):
         return update
 
     def _zeros(
-        self, kind: object, *shapes: torch.Size, dtype: torch.dtype, written: bool
+        self, kind: object, *shapes: tuple[int, ...], dtype: torch.dtype, written: bool
     ) -> tuple[tuple[torch.Tensor, ...], tuple[np.ndarray, ...]]:
-        """The tensors that a kind of step writes, and their arrays, full of zeros; where only the first is written, the others
-        are one zero each, seen in their shapes.
+        """The tensors and arrays of `_held`, full of zeros."""
+        held = self._held(kind, *shapes, dtype=dtype, written=written)
+        # Kept between steps: memory that is new in every step costs more than the zeros.
+        for array in held[1]:
+            array.fill(0)
+        return held
+
+    def _held(
+        self, kind: object, *shapes: tuple[int, ...], dtype: torch.dtype, written: bool
+    ) -> tuple[tuple[torch.Tensor, ...], tuple[np.ndarray, ...]]:
+        """The tensors that a kind of step writes, and their arrays; where only the first is written, the others are one number
+        each, the tensors seen in their shapes.
         """
         key = (kind, shapes, dtype)
         if key not in self._steps:
@@ -111,14 +151,15 @@ class CpuKernels(Kernels):
             tensors = tuple(torch.empty(shape, dtype=dtype) for shape in held)
             seen = tuple(tensor.expand(shape) for tensor, shape in zip(tensors, shapes, strict=True))
             self._steps[key] = seen, _arrays(*tensors)
-        # Kept between steps: memory that is new in every step costs more than the zeros.
-        for array in self._steps[key][1]:
-            array.fill(0)
         return self._steps[key]
 
 
 def _arrays(*tensors: torch.Tensor) -> tuple[np.ndarray, ...]:
     return tuple(tensor.contiguous().numpy() for tensor in tensors)
+
+
+def _flat(tensors: Sequence[torch.Tensor]) -> tuple[np.ndarray, ...]:
+    return tuple(tensor.view(-1).numpy() for tensor in tensors)
 
 
 def _rows(tensor: torch.Tensor) -> np.ndarray:

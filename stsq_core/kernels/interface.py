@@ -72,6 +72,16 @@ class TokenStep:
 
 
 @dataclass(frozen=True)
+class NetStep:
+    """With r the residual `f - target` of a sample: `squares` is `||r||^2`, (k, batch), and `gradients` are the batch means of
+    the gradients of `||r||^2 / 2` in the shapes of the weights, none where no gradient is asked for.
+    """
+
+    squares: torch.Tensor
+    gradients: tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True)
 class Rates:
     """One step's numbers for each of k trials, each of shape (k,): see `Kernels.descend`."""
 
@@ -86,11 +96,14 @@ class Rates:
 class Kernels(ABC):
     """One device's implementation.
 
-    The tensors that an attention step returns may be written anew by the next such step.
+    The tensors that a step of attention or of a net returns may be written anew by the next such step.
     """
 
     capturable = False
     """Whether a step's calls can be captured as a CUDA graph."""
+
+    fuses_nets = False
+    """Whether there is `connect`."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -168,6 +181,35 @@ class Kernels(ABC):
             Q: `W_x E^T`, what a query of a single token asks of the tokens' coordinates, (k, d, Tp).
             V_x: (k, d, d).
         """
+
+    def connect(
+        self,
+        draws: StreamKeys,
+        weights: Sequence[torch.Tensor],
+        y: torch.Tensor,
+        *,
+        inputs: Sequence[int],
+        hot: Sequence[bool],
+        gradient: bool,
+        moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None = None,
+        rates: Rates | None = None,
+    ) -> NetStep:
+        """A fully connected net of rectified units on sampled tokens, whose target is the mean of the subset's tokens.
+
+        The tokens are `normals(draws, rows=1, numbers=batch * T * d)`, one after another, sample by sample.
+
+        Args:
+            draws: of the tokens.
+            weights: of each layer, (k, units, columns): what it reads of the layer below, a column for each token where its
+                inputs are hot, the bias, and zeros up to whole cache lines; d units in the last.
+            y: subsets, (k, batch, q).
+            inputs: how many numbers each layer reads of the layer below, `T d` in the first.
+            hot: whether a layer reads the subset, too.
+            gradient: whether more than the squares is wanted.
+            moments, rates: where there are rates, each trial's weights take the step of `descend` while its gradient is in the
+                cache, and no gradient is handed back.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not fuse nets")
 
     @abstractmethod
     def layer(self, values: torch.Tensor, hot: torch.Tensor | None, *, columns: int, rectify: bool) -> torch.Tensor:

@@ -5,16 +5,21 @@ each weight matrix are its inputs, then the bias, fed by a column of ones, then 
 trial's width has zero weights on both sides: every activation is zero at zero, so its output and all its gradients are exactly
 zero, and it never wakes.
 
+Rectified units on a core take one compiled loop over blocks of samples (`Kernels.connect`); other activations and devices take
+a product a layer.
+
 Initial weights and biases are uniform on +-1/sqrt(fan-in), as in `torch.nn.Linear`, fan-in counting the trial's own units only.
 """
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
 from stsq_core.configs import CHUNK, Fcn, TrialConfig, padded_width
+from stsq_core.kernels import NetStep, Rates
 from stsq_core.numerics import Purpose, Step, activate, aligned, backward, product
 from stsq_core.programs.program import Program, Tensors
 
@@ -33,12 +38,16 @@ class FcnProgram(Program):
         units = (padded_width(configs[0]), *[self.model.tail_width] * (self.model.depth - 1), d)
         inputs = (T * d + T * self.y_first, units[0] + T * self.y_second, *units[1:-1])
         self.shapes = tuple(zip(units, inputs, strict=True))
+        self.fused = self.kernels.fuses_nets and self.model.activation == "relu"
 
     def initial(self) -> Tensors:
         parameters = uniform_layers(self.shapes, self._uniforms, self.dtype)
         return self._fitted(parameters)
 
     def gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
+        if self.fused:
+            found = self._connect(parameters, self.subsets(step), (Purpose.TOKENS, step), gradient=True)
+            return self._loss(found), dict(zip(parameters, found.gradients, strict=True))
         X = self._tokens(self.batch, Purpose.TOKENS, step)
         layers, hidden, residual = self._forward(parameters, X, self.subsets(step))
         loss = (residual * residual).sum((1, 2)) * (self.task.q / (self.task.d * self.batch))
@@ -56,13 +65,23 @@ class FcnProgram(Program):
                     gradient = backward(gradient, hidden[layer - 2], self.model.activation)
         return loss, gradients
 
+    def advance(self, parameters: Tensors, moments: Tensors, rates: Rates, step: int) -> torch.Tensor:
+        """Take a step, each trial's update right behind its gradient; the losses before it. Only where the net is `fused`."""
+        pairs = [(moments[f"{name}.m"], moments[f"{name}.v"]) for name in parameters] if moments else None
+        y = self.subsets(step)
+        found = self._connect(parameters, y, (Purpose.TOKENS, step), gradient=True, moments=pairs, rates=rates)
+        return self._loss(found)
+
     def fresh_losses(self, parameters: Tensors, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
         """`||f - target||^2 / (d/q)` on sampled tokens; the net reads no other number of them than the task's."""
         if T not in (None, self.task.T):
             raise ValueError(f"a fully connected net reads the T={self.task.T} tokens it was made for; got T={T}: leave T out")
+        y, share = self.fresh_subsets(chunk, q=q), (q or self.task.q) / self.task.d
+        if self.fused:
+            return self._connect(parameters, y, (Purpose.FRESH_TOKENS, chunk), gradient=False).squares * share
         X = self._tokens(CHUNK, Purpose.FRESH_TOKENS, chunk)
-        *_, residual = self._forward(parameters, X, self.fresh_subsets(chunk, q=q))
-        return (residual * residual).sum(-1) * ((q or self.task.q) / self.task.d)
+        *_, residual = self._forward(parameters, X, y)
+        return (residual * residual).sum(-1) * share
 
     def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
         """Each `W1, W2, ...` of shape (units, inputs + 1), inputs ordered [units below, multi-hot y], bias last."""
@@ -75,6 +94,14 @@ class FcnProgram(Program):
         # The inputs of units beyond the width lie between those of its own units and those of the subset.
         arrays["W2"] = np.delete(arrays["W2"], np.s_[width:rung], axis=1)
         return arrays
+
+    def _connect(self, parameters: Tensors, y: torch.Tensor, tokens: tuple[Purpose, Step], **step: Any) -> NetStep:
+        hot = (self.y_first, self.y_second, *[False] * (len(self.shapes) - 2))
+        inputs = [inputs - self.task.T * is_hot for (_, inputs), is_hot in zip(self.shapes, hot, strict=True)]
+        return self.kernels.connect(self.streams.draws(*tokens), list(parameters.values()), y, inputs=inputs, hot=hot, **step)
+
+    def _loss(self, found: NetStep) -> torch.Tensor:
+        return found.squares.sum(-1) * (self.task.q / (self.task.d * self.batch))
 
     def _forward(
         self, parameters: Tensors, X: torch.Tensor, y: torch.Tensor

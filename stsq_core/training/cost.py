@@ -70,7 +70,7 @@ def step_cost(config: TrialConfig) -> StepCost:
         case Transformer():
             return _shared_codes(config)
         case Fcn():
-            return _fcn(config)
+            return _fcn(config, model)
         case _:
             assert_never(model)
 
@@ -156,13 +156,17 @@ def _dual(config: TrialConfig) -> float:
     return 0.0
 
 
-def _fcn(config: TrialConfig) -> StepCost:
-    """Forward, and backward to the weights and to every layer but the inputs."""
+def _fcn(config: TrialConfig, model: Fcn) -> StepCost:
+    """Forward, and backward to the weights and to every layer but the inputs; the columns of a subset are added, as q rows."""
     task, batch = config.task, config.batch
-    layers = layer_shapes(config)
-    products = sum(2.0 * batch * units * inputs * (2 if i == 0 else 3) for i, (units, inputs) in enumerate(layers))
-    activations = sum(units + inputs for units, inputs in layers)
-    vectors = batch * (NORMAL * task.T * task.d + 4.0 * activations) + UPDATE * num_parameters(config)
+    layers, hot = layer_shapes(config), _hot_inputs(model, task.T)
+    products = sum(
+        2.0 * batch * units * (inputs - read) * (2 if i == 0 else 3)
+        for i, ((units, inputs), read) in enumerate(zip(layers, hot, strict=True))
+    )
+    activations = sum(units + inputs - read for (units, inputs), read in zip(layers, hot, strict=True))
+    rows = sum(2.0 * task.q * units for (units, _), read in zip(layers, hot, strict=True) if read)
+    vectors = batch * (NORMAL * task.T * task.d + 4.0 * activations + rows) + UPDATE * num_parameters(config)
     return StepCost(products, vectors)
 
 
@@ -176,6 +180,11 @@ def layer_shapes(config: TrialConfig) -> list[tuple[int, int]]:
             tail = model.tail_width
             return [(width, first), (tail, second), *[(tail, tail)] * (model.depth - 2), (d, tail)]
     raise TypeError(f"not a fully connected net: {config.model.kind}")
+
+
+def _hot_inputs(model: Fcn, T: int) -> tuple[int, ...]:
+    """How many inputs of each layer mark the tokens of the subset."""
+    return T * (model.y_enters != "second"), T * (model.y_enters != "first"), *[0] * (model.depth - 1)
 
 
 def num_parameters(config: TrialConfig) -> int:
@@ -223,7 +232,7 @@ def _held_bytes(config: TrialConfig, device: str) -> float:
         case Transformer():
             numbers = _shared_codes_numbers(config, device)
         case Fcn():
-            numbers = _fcn_numbers(config)
+            numbers = _fcn_numbers(config, device)
         case _:
             assert_never(model)
     return size * (numbers + 3 * num_parameters(config)) + subsets
@@ -271,10 +280,13 @@ def _full_numbers(config: TrialConfig, device: str) -> float:
     return max(attended + mixing, complete, updating)
 
 
-def _fcn_numbers(config: TrialConfig) -> float:
+def _fcn_numbers(config: TrialConfig, device: str) -> float:
     T, d, layers = config.task.T, config.task.d, layer_shapes(config)
-    inputs = sum(-(-(inputs + 1) // 16) * 16 for _, inputs in layers)
-    return float(config.batch * (T * d + T + inputs + 2 * max(units for units, _ in layers)))
+    columns = [-(-(inputs + 1) // 16) * 16 for _, inputs in layers]
+    if device == "cpu" and isinstance(config.model, Fcn) and config.model.activation == "relu":
+        padded = sum(units * width for (units, _), width in zip(layers, columns, strict=True))
+        return float(config.batch + 4 * padded - 3 * num_parameters(config))  # a block of samples is held for the whole stack
+    return float(config.batch * (T * d + T + sum(columns) + 2 * max(units for units, _ in layers)))
 
 
 def _network_numbers(config: TrialConfig) -> float:

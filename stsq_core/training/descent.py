@@ -116,6 +116,11 @@ class Descent:
 
         return take
 
+    def rates(self, step: int) -> Rates | None:
+        """A step's numbers where `Kernels.descend` is all of the update of every trial; None elsewhere."""
+        (rule, rows), *others = self._rules
+        return rule.rates_at(step) if isinstance(rule, AdaptiveRule) and rows is None and not others else None
+
     def update(self, parameters: Tensors, gradients: Tensors, moments: Tensors, step: Step) -> None:
         """Take the step that follows `step` earlier ones, once."""
         self.bound(parameters, moments)(gradients, step)
@@ -164,10 +169,17 @@ class AdaptiveRule(UpdateRule):
                 kept = row(self._kept, step)
                 for parameter in parameters:  # by 1, which changes no bit, where a trial does not decay
                     parameter.mul_(per_trial(kept, parameter))
-            numbers = row(self._by_step, step)
-            update(gradients, Rates(numbers[0], numbers[1], *self._constant))
+            update(gradients, self._numbers(step))
 
         return take
+
+    def rates_at(self, step: int) -> Rates | None:
+        """A step's numbers; None where weights decay, too."""
+        return self._numbers(step) if self._kept is None else None
+
+    def _numbers(self, step: Step) -> Rates:
+        numbers = row(self._by_step, step)
+        return Rates(numbers[0], numbers[1], *self._constant)
 
 
 def row(table: torch.Tensor, step: Step) -> torch.Tensor:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-from stsq_core.programs import Program, Tensors
+from stsq_core.programs import FcnProgram, Program, Tensors
 from stsq_core.training.descent import Descent
 
 Work = Callable[[], None]
@@ -45,6 +45,19 @@ class EagerStepper(Stepper):
         losses, gradients = self._program.gradients(self._parameters, step)
         self._update(gradients, step)
         return losses
+
+
+class FusedStepper(Stepper):
+    """One call for gradients and updates, a trial at a time."""
+
+    def __init__(self, program: FcnProgram, descent: Descent, parameters: Tensors, moments: Tensors) -> None:
+        self._program, self._descent = program, descent
+        self._parameters, self._moments = parameters, moments
+
+    def advance(self, step: int) -> torch.Tensor:
+        rates = self._descent.rates(step)
+        assert rates is not None
+        return self._program.advance(self._parameters, self._moments, rates, step)
 
 
 class GraphStepper(Stepper):
@@ -86,6 +99,8 @@ def stepper_for(program: Program, descent: Descent, parameters: Tensors, moments
             raise
         except Exception as error:
             _warn_once(f"no CUDA graph of a step, which is slower: {type(error).__name__}: {error}")
+    if isinstance(program, FcnProgram) and program.fused and descent.rates(step) is not None:
+        return FusedStepper(program, descent, parameters, moments)
     return EagerStepper(program, descent, parameters, moments)
 
 

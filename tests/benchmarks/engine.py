@@ -22,15 +22,21 @@ if __name__ == "__main__" and hasattr(os, "sched_setaffinity"):  # before torch 
 import torch
 from peers.eager import Size, eager_loop
 from peers.jax_vmap import stack_microseconds
+from peers.nets import NetSize, eager_net_loop, jax_net
 
 from stsq_core import TrialConfig
+from stsq_core.programs import FcnProgram
 from stsq_core.training.cost import step_cost
+from stsq_core.training.descent import Descent
 from stsq_core.training.pack import discard
 from stsq_core.training.stack import Stack
+from stsq_core.training.stepper import stepper_for
 
 PACK = 32
 SIZES = (Size(T=32, q=3, d=5, d_e=32, batch=64), Size(T=50, q=3, d=5, d_e=64, batch=256))
+NETS = (NetSize(T=12, width=16, batch=128), NetSize(T=16, width=32, batch=128), NetSize(T=32, width=128, batch=512))
 EAGER_GATE, JAX_GATE, POPULATION_GATE = 8.0, 1.3, 20.0
+NET_GATES = {"eager": 15.0, "JAX": 3.0, "roofline": 0.2}
 
 
 def configs_of(size: Size, *, objective: str, query: str, seeds: int, steps: int) -> tuple[TrialConfig, ...]:
@@ -49,15 +55,15 @@ def configs_of(size: Size, *, objective: str, query: str, seeds: int, steps: int
     )
 
 
-def fcn_configs(T: int, width: int, batch: int, steps: int) -> tuple[TrialConfig, ...]:
+def fcn_configs(size: NetSize, steps: int) -> tuple[TrialConfig, ...]:
     """A pack of 32 fully connected nets."""
     return tuple(
         TrialConfig.model_validate(
             {
-                "task": {"kind": "stsq", "T": T, "q": 3, "d": 2},
-                "model": {"kind": "fcn", "width": width},
+                "task": {"kind": "stsq", "T": size.T, "q": size.q, "d": size.d},
+                "model": {"kind": "fcn", "width": size.width, "tail_width": size.tail},
                 "optimizer": {"kind": "adam", "lr": 0.001},
-                "training": {"batch_size": batch, "steps": steps, "log_every": steps},
+                "training": {"batch_size": size.batch, "steps": steps, "log_every": steps},
                 "seed": seed,
             }
         )
@@ -70,6 +76,30 @@ def pack_microseconds(configs: tuple[TrialConfig, ...]) -> float:
     begun = time.perf_counter()
     stack.train(discard, lambda: None)
     return (time.perf_counter() - begun) / len(configs) / configs[0].training.steps * 1e6
+
+
+def net_run(size: NetSize, steps: int, *, fused: bool) -> Callable[[], float]:
+    """What takes some steps with a pack of nets, in one compiled loop or a product a layer, and returns microseconds of one."""
+    configs = fcn_configs(size, steps)
+    program = FcnProgram(configs, torch.device("cpu"))
+    program.fused = fused
+    descent = Descent(tuple(c.optimizer for c in configs), steps, dtype=program.dtype, kernels=program.kernels)
+    parameters = program.initial()
+    stepper = stepper_for(program, descent, parameters, descent.moments(parameters), step=0)
+
+    def run() -> float:
+        begun = time.perf_counter()
+        for step in range(steps):
+            stepper.advance(step)
+        return (time.perf_counter() - begun) / PACK / steps * 1e6
+
+    return run
+
+
+def eager_net_microseconds(size: NetSize, steps: int) -> float:
+    begun = time.perf_counter()
+    eager_net_loop(size, seed=0, steps=steps)
+    return (time.perf_counter() - begun) / steps * 1e6
 
 
 def eager_microseconds(size: Size, steps: int) -> float:
@@ -178,6 +208,31 @@ def compare(size: Size, rounds: int, missed: list[str], *, markdown: bool, jax: 
     table.show()
 
 
+def compare_nets(rounds: int, missed: list[str], *, markdown: bool, jax: bool) -> None:
+    """The fully connected net at three sizes: eager, JAX, a product a layer, and the fused loop in turn; the least times."""
+    heads = ("us a model-step", "eager", "JAX", "a product a layer", "against eager", "against JAX", "of the roofline")
+    table = Table(f"fully connected, pack of {PACK}", *heads, markdown=markdown)
+    for size in NETS:
+        steps = max(2, 60_000 // (size.batch * size.width))
+        runs = {"eager": lambda size=size, steps=steps: eager_net_microseconds(size, 4 * steps)}
+        runs |= {name: net_run(size, steps, fused=name == "fused") for name in ("fused", "products")}
+        if jax:
+            runs["JAX"] = jax_net(size, pack=PACK, steps=steps)
+        times: dict[str, list[float]] = {name: [] for name in runs}
+        for _ in range(1 + 5 * rounds):
+            for name, run in runs.items():
+                times[name].append(run())
+        least = {name: min(values[1:]) for name, values in times.items()}
+        ours = least["fused"]
+        ratios = {name: least[name] / ours for name in ("eager", "JAX") if name in least}
+        ratios["roofline"] = step_cost(fcn_configs(size, steps=1)[0]).least / matrix_rate() * 1e6 / ours
+        times_of = [f"{least[name]:.0f}" if name in least else "" for name in ("fused", "eager", "JAX", "products")]
+        against = [f"{ratios[name]:.1f}" if name in ratios else "" for name in ("eager", "JAX")]
+        table.add(str(size), *times_of, *against, f"{ratios['roofline']:.0%}")
+        missed += [f"{size}: {r:.2f} of {peer}, gate {NET_GATES[peer]}" for peer, r in ratios.items() if r < NET_GATES[peer]]
+    table.show()
+
+
 def scaling(*, markdown: bool) -> None:
     """How a model-step's time grows with the pack, T, d_e and the batch, minibatch objective and `sum` query."""
     base = SIZES[0]
@@ -215,16 +270,7 @@ def main() -> int:
     missed: list[str] = []
     for size in SIZES:
         compare(size, args.rounds, missed, markdown=args.markdown, jax=jax)
-    table = Table("fully connected, pack of 32", "us a model-step", "of the roofline", markdown=args.markdown)
-    for T, width, batch in ((12, 16, 128), (16, 32, 128), (32, 128, 512)):
-        configs = fcn_configs(T, width, batch, steps=10)
-        ours = min(pack_microseconds(configs) for _ in range(1 + args.rounds))
-        table.add(
-            f"T={T} d=2 width={width} batch={batch}",
-            f"{ours:.0f}",
-            f"{step_cost(configs[0]).least / matrix_rate() * 1e6 / ours:.0%}",
-        )
-    table.show()
+    compare_nets(args.rounds, missed, markdown=args.markdown, jax=jax)
     scaling(markdown=args.markdown)
     print("\n".join(missed) or "every gate is met")
     return 1 if missed else 0

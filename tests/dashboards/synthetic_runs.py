@@ -1,5 +1,7 @@
 """Run directories for the tests of the page, made through the sweeps' own API in milliseconds: no network is trained."""
 
+import hashlib
+import json
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator
@@ -8,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stsq_core import Measurement, TrialConfig, TrialResult
+from stsq_core.configs.trial import deviations
 from stsq_core.oracles import theory
 from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.packs import Pack, make_packs
@@ -90,9 +93,14 @@ def large_sweep() -> SweepSpec:
     )
 
 
+def _name(config: TrialConfig) -> str:
+    """The trial's id as of `NUMERICS` 2: made-up results do not change with the arithmetic."""
+    return hashlib.sha256(json.dumps([2, deviations(config)], sort_keys=True).encode()).hexdigest()[:16]
+
+
 def measured(config: TrialConfig) -> TrialResult:
     """A result near what training gives: a steep fall at `d + 2.5 q ln T`, or a little above the exact floor."""
-    noise, task = random.Random(config.trial_id), config.task
+    noise, task = random.Random(_name(config)), config.task
     if config.model.kind == "transformer":
         threshold = task.d + 2.5 * task.q * math.log(task.T)
         loss = math.exp(noise.gauss(0, 0.12)) / (1 + 9 * (config.width / threshold) ** 6)

@@ -6,23 +6,44 @@ Trains the model of `eager.py` (per-step random-sign codes, Adam); needs `pip in
 import functools
 import math
 import time
+from collections.abc import Callable
 
 from peers.eager import Size
 
 
 def stack_microseconds(size: Size, *, query: str, pack: int, steps: int, rounds: int = 3) -> float:
-    """Microseconds of a model-step, compilation not counted: the median of some rounds."""
+    """Microseconds of a model-step of the transformer, compilation not counted: the median of some rounds."""
+    run = compiled_run(functools.partial(_initial, size), functools.partial(_loss, size, query), pack=pack, steps=steps)
+    return sorted(run() for _ in range(rounds))[rounds // 2]
+
+
+def compiled_run(initial: Callable, loss: Callable, *, pack: int, steps: int) -> Callable[[], float]:
+    """What trains a pack and returns the microseconds of a model-step, again and again.
+
+    Args:
+        initial: parameters from a key.
+        loss: of parameters on a batch that is drawn from a key.
+        pack: how many models.
+        steps: of a run.
+    """
     import jax
 
-    compiled = jax.jit(jax.vmap(functools.partial(_run, size, query, steps)))
+    compiled = jax.jit(jax.vmap(functools.partial(_run, initial, loss, steps)))
     keys = jax.random.split(jax.random.PRNGKey(0), pack)
     compiled(keys).block_until_ready()
-    times = []
-    for _ in range(rounds):
+
+    def run() -> float:
         begun = time.perf_counter()
         compiled(keys).block_until_ready()
-        times.append(time.perf_counter() - begun)
-    return sorted(times)[rounds // 2] / pack / steps * 1e6
+        return (time.perf_counter() - begun) / pack / steps * 1e6
+
+    return run
+
+
+def _initial(size: Size, key):
+    import jax.numpy as jnp
+
+    return jnp.zeros((size.d + size.d_e, size.d_e)), jnp.zeros((size.d, size.d + size.d_e))
 
 
 def _loss(size: Size, query: str, parameters, key):
@@ -46,12 +67,12 @@ def _loss(size: Size, query: str, parameters, key):
     return 0.5 * ((out - target) ** 2).sum(-1).mean()
 
 
-def _step(size: Size, query: str, state, key):
+def _step(objective: Callable, state, key):
     import jax
     import jax.numpy as jnp
 
     parameters, m, v, t = state
-    loss, gradient = jax.value_and_grad(functools.partial(_loss, size, query))(parameters, key)
+    loss, gradient = jax.value_and_grad(objective)(parameters, key)
     t = t + 1
     m = jax.tree.map(lambda a, g: 0.9 * a + 0.1 * g, m, gradient)
     v = jax.tree.map(lambda a, g: 0.999 * a + 0.001 * g * g, v, gradient)
@@ -61,10 +82,11 @@ def _step(size: Size, query: str, state, key):
     return (parameters, m, v, t), loss
 
 
-def _run(size: Size, query: str, steps: int, key):
+def _run(initial: Callable, loss: Callable, steps: int, key):
     import jax
     import jax.numpy as jnp
 
-    zeros = jnp.zeros((size.d + size.d_e, size.d_e)), jnp.zeros((size.d, size.d + size.d_e))
-    state = zeros, jax.tree.map(jnp.zeros_like, zeros), jax.tree.map(jnp.zeros_like, zeros), 0.0
-    return jax.lax.scan(functools.partial(_step, size, query), state, jax.random.split(key, steps))[1]
+    key_start, key = jax.random.split(key)
+    start = initial(key_start)
+    state = start, jax.tree.map(jnp.zeros_like, start), jax.tree.map(jnp.zeros_like, start), 0.0
+    return jax.lax.scan(functools.partial(_step, loss), state, jax.random.split(key, steps))[1]

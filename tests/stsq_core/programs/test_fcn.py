@@ -1,12 +1,20 @@
 """The fully connected net against torch.nn and autograd; the floor that no training can break."""
 
+import importlib.util
+import shutil
+from types import ModuleType
+from typing import Any
+
+import llvmlite.binding
 import pytest
 import torch
 from torch import nn
 
 from stsq_core import train_pack
+from stsq_core.kernels import compiled, cpu
 from stsq_core.numerics.streams import Purpose
 from stsq_core.oracles import theory
+from stsq_core.programs import FcnProgram
 from stsq_core.training.stack import build_program
 
 CPU = torch.device("cpu")
@@ -55,6 +63,78 @@ def test_gradient_is_that_of_the_same_net_in_torch_nn(fcn, y_enters: str, depth:
     for name, layer in zip(sorted(mine), layers, strict=True):
         expected = torch.cat([layer.weight.grad, layer.bias.grad[:, None]], 1)
         torch.testing.assert_close(torch.from_numpy(mine[name]), expected)
+
+
+NETS: list[dict[str, Any]] = [
+    {"T": 5, "d": 3, "width": 13, "model__tail_width": 37, "model__depth": 3, "training__batch_size": 75},
+    {"T": 16, "d": 2, "width": 32, "model__tail_width": 128, "training__batch_size": 64},
+    {"T": 3, "d": 1, "q": 1, "width": 1, "model__tail_width": 1, "model__y_enters": "first", "training__batch_size": 1},
+    {"T": 9, "d": 5, "width": 70, "model__tail_width": 100, "model__y_enters": "second", "training__batch_size": 33},
+]
+"""Whole blocks of samples and parts of one, whole vectors of units and parts of one, several panels of units."""
+
+
+def of_packs(fcn, net: dict[str, Any], dtype: str) -> FcnProgram:
+    """Three trials, two of one seed."""
+    return FcnProgram(tuple(fcn(seed=seed, training__dtype=dtype, **net) for seed in (0, 1, 0)), CPU)
+
+
+def found(program: FcnProgram) -> list[torch.Tensor]:
+    """Losses, gradients and fresh losses at a step."""
+    parameters = program.initial()
+    losses, gradients = program.gradients(parameters, 4)
+    fresh = [program.fresh_losses(parameters, 2), program.fresh_losses(parameters, 2, q=1)]
+    return [tensor.clone() for tensor in (losses, *(gradients[name] for name in parameters), *fresh)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("net", NETS)
+def test_the_fused_loop_is_a_product_a_layer(fcn, net: dict[str, Any], dtype: str) -> None:
+    program = of_packs(fcn, net, dtype)
+    assert program.fused
+    fused = found(program)
+    program.fused = False
+    tolerance = {"float32": {"rtol": 1e-4, "atol": 1e-6}, "float64": {"rtol": 1e-11, "atol": 1e-13}}[dtype]
+    for mine, expected in zip(fused, found(program), strict=True):
+        torch.testing.assert_close(mine, expected, **tolerance)
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_machines_with_narrower_vectors_find_the_same(
+    fcn, net: dict[str, Any], narrow: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = found(of_packs(fcn, net, "float32"))
+    monkeypatch.setattr(cpu, "compiled", narrow)
+    for mine, wide in zip(found(of_packs(fcn, net, "float32")), expected, strict=True):
+        torch.testing.assert_close(mine, wide, rtol=1e-4, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The compiled loops as a machine without AVX-512 has them, under another name because Numba keeps them by file."""
+    path = tmp_path_factory.mktemp("narrow") / "narrow.py"
+    shutil.copy(compiled.__file__, path)
+    spec = importlib.util.spec_from_file_location("narrow", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(llvmlite.binding, "get_host_cpu_features", dict)
+        spec.loader.exec_module(module)
+    assert (module.VECTOR_BYTES, module.PANEL) == (32, 2)
+    return module
+
+
+def test_a_net_that_is_not_finite_is_seen_and_alone(fcn) -> None:
+    program = of_packs(fcn, NETS[1], "float32")
+    parameters = program.initial()
+    whole, _ = program.gradients(parameters, 4)
+    for name, bad in (("W1", float("nan")), ("W2", float("inf")), ("W3", float("nan"))):
+        broken = {key: value.clone() for key, value in parameters.items()}
+        broken[name][1, 0, 0] = bad
+        losses, _ = program.gradients(broken, 4)
+        assert not losses[1].isfinite()
+        assert torch.equal(losses[[0, 2]], whole[[0, 2]])
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])

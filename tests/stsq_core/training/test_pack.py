@@ -107,6 +107,9 @@ def a_pack_of_16(transformer, fcn, kind: str):
                 fcn(T=5, width=10 + i % 7, model__tail_width=13, training={"steps": 20, "batch_size": 11}, **fields(i))
                 for i in range(16)
             ]
+        case "blocks":  # of samples, two whole ones and a part
+            shape = {"T": 5, "d": 3, "model__depth": 3, "model__tail_width": 70, "training": {"steps": 20, "batch_size": 75}}
+            return [fcn(width=10 + i % 7, **shape, **fields(i)) for i in range(16)]
         case "tanh" | "gelu":
             return [
                 fcn(T=5, width=10 + i % 7, model__activation=kind, training={"steps": 20, "batch_size": 11}, **fields(i))
@@ -162,6 +165,7 @@ KINDS = [
     "full_per_sample",
     "learned",
     "fcn",
+    "blocks",
     "tanh",
     "gelu",
     "float64",

@@ -12,7 +12,7 @@ from stsq_core.configs.training import Evaluation
 from stsq_core.numerics.checkpoint import Checkpoint
 from stsq_core.training.descent import Descent
 from stsq_core.training.stack import build_program
-from stsq_core.training.stepper import EagerStepper, GraphStepper, stepper_for
+from stsq_core.training.stepper import EagerStepper, FusedStepper, GraphStepper, stepper_for
 
 CPU = torch.device("cpu")
 
@@ -146,3 +146,36 @@ def test_running_out_of_memory_is_not_hidden(transformer, monkeypatch: pytest.Mo
     monkeypatch.setattr(program, "device", torch.device("cuda"))
     with pytest.raises(torch.OutOfMemoryError):
         stepper_for(program, descent, {}, {}, step=0)
+
+
+GD, ADAM = {"kind": "gd", "lr": 0.05}, {"kind": "adam", "lr": 0.01}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("optimizers", [[ADAM, GD, ADAM | {"beta1": 0.5}], [GD, GD | {"lr": 0.1}, GD]])
+def test_an_update_behind_the_gradient_has_the_bits_of_one_after_all(fcn, optimizers: list[dict], dtype: str) -> None:
+    """A stack of one rule takes one call, one that an optimizer of another rule shares takes two: a trial must not notice."""
+    shape = {"T": 7, "width": 20, "model__tail_width": 50, "training": {"steps": 6, "batch_size": 40, "dtype": dtype}}
+    configs = tuple(fcn(seed=i % 2, optimizer=optimizer, **shape) for i, optimizer in enumerate(optimizers))
+    ends = []
+    for fused in (True, False):
+        program = build_program(configs, CPU)
+        descent = Descent(tuple(c.optimizer for c in configs), 6, dtype=program.dtype, kernels=program.kernels)
+        parameters = program.initial()
+        moments = descent.moments(parameters)
+        stepper = stepper_for(program, descent, parameters, moments, step=0)
+        assert isinstance(stepper, FusedStepper)
+        if not fused:
+            stepper = EagerStepper(program, descent, parameters, moments)
+        losses = [stepper.advance(step).clone() for step in range(6)]
+        ends.append([*losses, *parameters.values(), *moments.values()])
+    for behind, after in zip(*ends, strict=True):
+        assert torch.equal(behind, after)
+
+
+def test_weights_that_decay_are_updated_after_the_gradient(fcn) -> None:
+    trial = fcn(optimizer={"kind": "adamw", "lr": 0.01, "weight_decay": 0.1})
+    program = build_program((trial,), CPU)
+    descent = Descent((trial.optimizer,), 20, dtype=program.dtype, kernels=program.kernels)
+    parameters = program.initial()
+    assert isinstance(stepper_for(program, descent, parameters, descent.moments(parameters), step=0), EagerStepper)
