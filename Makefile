@@ -44,20 +44,8 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP)  ## ratios against the alternatives, in one run each; add JAX with .venv/bin/pip install jax
-	$(BIN)/python tests/benchmarks/engine.py
-	$(BIN)/python tests/benchmarks/gpu_engine.py
-	$(BIN)/python tests/benchmarks/end_to_end.py --trials 64
-	$(BIN)/python tests/benchmarks/end_to_end.py --trials 256
-	$(BIN)/python tests/benchmarks/end_to_end.py --trials 64 --wandb
-	$(BIN)/python tests/benchmarks/end_to_end.py --trials 256 --wandb --peer-trials 64
-	$(BIN)/python tests/benchmarks/overhead.py
-	$(BIN)/python tests/benchmarks/overhead.py --size small
-	$(BIN)/python tests/benchmarks/scale.py
-	$(BIN)/python tests/benchmarks/scheduler.py
-	$(BIN)/python tests/benchmarks/status.py
-	$(BIN)/python tests/benchmarks/wandb_cost.py
-	$(BIN)/python tests/benchmarks/search_scale.py
+bench: $(STAMP)  ## ratios against the alternatives and a table of all gates (25 minutes); add JAX with .venv/bin/pip install jax
+	$(BIN)/python tests/benchmarks/all.py
 
 bench-search: $(STAMP)  ## threshold searches on simulated cells
 	$(BIN)/python tests/benchmarks/search.py

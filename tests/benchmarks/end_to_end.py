@@ -1,6 +1,6 @@
 """A sweep from `stsq run` to its thresholds and page, against Ray Tune with one eager model a trial.
 
-    python tests/benchmarks/end_to_end.py [--trials 64] [--steps 600] [--wandb] [--peer-trials 64]
+    python tests/benchmarks/end_to_end.py [--trials 64] [--steps 600] [--wandb] [--peer-trials 64] [--toy]
 
 Both do the same work (T=32, q=3, d=4, batch 64, Adam 0.01, `sum` query, d_e in 8..48 and seeds) on the same cores, one after
 the other, each counted from Ray being up to the end of the command; with `--wandb` both write W&B files offline. Prints the
@@ -10,7 +10,6 @@ Plain Tune with W&B takes several seconds a trial. `--peer-trials` gives it a pa
 all of them in proportion; the line that is printed says so.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -21,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
+from gates import Gates, parser_of
 from peers.plain_tune import SIZE, WIDTHS
 
 HERE = Path(__file__).parent
@@ -82,26 +82,30 @@ def plain_tune(trials: int, steps: int, folder: Path, *, wandb: bool) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--wandb", action="store_true")
     parser.add_argument("--peer-trials", type=int, help="how many of the trials plain Tune trains; all by default")
     args = parser.parse_args()
+    if args.toy:
+        args.trials, args.steps = 8, 5
     peer_trials = args.peer_trials or args.trials
     with tempfile.TemporaryDirectory() as folder:
-        warm = Path(folder) / "warm"
-        warm.mkdir()
-        ours(8, 5, warm, wandb=False)  # compiles the kernels where their cache is empty
+        if not args.toy:
+            warm = Path(folder) / "warm"
+            warm.mkdir()
+            ours(8, 5, warm, wandb=False)  # compiles the kernels where their cache is empty
         trained = plain_tune(peer_trials, args.steps, Path(folder), wandb=args.wandb)
         theirs = trained * args.trials / peer_trials
         seconds, start = ours(args.trials, args.steps, Path(folder), wandb=args.wandb)
-    gate = GATES.get((args.trials, args.wandb), 0.0)
     what = f"{args.trials} trials x {args.steps} steps on {os.cpu_count()} cores" + (", W&B offline" if args.wandb else "")
     part = "" if peer_trials == args.trials else f" ({peer_trials} trials took {trained:.1f} s)"
     print(f"{what}: plain Tune {theirs:.1f} s{part}, stsq {seconds:.1f} s (and {start:.1f} s before that until Ray was up)")
+    gates, gate = Gates("end_to_end", toy=args.toy), GATES.get((args.trials, args.wandb), 0.0)
     print(f"ratio {theirs / seconds:.1f} (gate {gate:g})")
-    return 0 if theirs / seconds >= gate else 1
+    gates.at_least(f"{what}: against plain Tune", theirs / seconds, gate)
+    return gates.end()
 
 
 if __name__ == "__main__":

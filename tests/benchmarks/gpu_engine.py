@@ -1,6 +1,6 @@
 """The engine on one GPU: against one eager model on it, and against what it could do.
 
-    python tests/benchmarks/gpu_engine.py [--intervals 5] [--markdown]
+    python tests/benchmarks/gpu_engine.py [--intervals 5] [--markdown] [--toy]
 
 Every line is measured in this process on the same card, together with the card's own rates of copies and of float32 products.
 Times are microseconds of a model-step in the middle of training: the median over the intervals between reports. The floor of a
@@ -10,7 +10,6 @@ on the chip. Fractions of rates are gated at the packs that a sweep would train 
 Exits with 1 when a gate is missed, and with 0 and a word where there is no GPU.
 """
 
-import argparse
 import statistics
 import sys
 import time
@@ -20,6 +19,7 @@ from itertools import pairwise
 
 import torch
 from engine import Table
+from gates import Gates, parser_of
 from peers.eager import Size, eager_loop
 
 from stsq_core import TrialConfig
@@ -29,6 +29,7 @@ from stsq_core.training.stack import Stack
 SIZE = Size(T=200, q=3, d=5, d_e=64, batch=256)
 PACKS = (128, 512)
 FCN_PACKS = (32, 256)
+TOY_PACKS = (8,)
 FCN_WIDTHS = (16, 64, 256, 512)
 MICROSECONDS_GATE = {"minibatch": 8.0, "population": 4.0}
 EAGER_GATE = 200.0
@@ -128,11 +129,12 @@ def eager_microseconds(steps: int = 400) -> float:
     return (time.perf_counter() - begun) / steps * 1e6
 
 
-def compare_transformers(card: Card, intervals: int, missed: list[str], *, markdown: bool) -> None:
-    eager = eager_microseconds()
+def compare_transformers(card: Card, intervals: int, gates: Gates, *, markdown: bool) -> None:
+    eager = eager_microseconds(20 if gates.toy else 400)
+    packs, every = (TOY_PACKS, 5) if gates.toy else (PACKS, 200)
     table = Table(f"{SIZE}", "pack", "us a model-step", "against eager", "floor, us", "of the roofline", markdown=markdown)
     table.add("one eager model (sum)", "1", f"{eager:.0f}", "1", "", "")
-    for pack in PACKS:
+    for pack in packs:
         for objective, query, seeds in (
             ("minibatch", "sum", pack),
             ("minibatch", "dual", pack),
@@ -141,30 +143,29 @@ def compare_transformers(card: Card, intervals: int, missed: list[str], *, markd
             ("population", "dual", pack),
         ):
             own = seeds == pack
-            configs = transformers(pack=pack, objective=objective, query=query, seeds=seeds, every=200, intervals=intervals)
+            configs = transformers(pack=pack, objective=objective, query=query, seeds=seeds, every=every, intervals=intervals)
             ours, floor = pack_microseconds(configs), card.floor_microseconds(configs[0])
             name = f"{objective}, {query}, {'a seed each' if own else f'{seeds} seeds'}"
             fraction = floor / ours
             printed = f"{fraction:.0%}" if own else ""
             table.add(name, f"{pack}", f"{ours:.2f}", f"{eager / ours:.0f}", f"{floor:.2f}" if own else "", printed)
-            if ours > MICROSECONDS_GATE[objective]:
-                missed.append(f"{name}, pack of {pack}: {ours:.2f} us a model-step, gate {MICROSECONDS_GATE[objective]}")
-            if eager / ours < EAGER_GATE:
-                missed.append(f"{name}, pack of {pack}: {eager / ours:.0f} times one eager model, gate {EAGER_GATE:.0f}")
-            if own and pack == PACKS[-1] and fraction < ROOFLINE_GATE:
-                missed.append(f"{name}, pack of {pack}: {fraction:.0%} of the roofline, gate {ROOFLINE_GATE:.0%}")
+            gates.at_most(f"{name}, pack of {pack}, a model-step", ours, MICROSECONDS_GATE[objective], "us")
+            gates.at_least(f"{name}, pack of {pack}, against eager", eager / ours, EAGER_GATE)
+            if own and pack == packs[-1]:
+                gates.at_least(f"{name}, pack of {pack}, of the roofline", 100 * fraction, 100 * ROOFLINE_GATE, "%")
     table.show()
 
 
-def compare_fcns(card: Card, intervals: int, missed: list[str], *, markdown: bool) -> None:
+def compare_fcns(card: Card, intervals: int, gates: Gates, *, markdown: bool) -> None:
+    packs, every = (TOY_PACKS, 5) if gates.toy else (FCN_PACKS, 100)
     table = Table(
         "fully connected, T=32 d=2 tail=512 batch=512",
         "pack", "us a model-step", "of the matrix rate", "of the roofline", markdown=markdown,
     )  # fmt: skip
-    for pack in FCN_PACKS:
+    for pack in packs:
         products = seconds = 0.0
         for width in FCN_WIDTHS:
-            configs = fcns(width, pack=pack, every=100, intervals=intervals)
+            configs = fcns(width, pack=pack, every=every, intervals=intervals)
             ours = pack_microseconds(configs)
             cost = step_cost(configs[0]).products
             products, seconds = products + cost, seconds + ours / 1e6
@@ -172,27 +173,28 @@ def compare_fcns(card: Card, intervals: int, missed: list[str], *, markdown: boo
             table.add(f"width={width}", f"{pack}", f"{ours:.1f}", f"{rate:.0%}", f"{part:.0%}")
         rate = products / seconds / card.products
         table.add("all widths", f"{pack}", f"{seconds * 1e6:.1f}", f"{rate:.0%}", "")
-        if pack == FCN_PACKS[-1] and rate < MATRIX_GATE:
-            missed.append(f"fully connected: {rate:.0%} of the matrix rate over all widths, gate {MATRIX_GATE:.0%}")
+        if pack == packs[-1]:
+            gates.at_least("fully connected, all widths, of the matrix rate", 100 * rate, 100 * MATRIX_GATE, "%")
     table.show()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--intervals", type=int, default=5, help="intervals between reports that are timed, at least 2")
     parser.add_argument("--markdown", action="store_true")
     args = parser.parse_args()
+    gates = Gates("gpu_engine", toy=args.toy)
     if not torch.cuda.is_available():
+        gates.not_run("all", "torch sees no GPU")
         print("torch sees no GPU: nothing is measured")
-        return 0
+        return gates.end()
     card = measured_card()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, CUDA {torch.version.cuda}")
     print(f"float32 products {card.products / 1e12:.1f} TFLOP/s, copies {card.copies / 1e12:.2f} TB/s\n", flush=True)
-    missed: list[str] = []
-    compare_transformers(card, args.intervals, missed, markdown=args.markdown)
-    compare_fcns(card, args.intervals, missed, markdown=args.markdown)
-    print("\n".join(missed) or "every gate is met")
-    return 1 if missed else 0
+    intervals = 2 if args.toy else args.intervals
+    compare_transformers(card, intervals, gates, markdown=args.markdown)
+    compare_fcns(card, intervals, gates, markdown=args.markdown)
+    return gates.end()
 
 
 if __name__ == "__main__":

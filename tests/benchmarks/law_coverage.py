@@ -1,16 +1,16 @@
 """How often 90% intervals of fitted laws hold the truth, on synthetic cells: ours, and drawing cells with replacement.
 
 Thresholds lie at a law, off by a scatter a cell and by 5% a seed; each cell's threshold is the median of its seeds, its
-replicates are bootstrap medians. Run: python tests/benchmarks/law_coverage.py [--sweeps 300]
+replicates are bootstrap medians. Run: python tests/benchmarks/law_coverage.py [--sweeps 300] [--toy]
 """
 
-import argparse
 import time
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from gates import parser_of
 
 from sweeps.laws.cells import LEAST_SD, LawCells, spread_of
 from sweeps.laws.fit import LawFit, Measurements, fit_law, fitted
@@ -92,9 +92,10 @@ def coverage(case: Case, lengths: tuple[int, ...], scatter: float, num: int) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--sweeps", type=int, default=300)
-    num = parser.parse_args().sweeps
+    args = parser.parse_args()
+    num = 2 if args.toy else args.sweeps
     begin = time.perf_counter()
     print(f"{'cells':>5} {'scatter':>8} {'number':>7} {'ours':>6} {'with replacement':>17} {'a new cell at 2 T':>18}")
     for count, lengths in LENGTHS.items():

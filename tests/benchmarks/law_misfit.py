@@ -4,13 +4,13 @@ Twelve cells lie at d + 2.5 q ln T. A searched one has the posterior of 16 simul
 other the median of its seeds, 5% off each, with bootstrap medians. Run: python tests/benchmarks/law_misfit.py [--sweeps 200]
 """
 
-import argparse
 import math
 import time
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from gates import parser_of
 from simulation import Logistic, SimulatedCell
 
 from sweeps.laws.cells import law_cells
@@ -75,9 +75,10 @@ def probability(tasks: tuple[tuple[int, int, int], ...], stream: int, num_seeds:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--sweeps", type=int, default=200)
-    num = parser.parse_args().sweeps
+    args = parser.parse_args()
+    num = 2 if args.toy else args.sweeps
     begin = time.perf_counter()
     for num_seeds in (None, *SEEDS):
         found = [probability(TASKS, stream, num_seeds) < MISFIT_LEVEL for stream in range(num)]

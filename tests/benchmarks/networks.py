@@ -1,14 +1,14 @@
 """What autograd costs: networks of any task against programs with gradients derived by hand, and packs against single trials.
 
-    python tests/benchmarks/networks.py [--steps 200]
+    python tests/benchmarks/networks.py [--steps 200] [--toy]
 
 Times are CPU time a model-step on one thread, so that they can be read on a machine that others use too.
 """
 
-import argparse
 import time
 
 import torch
+from gates import parser_of
 
 from stsq_core import TrialConfig
 from stsq_core.networks.network_program import NetworkProgram
@@ -45,16 +45,17 @@ def seconds_a_model_step(program: Program, steps: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--steps", type=int, default=200)
-    steps = parser.parse_args().steps
+    args = parser.parse_args()
+    steps = 2 if args.toy else args.steps
     torch.set_num_threads(1)
     print(f"{'model':22}{'k':>4}{'derived':>12}{'autograd':>12}{'ratio':>8}   us a model-step, T=32, q=3, d=4, batch 64")
     for name, model in MODELS.items():
         for k in (1, 8, 32):
             data = {"task": TASK, "model": model, "optimizer": {"kind": "adam", "lr": 0.01}, "training": {"steps": steps + 5}}
             configs = tuple(TrialConfig.model_validate(data | {"seed": seed}) for seed in range(k))
-            cpu, number = torch.device("cpu"), max(10, steps // k)
+            cpu, number = torch.device("cpu"), 2 if args.toy else max(10, steps // k)
             network = seconds_a_model_step(NetworkProgram(configs, cpu), number) * 1e6
             program = build_program(configs, cpu)
             printed = f"{name:22}{k:4}"

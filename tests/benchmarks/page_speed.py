@@ -4,7 +4,6 @@
 `--gate` it exits with 1 where the first paint takes 2 s or more, or an interaction 100 ms or more.
 """
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -14,7 +13,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "dashboards"))
 
 from browsing import Browser, chromium
-from synthetic_runs import large_sweep, make_run
+from gates import parser_of
+from synthetic_runs import large_sweep, make_run, sweep
 
 from dashboards import write_report
 from dashboards.serving.server import serving
@@ -46,13 +46,14 @@ def measured(browser: Browser, url: str) -> tuple[float, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--loads", type=int, default=5)
     parser.add_argument("--gate", action="store_true")
     args = parser.parse_args()
+    loads = 1 if args.toy else args.loads
     missed = False
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
-        run = make_run(Path(folder) / "run", large_sweep())
+        run = make_run(Path(folder) / "run", sweep() if args.toy else large_sweep())
         began = time.perf_counter()
         page = write_report(run.path)
         print(f"report drawn in {time.perf_counter() - began:.1f} s, {page.stat().st_size / 1e6:.1f} MB")
@@ -60,10 +61,10 @@ def main() -> int:
             with browser.tab(url) as tab:
                 tab.wait("document.body?.dataset.looks > 0")  # the renderer has drawn it
             for name, address in (("static", page.as_uri()), ("live", url)):
-                loads = [measured(browser, address) for _ in range(args.loads)]
+                loads = [measured(browser, address) for _ in range(loads)]
                 paint, answer = (statistics.median(values) for values in zip(*loads, strict=True))
                 missed |= paint >= MOST_PAINT_MS or answer >= MOST_INTERACTION_MS
-                print(f"{name} page: first paint {paint:.0f} ms, interaction {answer:.0f} ms (medians of {args.loads} loads)")
+                print(f"{name} page: first paint {paint:.0f} ms, interaction {answer:.0f} ms (medians of {loads} loads)")
     return int(missed and args.gate)
 
 

@@ -2,16 +2,16 @@
 
 CPU seconds of this process on one thread, so that other work on the machine counts less:
 
-    python tests/benchmarks/prompt_packs.py --steps 40
+    python tests/benchmarks/prompt_packs.py [--steps 40] [--toy]
 """
 
-import argparse
 import time
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import torch
+from gates import parser_of
 
 from stsq_core import TrialConfig, train_pack
 
@@ -100,9 +100,10 @@ def pack_step_s(kind: str, steps: int, seeds: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--steps", type=int, default=40)
-    steps = parser.parse_args().steps
+    args = parser.parse_args()
+    steps = 1 if args.toy else args.steps
     torch.set_num_threads(1)
     for kind in MODELS:
         printed = [pack_step_s(kind, steps, 5), pack_step_s(kind, steps, 1), plain_step_s(kind, steps)]

@@ -1,6 +1,6 @@
 """A sweep of a million trials: its plan, and the report of its ledger, in seconds and in memory; or one of many cells.
 
-    python tests/benchmarks/scale.py [--seeds 500]
+    python tests/benchmarks/scale.py [--seeds 500] [--toy]
     python tests/benchmarks/scale.py --cells 5000
 
 The sweep has 20 cells of 25 widths and 4 rates; its ledger is written here, with losses that fall as m^-3 and a spread over
@@ -12,7 +12,6 @@ With `--cells` the sweep has that many cells of 3 widths and 2 seeds, in one fam
 15 s for `show`, 60 s for the report, 500 characters a line.
 """
 
-import argparse
 import json
 import math
 import random
@@ -24,6 +23,7 @@ import time
 from pathlib import Path
 
 import yaml
+from gates import Gates, parser_of
 
 from stsq_core import TrialResult
 from sweeps import load_sweep
@@ -113,38 +113,41 @@ def cpu_seconds(*words: str) -> tuple[float, int]:
     return spent, max(map(len, printed.splitlines()))
 
 
-def of_many_cells(cells: int) -> int:
+def of_many_cells(cells: int, gates: Gates) -> int:
     with tempfile.TemporaryDirectory() as folder:
         sweep, run = Path(folder) / "cells.yaml", Path(folder) / "run"
         sweep.write_text(yaml.safe_dump(many_cells(cells)))
-        count, missed = write_run(sweep, run), False
+        count = write_run(sweep, run)
         for what, gate in CPU_GATES.items():
             seconds, longest = cpu_seconds(what, str(run))
-            missed |= seconds > gate or longest > LINE_GATE
+            gates.at_most(f"{what} of {count // 6:,} cells, CPU", seconds, gate, "s")
+            gates.at_most(f"{what} of {count // 6:,} cells, longest line", longest, LINE_GATE, "characters")
             print(f"{what} of {count // 6:,} cells, {count:,} trials: {seconds:.1f} s of CPU (gate {gate:g} s), ", end="")
             print(f"lines of up to {longest} characters (gate {LINE_GATE})")
-    return int(missed)
+    return gates.end()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=500)
     parser.add_argument("--cells", type=int)
     args = parser.parse_args()
+    gates = Gates("scale", toy=args.toy)
     if args.cells:
-        return of_many_cells(args.cells)
-    missed = False
+        return of_many_cells(20 if args.toy else args.cells, gates)
+    seeds = 1 if args.toy else args.seeds
     with tempfile.TemporaryDirectory() as folder:
         sweep, run = Path(folder) / "million.yaml", Path(folder) / "run"
-        sweep.write_text(yaml.safe_dump(sweep_of(args.seeds)))
+        sweep.write_text(yaml.safe_dump(sweep_of(seeds)))
         took = {"plan": cost("plan", str(sweep))}
         count = write_run(sweep, run)
         took["report"] = cost("report", str(run))
     for what, (seconds, gib) in took.items():
         most_seconds, most_gib = GATES[what]
-        missed |= seconds > most_seconds or gib > most_gib
+        gates.at_most(f"{what} of {count:,} trials", seconds, most_seconds, "s")
+        gates.at_most(f"{what} of {count:,} trials, memory", gib, most_gib, "GiB")
         print(f"{what} of {count:,} trials: {seconds:.1f} s, {gib:.2f} GiB (gates {most_seconds:g} s, {most_gib:g} GiB)")
-    return int(missed)
+    return gates.end()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A thousand workers and a hundred thousand packs: does the driver keep them busy, and in how much memory?
 
-    python tests/benchmarks/scheduler.py [--workers 1000] [--packs 100000] [--mean 60] [--through tune|pool]
+    python tests/benchmarks/scheduler.py [--workers 1000] [--packs 100000] [--mean 60] [--through tune|pool] [--toy]
     python tests/benchmarks/scheduler.py --one-trial-a-pack [--packs 20000]
 
 The scheduler is the real one: queue, pool, orders, ledger on disk, and with `--through tune` Tune's controller, which waits on
@@ -13,7 +13,6 @@ Prints one line of JSON, and exits with 1 where the thousand workers are less th
 `--one-trial-a-pack` measures what Tune alone takes for each of many trials that do nothing.
 """
 
-import argparse
 import heapq
 import itertools
 import json
@@ -31,6 +30,7 @@ from typing import Any
 
 import ray
 import yaml
+from gates import Gates, parser_of
 from ray import tune
 from ray.air.execution._internal.tracked_actor import TrackedActor
 from ray.tune.execution import tune_controller
@@ -366,7 +366,7 @@ def one_trial_a_pack(num_packs: int, num_workers: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--workers", type=int, default=1000)
     parser.add_argument("--packs", type=int, default=100_000)
     parser.add_argument("--trials", type=int, default=8, help="in a pack")
@@ -374,6 +374,8 @@ def main() -> int:
     parser.add_argument("--through", choices=("tune", "pool"), default="tune")
     parser.add_argument("--one-trial-a-pack", action="store_true")
     args = parser.parse_args()
+    if args.toy:
+        args.workers, args.packs, args.trials, args.mean = 5, 250, 8, 1.0
     if args.through == "pool" and not args.one_trial_a_pack:
         fields = simulate(args.workers, args.packs, args.trials, args.mean, args.through)
     else:
@@ -383,7 +385,10 @@ def main() -> int:
                 return 0
             fields = simulate(args.workers, args.packs, args.trials, args.mean, args.through)
     print(json.dumps(fields))
-    return int(fields["busy"] < BUSY_GATE or fields["memory_gib"] >= MEMORY_GATE_GIB)
+    gates, what = Gates("scheduler", toy=args.toy), f"{args.workers:,} workers, {args.packs:,} packs"
+    gates.at_least(f"{what}, busy", 100 * fields["busy"], 100 * BUSY_GATE, "%")
+    gates.at_most(f"{what}, driver's memory", fields["memory_gib"], MEMORY_GATE_GIB, "GiB")
+    return gates.end()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Searches with 5,000 trials in one storage: what the next batch of a cell takes, and the report.
 
-    python tests/benchmarks/search_scale.py [--cells 80]
+    python tests/benchmarks/search_scale.py [--cells 80] [--toy]
 
 Simulated cells with thresholds in geometric progression are searched side by side, with one Optuna journal for all, until every
 cell has its 64 points: the stop rule asks for more precision than they give. Prints, for the last round, the time of a batch of
@@ -8,7 +8,6 @@ cell has its 64 points: the stop rule asks for more precision than they give. Pr
 hold for the 80 cells: 100 ms for a batch that is asked and 10 s for the report.
 """
 
-import argparse
 import math
 import statistics
 import subprocess
@@ -19,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import yaml
+from gates import Gates, parser_of
 from simulation import Logistic, SimulatedCell
 
 from stsq_core import TrialConfig, TrialResult
@@ -95,16 +95,18 @@ def searched_run(path: Path, sweep: Path, num_cells: int) -> tuple[float, float]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--cells", type=int, default=80)
     args = parser.parse_args()
+    if args.toy:
+        args.cells = 2
     with tempfile.TemporaryDirectory() as folder:
         sweep, run = Path(folder) / "many.yaml", Path(folder) / "run"
         sweep.write_text(yaml.safe_dump(sweep_of(args.cells)))
         ask_s, tell_s = searched_run(run, sweep, args.cells)
         count = sum(1 for _ in Ledger(run / "ledger.jsonl").lines())
         reports = []
-        for _ in range(2):
+        for _ in range(1 if args.toy else 2):
             begun = time.perf_counter()
             subprocess.run([sys.executable, "-m", "cluster", "report", str(run)], stdout=subprocess.DEVNULL, check=True)
             reports.append(time.perf_counter() - begun)
@@ -114,7 +116,10 @@ def main() -> int:
     )
     print(f" (gate {1e3 * ASK_GATE_S:.0f} ms) and told in {1e3 * tell_s:.0f} ms")
     print(f"the report: {report_s:.1f} s (gate {REPORT_GATE_S:g} s)")
-    return int(ask_s > ASK_GATE_S or report_s > REPORT_GATE_S)
+    gates = Gates("search_scale", toy=args.toy)
+    gates.at_most(f"{args.cells} searches, a batch is asked in", 1e3 * ask_s, 1e3 * ASK_GATE_S, "ms")
+    gates.at_most(f"{args.cells} searches, the report", report_s, REPORT_GATE_S, "s")
+    return gates.end()
 
 
 if __name__ == "__main__":

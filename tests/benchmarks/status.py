@@ -1,13 +1,12 @@
 """`stsq status` beside a run of 100,000 trials: it answers while people wait.
 
-    python tests/benchmarks/status.py [--seeds 50] [--tries 3]
+    python tests/benchmarks/status.py [--seeds 50] [--tries 3] [--toy]
 
 Writes the run directory of a sweep of 20 cells, 25 widths and 4 rates, whose trials have ended up to a half, and asks for its
 status as a user does, in a process of its own. Prints the least seconds of all tries and what of them is the start of Python
 with our command, and exits with 1 above the gate of a second at the 100,000 trials.
 """
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ import time
 from pathlib import Path
 
 import yaml
+from gates import Gates, parser_of
 from scale import sweep_of, write_run
 
 GATE_S = 1.0
@@ -38,10 +38,12 @@ def least_seconds(tries: int, *words: str) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--tries", type=int, default=3)
     args = parser.parse_args()
+    if args.toy:
+        args.seeds = args.tries = 1
     with tempfile.TemporaryDirectory() as folder:
         sweep, run = Path(folder) / "sweep.yaml", Path(folder) / "run"
         sweep.write_text(yaml.safe_dump(sweep_of(args.seeds)))
@@ -50,7 +52,9 @@ def main() -> int:
         start_s = least_seconds(args.tries, "--version")
         seconds = least_seconds(args.tries, "status", str(run))
     print(f"status of {ended:,} of {trials:,} trials: {seconds:.2f} s (gate {GATE_S:g} s), the command's start {start_s:.2f} s")
-    return int(seconds > GATE_S)
+    gates = Gates("status", toy=args.toy)
+    gates.at_most(f"status of {trials:,} trials", seconds, GATE_S, "s")
+    return gates.end()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 """What Ray Tune adds to a pack: trials that do nothing, on reused workers, against bare actors that do nothing.
 
-python tests/benchmarks/tune_overhead.py --packs 100
+python tests/benchmarks/tune_overhead.py [--packs 100] [--toy]
 prints one line of JSON: seconds a pack once the workers are up, and seconds to bring Ray and the workers up.
 """
 
-import argparse
 import json
 import shutil
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from gates import parser_of
 from ray import tune
 from ray.tune.search import Searcher
 
@@ -80,10 +80,12 @@ def actor_packs(num_packs: int, slots: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--packs", type=int, default=100)
     parser.add_argument("--slots", type=int, default=2)
     options = parser.parse_args()
+    if options.toy:
+        options.packs = 10
     began = time.perf_counter()
     with ray_cluster(None, num_cpus=options.slots):
         up = time.perf_counter()

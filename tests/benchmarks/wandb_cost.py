@@ -1,6 +1,6 @@
 """What publishing to W&B costs the process that trains, in CPU time, and what the publisher takes itself.
 
-    python tests/benchmarks/wandb_cost.py [--pairs 12] [--trials 64] [--steps 200] [--size ordinary|small] [--beside]
+    python tests/benchmarks/wandb_cost.py [--pairs 12] [--trials 64] [--steps 200] [--size ordinary|small] [--beside] [--toy]
 
 One process trains blocks of trials (T=50, q=3, d=5, batch 256; small: T=32, d=4, batch 64; a row at every step). In each pair
 it trains the same block twice, in turns: once into a run directory that a publisher follows and writes offline, and once into
@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 import yaml
 from end_to_end import sweep_of
+from gates import Gates, parser_of
 from overhead import SIZES
 from peers.plain_tune import WIDTHS
 
@@ -152,8 +153,10 @@ def measure(pairs: int, trials: int, steps: int, size: str, folder: Path) -> tup
     printed["trials"][0]["base"]["training"]["log_every"] = 1
     sweep.write_text(yaml.safe_dump(printed))
     spec = load_sweep(str(sweep))
-    plain = create_or_open(folder / "plain", spec)
-    followed = FollowedRun(create_or_open(folder / "followed", spec))
+    runs = [create_or_open(folder / name, spec) for name in ("plain", "followed")]
+    for run in runs:
+        run.make_rooms()
+    plain, followed = runs[0], FollowedRun(runs[1])
     trainer = Trainer(trials)
     rows = []
     for pair in range(pairs + 1):
@@ -170,7 +173,7 @@ def measure(pairs: int, trials: int, steps: int, size: str, folder: Path) -> tup
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--pairs", type=int, default=12)
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--steps", type=int, default=200)
@@ -178,6 +181,8 @@ def main() -> int:
     parser.add_argument("--beside", action="store_true", help="let the publisher work on another CPU than the training")
     parser.add_argument("--train-blocks", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.toy:
+        args.pairs, args.trials, args.steps = 1, 8, 2
     if args.train_blocks:
         train_blocks(args.trials)
         return MET
@@ -189,10 +194,15 @@ def main() -> int:
     print(f"{args.trials} trials x {args.steps} steps ({args.size}), W&B offline, {args.pairs} pairs, median")
     print(f"training: {found.share:+.2%}, {LEVEL:.0%} interval {found.low:+.2%} to {found.high:+.2%} (gate {GATE:.0%})")
     print(f"publisher: {publisher_s:.1f} s of CPU for {args.trials} trials (gate {PUBLISHER_GATE_S:.0f} s)")
-    verdict = found.verdict()
-    if verdict == UNDECIDED:
-        print(f"undecided: give more --pairs than {args.pairs}")
-    return MISSED if publisher_s > PUBLISHER_GATE_S else verdict
+    gates = Gates("wandb_cost", toy=args.toy)
+    share, bound = f"training beside the publisher, {args.pairs} pairs", 100 * GATE
+    if found.verdict() == UNDECIDED:
+        between = f"at most {bound:g}%: {100 * found.low:.1f} to {100 * found.high:.1f}%, give more --pairs"
+        gates.undecided(share, 100 * found.share, between, "%")
+    else:
+        gates.at_most(share, 100 * (found.high if found.verdict() == MET else found.low), bound, "%")
+    gates.at_most(f"publisher, {args.trials} trials, CPU", publisher_s, PUBLISHER_GATE_S, "s")
+    return gates.end()
 
 
 if __name__ == "__main__":
