@@ -2,7 +2,7 @@ from . import size as size
 from .architecture import Architecture as Architecture, Fcn as Fcn, Transformer as Transformer
 from .attention import Attention as Attention, Scores as Scores
 from .boolean import COPIED as COPIED, SparseBoolean as SparseBoolean
-from .errors import UserError as UserError, missing_case as missing_case
+from .errors import UserError as UserError, missing_case as missing_case, shown as shown
 from .family import TrialFamily as TrialFamily
 from .open_union import kind_of as kind_of, plugin_of as plugin_of, records_of as records_of
 from .optimizer import (
@@ -28,7 +28,7 @@ from .retrieval import Qstr as Qstr, Retrieval as Retrieval, SimpleQstr as Simpl
 from .selected_tokens import Moment as Moment, SelectedMean as SelectedMean
 from .size import SAMPLES as SAMPLES, WIDTH as WIDTH, Size as Size, size_named as size_named
 from .stacking import LANES as LANES, padded_tokens as padded_tokens, padded_width as padded_width, stack_key as stack_key
-from .task import PositiveInt as PositiveInt, Stsq as Stsq, TokenTask as TokenTask
+from .task import MAX_SIZE as MAX_SIZE, PositiveInt as PositiveInt, Stsq as Stsq, TokenTask as TokenTask
 from .token_laws import (
     CorrelatedTokens as CorrelatedTokens,
     GaussianTokens as GaussianTokens,
@@ -36,11 +36,10 @@ from .token_laws import (
     StudentTokens as StudentTokens,
     TokenLaw as TokenLaw,
 )
-from .training import CHUNK as CHUNK, Evaluation as Evaluation
+from .training import CHUNK as CHUNK, SAMPLES_TO_TARGET as SAMPLES_TO_TARGET, Evaluation as Evaluation
 from .trial import (
     NUMERICS as NUMERICS,
     PLUGIN as PLUGIN,
-    SAMPLES_TO_TARGET as SAMPLES_TO_TARGET,
     Measurement as Measurement,
     TrialConfig as TrialConfig,
     TrialResult as TrialResult,

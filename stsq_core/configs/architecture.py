@@ -16,6 +16,10 @@ from stsq_core.configs.record import Record, with_number
 from stsq_core.configs.task import PositiveInt, TokenTask
 
 
+MAX_DEPTH = 1000
+"""Layers of a net: costs are sums over them."""
+
+
 class Architecture(Record):
     """A model on a task; `size_field` is the number in it that the width m follows, as a dotted name.
 
@@ -196,7 +200,7 @@ class Fcn(Architecture):
     width_law: ClassVar[Literal["attention", "td_power"] | None] = "td_power"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("q",)
     width: PositiveInt
-    depth: Annotated[int, Field(ge=2)] = 2
+    depth: Annotated[int, Field(ge=2, le=MAX_DEPTH)] = 2
     tail_width: PositiveInt = 128
     y_enters: Literal["first", "second", "both"] = "both"
     activation: Activation = "relu"

@@ -6,9 +6,18 @@ exits with code 2; any other exception is a bug of ours and keeps its traceback.
 
 from typing import Never
 
+SHOWN = 60
+"""The most characters of an offending value that a message repeats."""
+
 
 class UserError(Exception):
     """Bad input or a bad environment: the message says what to change."""
+
+
+def shown(value: object) -> str:
+    """A value as an error message repeats it: short, on one line."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 
 
 def missing_case(value: Never, place: str) -> TypeError:

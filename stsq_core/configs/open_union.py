@@ -38,7 +38,7 @@ class OpenUnion:
         return (self._own | self._added)[kind]
 
     def __contains__(self, kind: object) -> bool:
-        return kind in self._own or kind in self._added
+        return isinstance(kind, str) and (kind in self._own or kind in self._added)
 
     @property
     def records(self) -> tuple[type[BaseModel], ...]:

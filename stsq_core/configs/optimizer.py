@@ -17,7 +17,7 @@ class Schedule(Record):
     """
 
     kind: Literal["constant", "linear", "cosine"] = "constant"
-    warmup: Annotated[int, Field(ge=0)] = 0
+    warmup: Annotated[int, Field(ge=0, le=10**12)] = 0
     floor: Annotated[float, Field(ge=0, le=1)] = 0.0
 
 

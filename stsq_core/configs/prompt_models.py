@@ -11,9 +11,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from stsq_core.configs.architecture import Architecture
+from stsq_core.configs.architecture import MAX_DEPTH, Architecture
 from stsq_core.configs.optimizer import PositiveFloat
-from stsq_core.configs.task import PositiveInt, TokenTask
+from stsq_core.configs.task import MAX_SIZE, PositiveInt, TokenTask
 
 Cell = Literal["gru", "relu", "tanh"]
 
@@ -84,15 +84,15 @@ class Ffn(Architecture):
     kind: Literal["ffn"] = "ffn"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("q",)
     width: PositiveInt
-    depth: Annotated[int, Field(ge=2)] = 3
+    depth: Annotated[int, Field(ge=2, le=MAX_DEPTH)] = 3
     tail_width: PositiveInt = 1000
 
     @classmethod
     def completed(cls, model: Mapping[str, Any], task: Mapping[str, Any]) -> Mapping[str, Any]:
         """With T d q units in the first layer where none are given."""
         match task:
-            case {"T": int(T), "q": int(q)} if model.get("width") is None:
-                return {**model, "width": T * q * task.get("d", 1)}
+            case {"T": int(T), "q": int(q)} if model.get("width") is None and isinstance(d := task.get("d", 1), int):
+                return {**model, "width": T * q * d}
         return model
 
     def units(self, task: TokenTask) -> tuple[int, ...]:
@@ -120,7 +120,7 @@ class BitAttention(Architecture):
     width: PositiveInt
     keys: Literal["embeddings", "positions"] = "embeddings"
     values: Literal["embeddings", "bits"] = "embeddings"
-    mlp_width: Annotated[int, Field(ge=0)] = 32
+    mlp_width: Annotated[int, Field(ge=0, le=MAX_SIZE)] = 32
     embedding_scale: PositiveFloat = 1.0
     answer_gap: PositiveFloat | None = None
     readout_rate: PositiveFloat = 1.0

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from stsq_core.configs.architecture import Architecture
-from stsq_core.configs.errors import UserError
+from stsq_core.configs.errors import UserError, shown
 from stsq_core.configs.record import with_number
 from stsq_core.configs.trial import TrialConfig
 
@@ -96,7 +96,7 @@ class _Field(Size):
     def of(self, config: TrialConfig) -> int:
         value = self._value(config)
         if not isinstance(value, int):
-            raise UserError(f"criterion.of: {self.name} is no whole number of this trial; got {value!r}: use another `of`")
+            raise UserError(f"criterion.of: {self.name} is no whole number of this trial; got {shown(value)}: use another `of`")
         return value
 
     def applies_to(self, config: TrialConfig) -> bool:

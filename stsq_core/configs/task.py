@@ -15,7 +15,10 @@ from pydantic import Field, model_validator
 
 from stsq_core.configs.record import Record
 
-PositiveInt = Annotated[int, Field(ge=1)]
+MAX_SIZE = 2**24
+"""Of a whole number that sizes arrays: far beyond any machine, and small enough that products of several are exact."""
+
+PositiveInt = Annotated[int, Field(ge=1, le=MAX_SIZE)]
 
 
 class TokenTask(Record):

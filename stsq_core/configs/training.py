@@ -5,7 +5,9 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from stsq_core.configs.record import Record, as_tuple
-from stsq_core.configs.task import PositiveInt
+from stsq_core.configs.task import MAX_SIZE, PositiveInt
+
+MAX_STEPS = 10**12
 
 CHUNK = 64
 """Samples in one chunk of the evaluation; codes that are redrawn are redrawn once a chunk."""
@@ -25,8 +27,8 @@ class Training(Record):
 
     objective: Literal["population", "minibatch"] = "minibatch"
     batch_size: PositiveInt | Literal["all"] = 64
-    steps: Annotated[int, Field(ge=1)]
-    log_every: PositiveInt | None = None
+    steps: Annotated[int, Field(ge=1, le=MAX_STEPS)]
+    log_every: Annotated[int, Field(ge=1, le=MAX_STEPS)] | None = None
     num_samples: Annotated[int, Field(ge=1, le=2**20)] | None = None
     dtype: Literal["float32", "float64"] = "float32"
     stop_at_target: bool = False
@@ -36,6 +38,16 @@ class Training(Record):
         """Steps between two reports."""
         return self.log_every or max(1, self.steps // 20)
 
+
+DESCRIBED = (
+    "attention_mass",
+    *("cosine_W", "cosine_W_centred", "cosine_V"),
+    *("norm_W_XX", "norm_W_XE", "norm_W_EX", "norm_W_EE", "norm_V_X", "norm_V_E"),
+)
+"""The metrics that `describe` adds for some model or other (stsq_core.training.evaluation)."""
+
+SAMPLES_TO_TARGET = "samples_to_target"
+"""The metric of a trial whose evaluation has a target: samples drawn until it was first measured there, inf for never."""
 
 Numbers = Annotated[tuple[PositiveInt, ...], BeforeValidator(as_tuple)]
 
@@ -49,8 +61,8 @@ class Evaluation(Record):
     `samples_to_target` how many samples it had drawn when it was first measured at or below that relative loss.
     """
 
-    samples: Annotated[int, Field(ge=4096)] = 4096
-    every: PositiveInt | None = None
+    samples: Annotated[int, Field(ge=4096, le=MAX_SIZE)] = 4096
+    every: Annotated[int, Field(ge=1, le=MAX_STEPS)] | None = None
     T_test: Numbers = ()
     q_test: Numbers = ()
     describe: bool = False
@@ -74,6 +86,14 @@ class Evaluation(Record):
     def has_metrics(self) -> bool:
         """Whether more is asked for than the relative loss after the last step."""
         return self.every is not None or bool(self.T_test) or bool(self.q_test) or self.describe
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """What it may give, by name; its model decides which of `DESCRIBED` it gives."""
+        suffixes = ("", *(f"@T={T}" for T in self.T_test), *(f"@q={q}" for q in self.q_test))
+        losses = [f"{name}{suffix}" for suffix in suffixes for name in ("loss", "loss_stderr")]
+        counted = () if self.target is None else (SAMPLES_TO_TARGET,)
+        return (*losses, *(DESCRIBED if self.describe else ()), *counted)
 
     def due(self, step: int) -> bool:
         """Whether it is time to measure before a training step."""

@@ -30,9 +30,6 @@ NUMERICS = 3
 PLUGIN = "plugin sha256"
 """Under this name, which no field can have, the digest of a plugin enters the hash of a trial of its kind."""
 
-SAMPLES_TO_TARGET = "samples_to_target"
-"""The metric of a trial whose evaluation has a target: samples drawn until it was first measured there, inf for never."""
-
 
 class TrialConfig(Record):
     """Everything that decides a trial's numbers, and nothing else."""

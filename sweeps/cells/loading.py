@@ -9,9 +9,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from stsq_core.configs import SAMPLES, TrialConfig, UserError
+from stsq_core.configs import SAMPLES, TrialConfig, UserError, shown
 from sweeps.cells.cell import describe
 from sweeps.cells.expanded_sweep import ExpandedSweep
+from sweeps.cells.named_in_results import check_names
 from sweeps.schema import (
     PlacedError,
     Slug,
@@ -61,12 +62,13 @@ def load_expanded(name_or_path: str | Path, settings: Sequence[str] = ()) -> Exp
     path = sweep_path(name_or_path)
     source = path.name if path.parent == CATALOG else str(path)
     document, notes = parse(_text_of(path), source), tuple[str, ...]()
-    if KEPT.fullmatch(path.name) and any(path.with_name(name).exists() for name in BESIDE_KEPT):
+    is_kept = KEPT.fullmatch(path.name) is not None and any(path.with_name(name).exists() for name in BESIDE_KEPT)
+    if is_kept:
         document, notes = as_kept(document)
     document = apply_settings(document, settings)
     if not document.is_set(STORAGE) and (reason := storage_beyond_a_file(_at(document.data, STORAGE))):
         raise document.error(STORAGE, reason)
-    return replace(check_sweep(document), notes=notes)
+    return replace(check_sweep(document, is_kept=is_kept), notes=notes)
 
 
 def catalog_names() -> tuple[str, ...]:
@@ -82,7 +84,7 @@ def catalog_path(name: str) -> Path:
     """
     if name not in catalog_names():
         raise UserError(
-            f"there is no sweep {name!r}{suggestion(name, catalog_names())}; the catalogue holds {listed(catalog_names())}: "
+            f"there is no sweep {shown(name)}{suggestion(name, catalog_names())}; the catalogue holds {listed(catalog_names())}: "
             "give one of these names, or the path of a YAML file"
         )
     return CATALOG / f"{name}.yaml"
@@ -128,8 +130,8 @@ def sweep_name(name_or_path: str | Path) -> str | None:
         return None
 
 
-def check_sweep(document: YamlDocument) -> ExpandedSweep:
-    """The sweep that a document declares, with its cells.
+def check_sweep(document: YamlDocument, *, is_kept: bool = False) -> ExpandedSweep:
+    """The sweep that a document declares, with its cells; `is_kept` is one of a run directory, settings applied.
 
     Raises:
         UserError: as `load_sweep`.
@@ -146,6 +148,8 @@ def check_sweep(document: YamlDocument) -> ExpandedSweep:
             sweep = replace(sweep, spec=spec)
         spec.laws.check(cells)
         _check_targets(spec, cells)
+        if not (document.has_settings or is_kept):  # narrowed, it may have lost the cells that claims are about
+            check_names(spec, (*sweep.cells, *sweep.searched))
     except ValidationError as error:
         raise document.error(*first_problem(error, SweepSpec, document.data)) from None
     except PlacedError as error:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from stsq_core.configs import MODELS, WIDTH, Architecture, Size, Stsq, TrialConfig, TrialFamily
+from stsq_core.configs import MODELS, WIDTH, Architecture, Size, Stsq, TrialConfig, TrialFamily, shown
 from stsq_core.oracles import theory
 from sweeps.cells.cell import Cell, describe, distinct_labels
 from sweeps.cells.expansion import SEED_BITS, assignments, data_of, num_combinations, path_in_group
@@ -29,7 +29,6 @@ from sweeps.schema import (
     TrialGroup,
     WidthRange,
     first_problem,
-    shown,
     with_field,
 )
 

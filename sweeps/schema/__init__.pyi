@@ -26,7 +26,6 @@ from .errors import (
     PlacedError as PlacedError,
     first_problem as first_problem,
     listed as listed,
-    shown as shown,
     suggestion as suggestion,
 )
 from .fields import (

@@ -5,13 +5,15 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from stsq_core.configs import Record, as_tuple
-from sweeps.schema.errors import shown
+from stsq_core.configs import Record, as_tuple, shown
 
 MAX_POINTS = 10_000
 
 
-Number = int | float
+LARGEST = 2**53
+"""Of whole numbers that are exact as floating-point ones."""
+
+Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)] | float
 Ends = Annotated[tuple[Number, Number], BeforeValidator(as_tuple)]
 Points = Annotated[int, Field(ge=1, le=MAX_POINTS)]
 

@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from stsq_core.configs import Record, as_tuple
+from stsq_core.configs import Record, as_tuple, shown
 from sweeps.schema.errors import FieldError
 from sweeps.schema.fields import unknown_field
 
 
 def _slug(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
-        raise ValueError(f"a name begins with a letter or digit and holds letters, digits, '_', '.' and '-' only; got {name!r}")
+        raise ValueError(f"a name begins with a letter or digit and holds letters, digits, '_', '.' and '-' only; got {shown(name)}")
     return name
 
 

@@ -9,13 +9,13 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from stsq_core.configs import UserError, records_of
+from stsq_core.configs import UserError, records_of, shown
+from stsq_core.configs.errors import SHOWN
 
 Path = tuple[str | int, ...]
 
-SHOWN = 80
-"""The most characters of an offending value that a message repeats."""
-
+NEAREST = 5
+"""The most names that a message lists where a wrong one was given."""
 
 class PlacedError(UserError):
     """A problem with one field: `path` leads to the field from the top of the sweep, `problem` says what is wrong with it."""
@@ -36,13 +36,7 @@ class FieldError(ValueError):
 
 def dotted(path: Path) -> str:
     """`("trials", 0, "base")` as `trials.0.base`."""
-    return ".".join(str(part) for part in path)
-
-
-def shown(value: object) -> str:
-    """A value as an error message repeats it: short, on one line."""
-    text = repr(value)
-    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+    return ".".join(text if len(text := str(part)) <= SHOWN else f"{text[: SHOWN - 3]}..." for part in path)
 
 
 def listed(names: Iterable[object]) -> str:
@@ -50,9 +44,17 @@ def listed(names: Iterable[object]) -> str:
     return ", ".join(str(name) for name in names) or "(nothing)"
 
 
+def nearest(name: str, names: Sequence[str]) -> str:
+    """The names nearest to one, in the order in which they stand, and how many more there are."""
+    if len(names) <= NEAREST:
+        return listed(names)
+    by_ratio = sorted(names, key=lambda other: -difflib.SequenceMatcher(None, name[:SHOWN], other).ratio())[:NEAREST]
+    return f"{listed(other for other in names if other in by_ratio)} and {len(names) - NEAREST} more"
+
+
 def suggestion(name: str, allowed: Iterable[str]) -> str:
     """`; did you mean T?` where something close is allowed, else nothing."""
-    known = list(allowed)
+    known = list(allowed) if len(name) <= SHOWN else []
     same = [other for other in known if other.lower() == name.lower()]
     by_leaf = [other for other in known if other.rpartition(".")[2].lower() == name.rpartition(".")[2].lower()]
     by_leaf.sort(key=lambda other: other.partition(".")[0] != name.partition(".")[0])  # those of its own branch first
@@ -75,16 +77,16 @@ def first_problem(error: ValidationError, root: type[BaseModel], data: object) -
         case "extra_forbidden":
             allowed = allowed_names(root, data, path[:-1])
             name = str(path[-1])
-            return path, f"unknown field {name!r}{suggestion(name, allowed)} (allowed here: {listed(allowed)})"
+            return path, f"unknown field {shown(name)}{suggestion(name, allowed)} (allowed here: {listed(allowed)})"
         case "missing":
             return path, "this field is required and missing: add it"
         case "union_tag_not_found":
             return path, f"a 'kind' is required here and missing; got {shown(detail['input'])}"
         case "union_tag_invalid":
             expected = detail["ctx"]["expected_tags"].replace("'", "")
-            return (*path, "kind"), f"unknown kind {detail['ctx']['tag']!r}; allowed: {expected}{_plugin_hint(path)}"
+            return (*path, "kind"), f"unknown kind {shown(detail['ctx']['tag'])}; allowed: {expected}{_plugin_hint(path)}"
         case "literal_error" if path[-2:] in (("task", "kind"), ("model", "kind")):
-            return path, f"unknown kind {detail['input']!r}; allowed: {detail['ctx']['expected']}{_plugin_hint(path[:-1])}"
+            return path, f"unknown kind {shown(detail['input'])}; allowed: {detail['ctx']['expected']}{_plugin_hint(path[:-1])}"
         case "value_error":
             error_raised = detail["ctx"]["error"]
             within = error_raised.path if isinstance(error_raised, FieldError) else ()

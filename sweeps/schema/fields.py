@@ -7,8 +7,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from stsq_core.configs import MODELS, SAMPLES, TASKS, WIDTH, Architecture, Size, TrialConfig, records_of
-from sweeps.schema.errors import listed, suggestion
+from stsq_core.configs import MODELS, SAMPLES, TASKS, WIDTH, Architecture, Size, TrialConfig, records_of, shown
+from sweeps.schema.errors import listed, nearest, suggestion
 
 
 def free_fields(size: Size = WIDTH) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ def unknown_field(name: str) -> str | None:
         return "seed is not an axis: give `seeds: 4` (derived for each cell) or `seeds: [0, 1, 2]`"
     if name in known_fields():
         return None
-    return f"there is no field {name!r}{suggestion(name, known_leaves())}; {allowed_beside(name)}"
+    return f"there is no field {shown(name)}{suggestion(name, known_leaves())}; {allowed_beside(name)}"
 
 
 def not_a_size(name: str) -> str | None:
@@ -54,7 +54,7 @@ def not_a_size(name: str) -> str | None:
         return None
     allowed = ["width", "samples", *integer_fields()]
     return (
-        f"a threshold is of the width, of the samples drawn, or of a whole number of the trials; got {name!r}"
+        f"a threshold is of the width, of the samples drawn, or of a whole number of the trials; got {shown(name)}"
         f"{suggestion(name, allowed)} (allowed here: {listed(allowed)})"
     )
 
@@ -89,10 +89,10 @@ def _plain_types(annotation: object) -> tuple[object, ...]:
 
 
 def allowed_beside(name: str) -> str:
-    """The fields that could have been meant by an unknown one: those of the same branch, or all."""
+    """The fields nearest to an unknown one: of the same branch, or of all."""
     branch = name.partition(".")[0]
     beside = [leaf for leaf in known_leaves() if leaf.startswith(f"{branch}.")]
-    return f"{branch} has {listed(beside)}" if beside else f"the fields are {listed(known_leaves())}"
+    return f"{branch} has {nearest(name, beside)}" if beside else f"the fields are {nearest(name, known_leaves())}"
 
 
 def known_leaves() -> tuple[str, ...]:

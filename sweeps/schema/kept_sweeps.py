@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, ValidationError
 
-from stsq_core.configs import Record, as_tuple
+from stsq_core.configs import Record, as_tuple, shown
 from sweeps.schema.claims import Claim
 from sweeps.schema.errors import dotted, first_problem
 from sweeps.schema.yaml_source import YamlDocument
@@ -36,7 +36,7 @@ def as_kept(document: YamlDocument) -> tuple[YamlDocument, tuple[str, ...]]:
     problems = [_problem(claim) for claim in claims]
     valid = [claim for claim, problem in zip(claims, problems, strict=True) if not problem]
     notes = tuple(
-        f"{document.place(('claims', place))}: the claim {_name(claims[place])!r} is of another version and is not "
+        f"{document.place(('claims', place))}: the claim {shown(_name(claims[place]))} is of another version and is not "
         f"judged: {problem}"
         for place, problem in enumerate(problems)
         if problem

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from stsq_core.configs import Record, TrialConfig
-from sweeps.schema.errors import FieldError, Path, PlacedError, listed, shown
+from stsq_core.configs import Record, TrialConfig, shown
+from sweeps.schema.errors import FieldError, Path, PlacedError, listed
 from sweeps.schema.fields import fields_of, free_fields, known_leaves, unknown_field
 
 Condition = dict[str, Any]

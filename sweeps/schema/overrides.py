@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stsq_core.configs import TrialConfig, UserError
+from stsq_core.configs import TrialConfig, UserError, shown
 from sweeps.schema.axes import is_axis
-from sweeps.schema.errors import Path, allowed_names, listed, suggestion
+from sweeps.schema.errors import Path, allowed_names, listed, nearest, suggestion
 from sweeps.schema.fields import allowed_beside, known_leaves, unknown_field, with_field, without_field
 from sweeps.schema.search_spec import SearchSettings, WidthRange
 from sweeps.schema.spec import Budget, Criterion, TrialGroup, WandbSettings
@@ -87,8 +87,8 @@ def _applied(document: YamlDocument, setting: Override) -> YamlDocument:
     reason = None if setting.field in GROUP_FIELDS else unknown_field(setting.field)
     if reason:
         near = suggestion(setting.field, [*SPEC_FIELDS, *known_leaves(), *GROUP_FIELDS])
-        also = f", and of the sweep {listed(GROUP_FIELDS)}, {listed(SPEC_FIELDS)}"
-        raise UserError(f"{setting.origin}: there is no field {setting.field!r}{near}; {allowed_beside(setting.field)}{also}")
+        also = f", and of the sweep {nearest(setting.field, [*GROUP_FIELDS, *SPEC_FIELDS])}"
+        raise UserError(f"{setting.origin}: there is no field {shown(setting.field)}{near}; {allowed_beside(setting.field)}{also}")
     return _with_group_field(document, setting)
 
 
@@ -107,7 +107,7 @@ def _with_group_field(document: YamlDocument, setting: Override) -> YamlDocument
     names = [str(group.get("name")) for group in groups]
     if setting.group is not None and setting.group not in names:
         near = suggestion(setting.group, names)
-        raise UserError(f"{setting.origin}: there is no group of trials named {setting.group!r}{near}; groups: {listed(names)}")
+        raise UserError(f"{setting.origin}: there is no group of trials named {shown(setting.group)}{near}; groups: {listed(names)}")
     chosen = {place for place, name in enumerate(names) if setting.group in (None, name)}
     # A field of one architecture is meant for the groups of that architecture; if it fits no group, checking the sweep says so.
     chosen = {place for place in chosen if _has_field(groups[place], setting.field)} or chosen

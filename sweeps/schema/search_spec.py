@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from stsq_core.configs import Record
+from stsq_core.configs import MAX_SIZE, Record, shown
 from sweeps.schema.errors import FieldError
 
 SamplerName = Literal["threshold", "tpe", "gp", "random", "grid"]
@@ -24,7 +24,7 @@ def storage_beyond_a_file(url: object) -> str | None:
         return None
     return (
         f"a sweep file may name a server only (grpc://HOST:PORT, postgresql://... or mysql://..., without options after '?'); "
-        f"got {url!r}: leave it out, and give it on the command line: --set 'search.storage={url}'"
+        f"got {shown(url)}: leave it out, and give it on the command line: --set 'search.storage=URL'"
     )
 
 
@@ -45,10 +45,9 @@ class WidthRange(Record):
     @model_validator(mode="after")
     def _ends_in_order(self) -> Self:
         for name, end in (("low", self.low), ("high", self.high)):
-            if end is not None and end < 1:
-                raise FieldError(
-                    (name,), f"a width is a whole number of units and at least 1; got {name}={end}: use {name}: 1 or more"
-                )
+            if end is not None and not 1 <= end <= MAX_SIZE:
+                problem = f"a width is a whole number of units from 1 to {MAX_SIZE}; got {name}={shown(end)}"
+                raise FieldError((name,), f"{problem}: use {name}: {1 if end < 1 else MAX_SIZE}, or a number between")
         if self.low is not None and self.high is not None and self.high <= self.low:
             raise FieldError(
                 ("high",),

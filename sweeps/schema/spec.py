@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
-from stsq_core.configs import SAMPLES, WIDTH, Record, Size, as_tuple, size_named
+from stsq_core.configs import SAMPLES, WIDTH, Record, Size, as_tuple, shown, size_named
 from sweeps.schema import yaml_source
 from sweeps.schema.axes import Axis, is_axis, values_of
 from sweeps.schema.claims import Claim, Slug, ThresholdClaim, Words
@@ -18,6 +18,8 @@ from sweeps.schema.law_settings import LawSettings
 from sweeps.schema.search_spec import SearchSettings, WidthRange
 
 MAX_SEED = 2**63
+MANY = 10**9
+"""More trials or workers than any sweep has."""
 
 
 Seed = Annotated[int, Field(ge=0, lt=MAX_SEED)]
@@ -84,8 +86,8 @@ class Budget(Record):
 
     minutes: Annotated[float, Field(gt=0)] | None = None
     retries: Annotated[int, Field(ge=0, le=100)] = 2
-    failures: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)] | None = None
-    max_workers: Annotated[int, Field(ge=1)] | None = None
+    failures: Annotated[int, Field(ge=1, le=MANY)] | Annotated[float, Field(gt=0, lt=1)] | None = None
+    max_workers: Annotated[int, Field(ge=1, le=MANY)] | None = None
 
 
 class WandbSettings(Record):
@@ -98,7 +100,7 @@ class WandbSettings(Record):
     entity: str | None = None
     tags: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
     mode: Literal["auto", "offline", "online", "disabled"] = "auto"
-    max_trial_runs: Annotated[int, Field(ge=0)] = 1000
+    max_trial_runs: Annotated[int, Field(ge=0, le=MANY)] = 1000
 
 
 def _case(value: object) -> object:
@@ -208,7 +210,7 @@ class SweepSpec(Record):
         for what, named in (("groups of trials", self.trials), ("claims", self.claims), ("drawings", self.drawings)):
             names = [one.name for one in named]
             if twice := sorted({name for name in names if names.count(name) > 1}):
-                raise ValueError(f"two {what} are named {twice[0]!r}: give each a name of its own")
+                raise ValueError(f"two {what} are named {shown(twice[0])}: give each a name of its own")
         return self
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from stsq_core.configs import UserError
+from stsq_core.configs import UserError, shown
 from sweeps.schema.errors import Path, dotted
 
 TAG = "tag:yaml.org,2002:"
@@ -134,7 +134,7 @@ class _Builder:
                 return [self.build(child, (*path, place)) for place, child in enumerate(node.value)]
             case yaml.ScalarNode() if node.tag in _SCALARS:
                 return self._scalar(node)
-        raise UserError(f"{self.origins[path]}: the tag {node.tag!r} is not allowed: a sweep file holds plain data only")
+        raise UserError(f"{self.origins[path]}: the tag {shown(node.tag)} is not allowed: a sweep file holds plain data only")
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
         data: dict[str, Any] = {}
@@ -156,14 +156,14 @@ class _Builder:
             key, is_merge = str(key_node.value), key_node.tag == TAG + "merge"
             if has_merge if is_merge else key in own:
                 also = " with a list: <<: [*one, *other]" if is_merge else ""
-                raise UserError(f"{line}: {dotted((*path, key))}: the key {key!r} is given twice; keep one{also}")
+                raise UserError(f"{line}: {dotted((*path, key))}: the key {shown(key)} is given twice; keep one{also}")
             if not is_merge:
                 own[key] = line, value
                 continue
             has_merge = True
             for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
                 if not isinstance(source, yaml.MappingNode):
-                    got = "a list" if isinstance(source, yaml.SequenceNode) else repr(source.value)
+                    got = "a list" if isinstance(source, yaml.SequenceNode) else shown(source.value)
                     problem = f"'<<' merges a mapping (<<: *anchor) or a list of mappings; got {got}"
                     raise UserError(f"{line}: {dotted((*path, key))}: {problem}: give the anchor of a mapping, or leave it out")
                 merged = self._entries(source, path) | merged
@@ -181,7 +181,7 @@ class _Builder:
             return _SCALARS[node.tag](node.value)
         except ValueError:
             line = node.start_mark.line + 1
-            raise UserError(f"{self.source}:{line}: {node.value!r} is not a {node.tag.removeprefix(TAG)}") from None
+            raise UserError(f"{self.source}:{line}: {shown(node.value)} is not a {node.tag.removeprefix(TAG)}") from None
 
 
 _SCALARS: Mapping[str, Any] = {

@@ -203,7 +203,7 @@ def test_one_diverging_rate_is_told_and_does_not_move_the_threshold(
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("fcn:search.low=0", "a width is a whole number of units and at least 1; got low=0"),
+        ("fcn:search.low=0", "a width is a whole number of units from 1 to 16777216; got low=0"),
         ("transformer:search.low=2", "low must exceed d"),
         ("search.high=1", "high must exceed low"),
         ("search.sampler=bayes", "must be 'threshold', 'tpe', 'gp', 'random' or 'grid'; got 'bayes'"),

@@ -101,6 +101,7 @@ def test_a_sweep_of_no_trials_is_refused(tmp_path):
 def test_a_sweep_too_large_to_be_meant_is_refused_without_being_built(tmp_path, sweep_text):
     message = refusal(tmp_path / "bad.yaml", sweep_text, ["seeds=100000", "optimizer.lr={geom: [0.001, 0.1], num: 1000}"])
     assert "at most 1000000 are allowed" in message
+    assert "--set task.T=16 --out runs/T16" in message
 
 
 def test_unknown_sweeps_and_files_are_answered_with_the_catalogue(tmp_path):

@@ -92,14 +92,14 @@ def test_the_schema_knows_searches():
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("net:search.high=0", "trials.1.search.high: a width is a whole number of units and at least 1; got high=0"),
+        ("net:search.high=0", "trials.1.search.high: a width is a whole number of units from 1 to 16777216; got high=0"),
         (
             "net:search.of=d_e",
             "trials.1.search.of: the width of model.kind=fcn is its units, not d + d_e; got of=d_e: use of: m, or leave it out",
         ),
         ("net:search.of=rank", "trials.1.search.of: must be 'd_e' or 'm'; got 'rank'"),
         ("search.tolerance_of=q", "search.tolerance_of: must be 'd_e' or 'm'; got 'q'"),
-        ("net:search.low=0", "trials.1.search.low: a width is a whole number of units and at least 1; got low=0"),
+        ("net:search.low=0", "trials.1.search.low: a width is a whole number of units from 1 to 16777216; got low=0"),
         ("net:search.high=4", "trials.1.search.high: high must exceed low; got low=4, high=4"),
         (
             "attention:search.low=4",
