@@ -15,7 +15,6 @@ from stsq_core.configs.positions import Learned, OneHot, Positions
 from stsq_core.configs.record import Record, with_number
 from stsq_core.configs.task import PositiveInt, TokenTask
 
-
 MAX_DEPTH = 1000
 """Layers of a net: costs are sums over them."""
 

@@ -138,8 +138,9 @@ def _check_size(spec: SweepSpec) -> None:
     total = sum(num_trials(group) for _, group in _grids(spec))
     if total > MAX_TRIALS:
         raise PlacedError(
-            ("trials",), f"this sweep has {total} trials; at most {MAX_TRIALS} are allowed: use fewer values or seeds, or divide it "
-            "into runs, a value of an axis each (--set task.T=16 --out runs/T16)"
+            ("trials",),
+            f"this sweep has {total} trials; at most {MAX_TRIALS} are allowed: use fewer values or seeds, or divide it "
+            "into runs, a value of an axis each (--set task.T=16 --out runs/T16)",
         )
 
 

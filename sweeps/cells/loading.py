@@ -84,8 +84,8 @@ def catalog_path(name: str) -> Path:
     """
     if name not in catalog_names():
         raise UserError(
-            f"there is no sweep {shown(name)}{suggestion(name, catalog_names())}; the catalogue holds {listed(catalog_names())}: "
-            "give one of these names, or the path of a YAML file"
+            f"there is no sweep {shown(name)}{suggestion(name, catalog_names())}; the catalogue holds "
+            f"{listed(catalog_names())}: give one of these names, or the path of a YAML file"
         )
     return CATALOG / f"{name}.yaml"
 

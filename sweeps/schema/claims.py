@@ -16,7 +16,9 @@ from sweeps.schema.fields import unknown_field
 
 def _slug(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
-        raise ValueError(f"a name begins with a letter or digit and holds letters, digits, '_', '.' and '-' only; got {shown(name)}")
+        raise ValueError(
+            f"a name begins with a letter or digit and holds letters, digits, '_', '.' and '-' only; got {shown(name)}"
+        )
     return name
 
 

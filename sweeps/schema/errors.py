@@ -17,6 +17,7 @@ Path = tuple[str | int, ...]
 NEAREST = 5
 """The most names that a message lists where a wrong one was given."""
 
+
 class PlacedError(UserError):
     """A problem with one field: `path` leads to the field from the top of the sweep, `problem` says what is wrong with it."""
 

@@ -88,7 +88,9 @@ def _applied(document: YamlDocument, setting: Override) -> YamlDocument:
     if reason:
         near = suggestion(setting.field, [*SPEC_FIELDS, *known_leaves(), *GROUP_FIELDS])
         also = f", and of the sweep {nearest(setting.field, [*GROUP_FIELDS, *SPEC_FIELDS])}"
-        raise UserError(f"{setting.origin}: there is no field {shown(setting.field)}{near}; {allowed_beside(setting.field)}{also}")
+        raise UserError(
+            f"{setting.origin}: there is no field {shown(setting.field)}{near}; {allowed_beside(setting.field)}{also}"
+        )
     return _with_group_field(document, setting)
 
 
@@ -107,7 +109,9 @@ def _with_group_field(document: YamlDocument, setting: Override) -> YamlDocument
     names = [str(group.get("name")) for group in groups]
     if setting.group is not None and setting.group not in names:
         near = suggestion(setting.group, names)
-        raise UserError(f"{setting.origin}: there is no group of trials named {shown(setting.group)}{near}; groups: {listed(names)}")
+        raise UserError(
+            f"{setting.origin}: there is no group of trials named {shown(setting.group)}{near}; groups: {listed(names)}"
+        )
     chosen = {place for place, name in enumerate(names) if setting.group in (None, name)}
     # A field of one architecture is meant for the groups of that architecture; if it fits no group, checking the sweep says so.
     chosen = {place for place in chosen if _has_field(groups[place], setting.field)} or chosen

@@ -56,8 +56,16 @@ def test_what_exists_may_be_named(tmp_path: Path, claim: dict[str, Any]) -> None
     [
         ({"claims": [BOUND | {"metric": "relative_losss"}]}, "claims.0.metric", "gives the metric 'relative_losss'"),
         ({"claims": [BOUND | {"metric": "los"}]}, "claims.0.metric", "'los'; did you mean loss? (they"),
-        ({"claims": [BOUND | {"metric": "loss@q=4"}]}, "claims.0.metric", "they give loss, loss_stderr, loss@q=3, loss_stderr@q=3"),
-        ({"claims": [BOUND | {"where": {"optimizer.kind": "adm"}}]}, "claims.0.where.optimizer.kind", "'adm'; did you mean adam?"),
+        (
+            {"claims": [BOUND | {"metric": "loss@q=4"}]},
+            "claims.0.metric",
+            "they give loss, loss_stderr, loss@q=3, loss_stderr@q=3",
+        ),
+        (
+            {"claims": [BOUND | {"where": {"optimizer.kind": "adm"}}]},
+            "claims.0.where.optimizer.kind",
+            "'adm'; did you mean adam?",
+        ),
         ({"claims": [BOUND | {"where": {"task.T": [8, 9]}}]}, "claims.0.where.task.T", "has task.T = 9; task.T is 8: name one"),
         ({"claims": [BOUND | {"where": {"model.width": 5}}]}, "claims.0.where.model.width", "= 5; model.width is 4, 8"),
         ({"claims": [BOUND | {"where": {"optimizer.kind": "gd", "optimizer.lr": 0.01}}]}, "claims.0.where", "as a whole"),

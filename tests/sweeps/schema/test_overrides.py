@@ -87,9 +87,10 @@ def test_later_settings_win(sweep_file):
     [
         (
             "task.t=3",
-            "--set task.t=3: there is no field 'task.t'; did you mean task.T?; task has task.T, task.q, task.d, task.about, task.d_e and 13 more",
+            "--set task.t=3: there is no field 'task.t'; did you mean task.T?; task has task.T, task.q, task.d, task.about, "
+            "task.d_e and 13 more",
         ),
-        ("widht=3", "--set widht=3: there is no field 'widht'; the fields are model.width, "),
+        ("widht=3", "--set widht=3: there is no field 'widht'; the fields are model.width"),
         (
             "criterion.target=3",
             "--set criterion.target=3: there is no field 'criterion.target'; did you mean evaluation.target or criterion",
