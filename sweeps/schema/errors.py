@@ -9,8 +9,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from stsq_core.configs import UserError, records_of, shown
-from stsq_core.configs.errors import SHOWN
+from stsq_core.configs import SHOWN, UserError, records_of, shown
 
 Path = tuple[str | int, ...]
 
