@@ -5,9 +5,9 @@ not of the files that it calls. Every trial is a loop of its own over contiguous
 its bits cannot depend on the trials beside it; whole vectors leave no scalar tail.
 Indices that are not plain loop variables are unsigned: a signed one might count from the end, which no vector loop can do.
 
-Sources: Philox4x32-10 is Salmon, Moraes, Dror, Shaw 2011 (Parallel random numbers: as easy as 1, 2, 3); normals are Box and
-Muller 1958; subsets are Floyd's algorithm (Bentley, Floyd 1987); the polynomials of log, exp, sin and cos are those of the
-Cephes library (Moshier), good to about one unit in the last place of float32 on the ranges used here.
+Sources: Philox4x32-7 is Salmon, Moraes, Dror, Shaw 2011 (Parallel random numbers: as easy as 1, 2, 3); normals are Box and
+Muller 1958; subsets are Floyd's algorithm (Bentley, Floyd 1987); the polynomial of exp is that of the Cephes library (Moshier),
+those of normals are minimax fits, all good to about one unit in the last place of float32 on the ranges used here.
 """
 
 import math
@@ -25,8 +25,17 @@ from numba.extending import intrinsic, overload
 
 from stsq_core.configs import LANES
 
-GROUP = 8
+GROUP = 16
 """Numbers of a stream come in groups of four words of this many consecutive Philox counters."""
+
+# Of powers of f, of the square of x and of the square of x, highest first: `-2 log(1 + f) / f` for 1 + f between the roots of 1/2
+# and 2, `sin(x) / x` and `cos(x)` for x up to pi/4, with relative errors of at most 1.7e-7, 4e-9 and 4e-8.
+LOG = (
+    0.20213806629180908, -0.3244519531726837, 0.3450166881084442, -0.3980032801628113,
+    0.4993981719017029, -0.6667011976242065, 1.0000072717666626, -1.9999998807907104,
+)  # fmt: skip
+SINE = -0.00019515282474458218, 0.00833216030150652, -0.16666655242443085, 1.0
+COSINE = -0.0013591854367405176, 0.041655778884887695, -0.4999988377094269, 1.0
 
 TOKENS_IN_CACHE = 8192
 """Token coordinates drawn at a time, for all trials of one seed."""
@@ -40,6 +49,64 @@ def _compiled(function: Callable[..., None]) -> Any:
 def _inlined(function: Callable[..., Any]) -> Any:
     """A piece of a vectorised loop, in the order in which it is written."""
     return numba.njit(cache=True, error_model="numpy", fastmath={"contract"}, forceinline=True)(function)
+
+
+# Vectors
+
+
+VECTOR_BYTES, PANEL = (64, 4) if llvmlite.binding.get_host_cpu_features().get("avx512f") else (32, 2)
+"""A vector of this machine, and how many of them a product takes side by side: its sums fill about half of the registers."""
+
+_LANES_OF_WORDS = VECTOR_BYTES // 4
+
+
+def _emitted(function: Callable[..., Any]) -> Any:
+    """Instructions on vectors written out: sums of several rows that stay in registers are no loop that LLVM would find."""
+    return intrinsic(function)
+
+
+class _Vectors:
+    """Writes loads, stores and sums of whole vectors of an array's numbers; places are in numbers."""
+
+    def __init__(self, context, builder, kind):
+        self.context, self.builder = context, builder
+        self.number, self.size = context.get_data_type(kind.dtype), kind.dtype.bitwidth // 8
+        self.lanes = VECTOR_BYTES // self.size
+        self.type = ir.VectorType(self.number, self.lanes)
+        self.zero = ir.Constant(self.type, [0.0] * self.lanes)
+        name = f"llvm.fmuladd.v{self.lanes}{self.number.intrinsic_name}"
+        self._fused = cgutils.get_or_insert_function(builder.module, ir.FunctionType(self.type, [self.type] * 3), name)
+
+    def data(self, kind, array):
+        return self.context.make_array(kind)(self.context, self.builder, array).data
+
+    def place(self, array, *terms):
+        """The address of a number at the sum of some terms."""
+        total = terms[0]
+        for term in terms[1:]:
+            total = self.builder.add(total, term)
+        return self.builder.gep(array, [total])
+
+    def load(self, array, *terms):
+        place = self.builder.bitcast(self.place(array, *terms), self.type.as_pointer())
+        return self.builder.load(place, align=self.size)
+
+    def store(self, value, array, *terms):
+        place = self.builder.bitcast(self.place(array, *terms), self.type.as_pointer())
+        self.builder.store(value, place, align=self.size)
+
+    def repeated(self, array, *terms):
+        """A vector of one number."""
+        value = self.builder.load(self.place(array, *terms))
+        one = self.builder.insert_element(ir.Constant(self.type, ir.Undefined), value, ir.IntType(32)(0))
+        return self.shuffled(one, one, [0] * self.lanes)
+
+    def shuffled(self, a, b, lanes):
+        return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes))
+
+    def add_product(self, total, a, b):
+        """`total += a b` of a vector in a variable, rounded once where the machine can."""
+        self.builder.store(self.builder.call(self._fused, [a, b, self.builder.load(total)]), total)
 
 
 # Random words
@@ -64,14 +131,8 @@ def _bumped(k0, k1):
 
 @_inlined
 def philox(i, row, k0, k1):
-    """The four words of counter (i, row, 0, 0). Ten rounds written out: a loop here would not vectorise its caller's."""
+    """The four words of counter (i, row, 0, 0). Seven rounds written out: a loop here would not vectorise its caller's."""
     c0, c1, c2, c3 = _philox_round(uint32(i), uint32(row), uint32(0), uint32(0), k0, k1)
-    k0, k1 = _bumped(k0, k1)
-    c0, c1, c2, c3 = _philox_round(c0, c1, c2, c3, k0, k1)
-    k0, k1 = _bumped(k0, k1)
-    c0, c1, c2, c3 = _philox_round(c0, c1, c2, c3, k0, k1)
-    k0, k1 = _bumped(k0, k1)
-    c0, c1, c2, c3 = _philox_round(c0, c1, c2, c3, k0, k1)
     k0, k1 = _bumped(k0, k1)
     c0, c1, c2, c3 = _philox_round(c0, c1, c2, c3, k0, k1)
     k0, k1 = _bumped(k0, k1)
@@ -105,28 +166,6 @@ def keys(bases, step, out):
 
 
 @_inlined
-def _log(x):
-    """The logarithm of a positive normal float32."""
-    # x = 2^exponent (1 + f) with 1 + f between the roots of 1/2 and 2: 0x3F3504F3 holds the bits of the root of 1/2.
-    bits = np.float32(x).view(np.int32)
-    exponent = int32(int32(bits - int32(0x3F3504F3)) >> int32(23))
-    f = np.int32(bits - int32(exponent << int32(23))).view(np.float32) - float32(1)
-    p = float32(7.0376836292e-2)
-    p = p * f + float32(-1.1514610310e-1)
-    p = p * f + float32(1.1676998740e-1)
-    p = p * f + float32(-1.2420140846e-1)
-    p = p * f + float32(1.4249322787e-1)
-    p = p * f + float32(-1.6668057665e-1)
-    p = p * f + float32(2.0000714765e-1)
-    p = p * f + float32(-2.4999993993e-1)
-    p = p * f + float32(3.3333331174e-1)
-    square = f * f
-    e = float32(exponent)
-    tail = f * square * p + e * float32(-2.12194440e-4) - float32(0.5) * square
-    return f + tail + e * float32(0.693359375)
-
-
-@_inlined
 def _exp_single(x):
     x = float32(-87) if x < float32(-87) else x  # written so that NaN stays NaN
     shifted = x * float32(1.44269504) + float32(12582912)  # rounds to an integer in the low bits
@@ -156,25 +195,6 @@ def _exp_of(x):
 
 
 @_inlined
-def _normal_pair(w0, w1):
-    """Two independent standard normals from two words; none is beyond 5.9, where 4e-9 of the mass lies."""
-    u = (float32(int32(w0 >> uint32(8))) + float32(0.5)) * float32(2.0**-24)
-    radius = np.sqrt(float32(-2) * _log(u))
-    # The word is a fraction of a whole turn; the nearest quarter is split off, which leaves an angle x of at most pi/4.
-    turn = int32(w1)
-    quarter = int32(int32(turn + int32(0x20000000)) >> int32(30))
-    x = float32(int32(turn - int32(quarter << int32(30)))) * float32(math.pi / 2 * 2.0**-30)
-    z = x * x
-    sine = ((float32(-1.9515295891e-4) * z + float32(8.3321608736e-3)) * z + float32(-1.6666654611e-1)) * z * x + x
-    cosine = (float32(2.443315711809948e-5) * z + float32(-1.388731625493765e-3)) * z + float32(4.166664568298827e-2)
-    cosine = cosine * z * z - float32(0.5) * z + float32(1)
-    odd = quarter & int32(1)
-    cos_sign = float32(1) - float32(int32(int32(quarter + int32(1)) & int32(2)))
-    sin_sign = float32(1) - float32(int32(quarter & int32(2)))
-    return radius * cos_sign * (sine if odd else cosine), radius * sin_sign * (cosine if odd else sine)
-
-
-@_inlined
 def _uniform(word):
     """Uniform on (-1, 1), on a grid of 2^-23."""
     return (float32(int32(word >> uint32(8))) + float32(0.5)) * float32(2.0**-23) - float32(1)
@@ -183,19 +203,117 @@ def _uniform(word):
 # Draws
 
 
+@_emitted
+def _normals_at(typing, out, place, i, row, k0, k1):
+    """The 4 GROUP normals of the counters (i, row, 0, 0), ... into out from a place on.
+
+    A 64-bit lane holds a counter's word in its lower half, so that a product's halves, which a round sets apart, cost one shift;
+    even and odd counters are two vectors.
+    """
+
+    def lower(context, builder, signature, values):
+        out_, place, *counter = values
+        lanes, word, wide = _LANES_OF_WORDS, ir.IntType(32), ir.IntType(64)
+        half = ir.VectorType(wide, lanes // 2)
+        words, floats = ir.VectorType(word, lanes), ir.VectorType(ir.FloatType(), lanes)
+        lines = _Vectors(context, builder, out)
+        data = lines.data(out, out_)
+
+        def splat(value, type_):
+            one = builder.insert_element(ir.Constant(type_, ir.Undefined), value, word(0))
+            return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(word, type_.count), [0] * type_.count))
+
+        def all_of(type_, value):
+            return ir.Constant(type_, [value] * type_.count)
+
+        def called(name, *arguments):
+            kind = ir.FunctionType(floats, [floats] * len(arguments))
+            name = f"llvm.{name}.v{lanes}f32"
+            return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+
+        def polynomial(x, *coefficients):
+            """From the highest power down."""
+            value = all_of(floats, coefficients[0])
+            for coefficient in coefficients[1:]:
+                value = called("fmuladd", value, x, all_of(floats, coefficient))
+            return value
+
+        low = all_of(half, 0xFFFFFFFF)
+        first, row, k0, k1 = (builder.zext(value, wide) for value in counter)
+        keys = []
+        for n in range(7):
+            bumped = (builder.add(key, wide(n * step)) for key, step in ((k0, 0x9E3779B9), (k1, 0xBB67AE85)))
+            keys.append([splat(builder.and_(key, wide(0xFFFFFFFF)), half) for key in bumped])
+
+        def drawn(start):
+            """The four words of the counters from `start` on."""
+            parities = []
+            for parity in (0, 1):
+                steps = ir.Constant(half, [start + 2 * j + parity for j in range(lanes // 2)])
+                c0, c1, c2, c3 = builder.add(splat(first, half), steps), splat(row, half), all_of(half, 0), all_of(half, 0)
+                for key0, key1 in keys:
+                    p0, p1 = (
+                        builder.mul(builder.and_(c, low), all_of(half, factor)) for c, factor in ((c0, 0xD2511F53), (c2, 0xCD9E8D57))
+                    )
+                    high0, high1 = (builder.lshr(p, all_of(half, 32)) for p in (p0, p1))
+                    c0, c1, c2, c3 = builder.xor(builder.xor(high1, c1), key0), p1, builder.xor(builder.xor(high0, c3), key1), p0
+                parities.append((c0, c1, c2, c3))
+            for even, odd in zip(*parities, strict=True):
+                both = builder.or_(builder.and_(even, low), builder.shl(odd, all_of(half, 32)))
+                yield builder.bitcast(both, words)
+
+        def pair(w0, w1):
+            """Two independent standard normals from two words; none is beyond 6.7, where 3e-11 of the mass lies."""
+            u = builder.sitofp(builder.lshr(w0, all_of(words, 1)), floats)
+            u = called("fmuladd", u, all_of(floats, 2.0**-31), all_of(floats, 2.0**-32))
+            # u = 2^exponent (1 + f) with 1 + f between the roots of 1/2 and 2: 0x3F3504F3 holds the bits of the root of 1/2.
+            bits = builder.bitcast(u, words)
+            above = builder.ashr(builder.sub(bits, all_of(words, 0x3F3504F3)), all_of(words, 23))
+            f = builder.bitcast(builder.sub(bits, builder.shl(above, all_of(words, 23))), floats)
+            f = builder.fadd(f, all_of(floats, -1.0))
+            square = builder.fmul(f, polynomial(f, *LOG))
+            square = called("fmuladd", builder.sitofp(above, floats), all_of(floats, -2 * math.log(2)), square)
+            radius = called("sqrt", square)
+            # The word, with its sign, is an angle of at most pi/4 from an axis; its last two bits choose among the four.
+            x = builder.fmul(builder.sitofp(w1, floats), all_of(floats, math.pi / 4 * 2.0**-31))
+            z = builder.fmul(x, x)
+            across = builder.fmul(builder.fmul(radius, x), polynomial(z, *SINE))
+            along = builder.bitcast(builder.fmul(radius, polynomial(z, *COSINE)), words)
+            sign = builder.and_(builder.shl(w1, all_of(words, 30)), all_of(words, 0x80000000))
+            along = builder.bitcast(builder.xor(along, sign), floats)
+            turned = builder.icmp_unsigned("!=", builder.and_(w1, all_of(words, 1)), all_of(words, 0))
+            return builder.select(turned, across, along), builder.select(turned, along, across)
+
+        for start in range(0, GROUP, lanes):
+            w0, w1, w2, w3 = drawn(start)
+            for n, numbers in enumerate((*pair(w0, w1), *pair(w2, w3))):
+                kept = numbers if out.dtype == types.float32 else builder.fpext(numbers, ir.VectorType(ir.DoubleType(), lanes))
+                target = lines.place(data, place, place.type(GROUP * n + start))
+                builder.store(kept, builder.bitcast(target, kept.type.as_pointer()), align=lines.size)
+        return context.get_dummy_value()
+
+    return types.void(out, types.uint64, types.uint32, types.uint32, types.uint32, types.uint32), lower
+
+
 @_inlined
 def _fill_normals(k0, k1, row, out, start, stop, group):
     """Numbers 4 GROUP group, ... of a row's stream into out[start:stop], whose length is a multiple of 4 GROUP."""
     for h in range((stop - start) // (4 * GROUP)):
-        for lane in range(GROUP):
-            w0, w1, w2, w3 = philox(GROUP * (group + h) + lane, row, k0, k1)
-            x0, x1 = _normal_pair(w0, w1)
-            x2, x3 = _normal_pair(w2, w3)
-            place = uint64(start) + uint64(4 * GROUP * h + lane)
-            out[place] = x0
-            out[place + uint64(GROUP)] = x1
-            out[place + uint64(2 * GROUP)] = x2
-            out[place + uint64(3 * GROUP)] = x3
+        _normals_at(out, uint64(start + 4 * GROUP * h), uint32(GROUP * (group + h)), uint32(row), k0, k1)
+
+
+@_inlined
+def _fill_batch(k0, k1, out, first, count):
+    """So many numbers of row 0, from number `first` on, into out; how many others stand before them."""
+    before = first % (4 * GROUP)
+    _fill_normals(k0, k1, 0, out, 0, _room_for(before + count) - 4 * GROUP, first // (4 * GROUP))
+    return before
+
+
+@_inlined
+def _room_for(numbers):
+    """Numbers that hold so many in whole groups, wherever in a group they begin."""
+    return (-(-numbers // (4 * GROUP)) + 1) * (4 * GROUP)
 
 
 @_compiled
@@ -203,19 +321,15 @@ def normals(keys, out):
     """Standard normals into out of shape (n, rows, numbers), for keys of shape (n,)."""
     numbers = out.shape[2]
     whole = numbers // (4 * GROUP) * (4 * GROUP)
-    rest = np.empty(4 * GROUP, np.float32)
+    rest = np.empty(4 * GROUP, out.dtype)
     for s in range(out.shape[0]):
         k0, k1 = _halves(keys[s])
         for row in range(out.shape[1]):
             target = out[s, row]
             _fill_normals(k0, k1, row, target, 0, whole, 0)
             if whole < numbers:
-                for lane in range(GROUP):
-                    w0, w1, w2, w3 = philox(whole // 4 + lane, row, k0, k1)
-                    rest[lane], rest[lane + GROUP] = _normal_pair(w0, w1)
-                    rest[lane + 2 * GROUP], rest[lane + 3 * GROUP] = _normal_pair(w2, w3)
-                for j in range(numbers - whole):
-                    target[whole + j] = rest[j]
+                _fill_normals(k0, k1, row, rest, 0, len(rest), whole // len(rest))
+                target[whole:] = rest[: numbers - whole]
 
 
 @_compiled
@@ -422,22 +536,21 @@ def attend_tokens(keys, owner, N, K, Q, V_x, y, c, T, gradient, squares, G, R, H
     d, padded = K.shape[1], N.shape[2]
     kind = N.dtype.type
     mean = kind(1) / kind(rows)
-    numbers = -(-d * T // (4 * GROUP)) * (4 * GROUP)
+    numbers = d * T
     block = max(1, TOKENS_IN_CACHE // numbers)
-    X = np.zeros(block * numbers + LANES, N.dtype)  # the last row is read, and multiplied by zero, up to LANES beyond its end
+    X = np.zeros(_room_for(block * numbers) + LANES, N.dtype)  # the last row is read, times zero, up to LANES beyond its end
     s, g, top = np.empty(padded, N.dtype), np.empty(padded, N.dtype), np.empty(8, N.dtype)
     context, r, w = np.empty(d, N.dtype), np.empty(d, N.dtype), np.empty(d, N.dtype)
     for seed in range(len(keys)):
         k0, k1 = _halves(keys[seed])
         for first in range(0, rows, block):
             count = min(block, rows - first)
-            for b in range(count):
-                _fill_normals(k0, k1, first + b, X, b * numbers, (b + 1) * numbers, 0)
+            before = _fill_batch(k0, k1, X, first * numbers, count * numbers)
             for i in range(k):
                 if owner[i] != seed:
                     continue
                 for b in range(first, first + count):
-                    start = uint64((b - first) * numbers)
+                    start = uint64(before + (b - first) * numbers)
                     j = uint64(y[i, b, 0])
                     a = c[i, b, 0]
                     for t in range(padded):
@@ -523,63 +636,10 @@ def attend_tokens(keys, owner, N, K, Q, V_x, y, c, T, gradient, squares, G, R, H
 
 
 BLOCK = 32
-"""Samples of a net that go forward and backward together, and the least whose tokens begin at a group of their stream."""
+"""Samples of a net that go forward and backward together."""
 
 NET_TOKENS_IN_CACHE = 65536
 """Token coordinates of a net's batch that are drawn at a time."""
-
-VECTOR_BYTES, PANEL = (64, 4) if llvmlite.binding.get_host_cpu_features().get("avx512f") else (32, 2)
-"""A vector of this machine, and how many of them a product takes side by side: its sums fill about half of the registers."""
-
-
-def _emitted(function: Callable[..., Any]) -> Any:
-    """Instructions on vectors written out: sums of several rows that stay in registers are no loop that LLVM would find."""
-    return intrinsic(function)
-
-
-class _Vectors:
-    """Writes loads, stores and sums of whole vectors of an array's numbers; places are in numbers."""
-
-    def __init__(self, context, builder, kind):
-        self.context, self.builder = context, builder
-        self.number, self.size = context.get_data_type(kind.dtype), kind.dtype.bitwidth // 8
-        self.lanes = VECTOR_BYTES // self.size
-        self.type = ir.VectorType(self.number, self.lanes)
-        self.zero = ir.Constant(self.type, [0.0] * self.lanes)
-        name = f"llvm.fmuladd.v{self.lanes}{self.number.intrinsic_name}"
-        self._fused = cgutils.get_or_insert_function(builder.module, ir.FunctionType(self.type, [self.type] * 3), name)
-
-    def data(self, kind, array):
-        return self.context.make_array(kind)(self.context, self.builder, array).data
-
-    def place(self, array, *terms):
-        """The address of a number at the sum of some terms."""
-        total = terms[0]
-        for term in terms[1:]:
-            total = self.builder.add(total, term)
-        return self.builder.gep(array, [total])
-
-    def load(self, array, *terms):
-        place = self.builder.bitcast(self.place(array, *terms), self.type.as_pointer())
-        return self.builder.load(place, align=self.size)
-
-    def store(self, value, array, *terms):
-        place = self.builder.bitcast(self.place(array, *terms), self.type.as_pointer())
-        self.builder.store(value, place, align=self.size)
-
-    def repeated(self, array, *terms):
-        """A vector of one number."""
-        value = self.builder.load(self.place(array, *terms))
-        one = self.builder.insert_element(ir.Constant(self.type, ir.Undefined), value, ir.IntType(32)(0))
-        return self.shuffled(one, one, [0] * self.lanes)
-
-    def shuffled(self, a, b, lanes):
-        return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes))
-
-    def add_product(self, total, a, b):
-        """`total += a b` of a vector in a variable, rounded once where the machine can."""
-        self.builder.store(self.builder.call(self._fused, [a, b, self.builder.load(total)]), total)
-
 
 def _product(rows, finish):
     """`C[r] = finish(C[r], sum_j B[extra[r, j]] + sum_k A[r, k] B[k])` of vectors, for so many rows r, whose sums stay in
@@ -829,10 +889,10 @@ def connect(keys, owner, y, weights, layout, gradient, squares, gradients, moves
     h, g = np.empty(places[top], last.dtype), np.empty(places[top], last.dtype)
     r, one, extra = np.empty(BLOCK * d, last.dtype), np.ones(1, last.dtype), np.empty((top, BLOCK * (q + 1)), np.int64)
     room = max(1, min(-(-rows // BLOCK), NET_TOKENS_IN_CACHE // (BLOCK * numbers))) * BLOCK
-    X = np.empty(room * numbers, last.dtype)
+    X = np.empty(_room_for(room * numbers), last.dtype)
     for seed in range(len(keys)):
         k0, k1 = _halves(keys[seed])
-        drawn, shared = -1, 0
+        drawn, before, shared = -1, 0, 0
         for i in range(k):
             shared += owner[i] == seed
         chunk = room if shared > 1 else BLOCK  # what one trial alone reads need not be kept for the next
@@ -851,9 +911,8 @@ def connect(keys, owner, y, weights, layout, gradient, squares, gradients, moves
                 count = min(BLOCK, rows - first)
                 if first // chunk != drawn:
                     drawn = first // chunk
-                    wanted = min(chunk, rows - first) * numbers
-                    _fill_normals(k0, k1, 0, X, 0, -(-wanted // 32) * 32, first * numbers // 32)
-                tokens = first % chunk * numbers
+                    before = _fill_batch(k0, k1, X, first * numbers, min(chunk, rows - first) * numbers)
+                tokens = before + first % chunk * numbers
                 for n in range(top):
                     num = 1 + q * (layout[n, 3] > 0)
                     for s in range(count):

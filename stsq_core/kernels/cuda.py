@@ -6,7 +6,7 @@ second on its lanes), per model-step:
 
 - *Tokens are drawn into memory*, once a seed, and attention reads them through the trial's seed. A token takes 256 thousand
   numbers of about 40 instructions, 0.35 us, and writing and reading them 2 MB, 0.7 us, which overlap. Drawing them in the
-  registers of the attention program would save the memory, but one Philox counter gives four numbers that lie 8 apart: in the
+  registers of the attention program would save the memory, but one Philox counter gives four numbers that lie 16 apart: in the
   order in which attention needs them three words of four, and half of every Box-Muller pair, would be thrown away (1.0 us). And
   trials that share a seed would each draw anew what they now read from the cache.
 - *`G = a g^T` is gathered*, not multiplied: a has q of T entries, so the dense product is 2 * 224 * 256 * 224 = 26 million
@@ -151,7 +151,7 @@ class CudaKernels(PlainKernels):
         (k, rows, q), (d, padded) = y.shape, K.shape[1:]
         if d > MOST_COORDINATES:
             return super().attend_tokens(draws, N, K, Q, V_x, y, c, T=T, gradient=gradient)
-        X = self._tokens(draws, rows, d * T)
+        X = self._tokens(draws, rows * d * T)
         squares = N.new_empty((k, rows))
         samples = _samples(rows)
         programs = _blocks(rows, samples)
@@ -193,7 +193,7 @@ class CudaKernels(PlainKernels):
 
     def _numbers(self, draws: StreamKeys, rows: int, numbers: int, dtype: torch.dtype, *, normal: bool) -> torch.Tensor:
         """Four numbers to a counter; the last group of a row may be cut."""
-        k, counters = len(draws.owner), 8 * _blocks(numbers, 32)
+        k, counters = len(draws.owner), 16 * _blocks(numbers, 64)
         out = torch.empty((k, rows, numbers), dtype=dtype, device=self.device)
         launch(
             device.numbers, (_blocks(rows * counters, COUNTERS), k), draws.keys, draws.owner, out,
@@ -201,10 +201,10 @@ class CudaKernels(PlainKernels):
         )  # fmt: skip
         return out
 
-    def _tokens(self, draws: StreamKeys, rows: int, numbers: int) -> torch.Tensor:
+    def _tokens(self, draws: StreamKeys, numbers: int) -> torch.Tensor:
         """A batch's tokens, one draw a seed, in float32: the other precision holds the same numbers."""
         one_a_seed = StreamKeys(draws.keys, torch.arange(len(draws.keys), device=self.device)) if draws.shared else draws
-        return self._numbers(one_a_seed, rows, numbers, torch.float32, normal=True)
+        return self._numbers(one_a_seed, 1, numbers, torch.float32, normal=True)
 
     def _gathered(
         self, y: torch.Tensor, c: torch.Tensor, g: torch.Tensor, slopes: torch.Tensor | None, *, mean: bool

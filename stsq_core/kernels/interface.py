@@ -1,10 +1,12 @@
 """What the engine asks of a device: draws, the part of a step that touches every sample, and the optimizer's update.
 
-The words of a draw are those of Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011) under a 64-bit key at the counter
-`(i, row, 0, 0)`, and every device maps them to numbers in the same way:
+The words of a draw are those of Philox4x32-7 (Salmon, Moraes, Dror, Shaw 2011, who found no failure of TestU01's BigCrush with
+seven rounds or more) under a 64-bit key at the counter `(i, row, 0, 0)`, and every device maps them to numbers in the same way:
 
-- *normals* and *uniforms*: number n of a row comes from the counter `i = 8 (n // 32) + n % 8`, word `n % 32 // 8`; words 0, 1
-  and words 2, 3 make a Box-Muller pair each, and a uniform is one word;
+- *normals* and *uniforms*: number n of a row comes from the counter `i = 16 (n // 64) + n % 16`, word `n % 64 // 16`; a uniform
+  is one word, and words 0, 1 and words 2, 3 make a Box-Muller pair each: the upper 31 bits of the first word are the uniform
+  number of the radius; the second, as a signed number, is an angle of at most pi/4 from an axis, its last bit says which axis
+  and the bit before on which side;
 - *signs*: coordinate e of token t is bit `e % 32` of word `e % 128 // 32` at `i = t`, `row = e // 128`;
 - *subsets*: draw j of row b takes two words, from word `2 (j % 2)`, at `i = b`, `row = j // 2`.
 
@@ -172,7 +174,8 @@ class Kernels(ABC):
         T: int,
         gradient: bool,
     ) -> TokenStep:
-        """Attention over sampled tokens, which are `normals(draws, rows=batch, numbers=d * T)`, one coordinate after another.
+        """Attention over sampled tokens, which are `normals(draws, rows=1, numbers=batch * d * T)`, sample by sample and in each one
+        coordinate after another.
 
         Args:
             draws: of the tokens.

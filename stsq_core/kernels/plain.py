@@ -15,11 +15,11 @@ _32 = np.uint64(32)
 
 
 def philox(keys: np.ndarray, i: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """The four words of Philox4x32-10 at the counter (i, row, 0, 0): uint64 below 2^32, shape (*broadcast, 4)."""
+    """The four words of Philox4x32-7 at the counter (i, row, 0, 0): uint64 below 2^32, shape (*broadcast, 4)."""
     k0, k1 = keys & _LOW, keys >> _32
     c0, c1, k0, k1 = np.broadcast_arrays(i.astype(np.uint64), row.astype(np.uint64), k0, k1)
     c2 = c3 = np.zeros_like(c0)
-    for _ in range(10):
+    for _ in range(7):
         p0, p1 = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
         c0, c1, c2, c3 = (p1 >> _32) ^ c1 ^ k0, p1 & _LOW, (p0 >> _32) ^ c3 ^ k1, p0 & _LOW
         k0, k1 = (k0 + np.uint64(0x9E3779B9)) & _LOW, (k1 + np.uint64(0xBB67AE85)) & _LOW
@@ -57,10 +57,13 @@ class PlainKernels(Kernels):
 
     def normals(self, draws: StreamKeys, *, rows: int, numbers: int, dtype: torch.dtype) -> torch.Tensor:
         words = _stream(draws, rows, numbers)
-        u = ((words[..., 0::2, :] >> np.uint64(8)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-24)
+        turn = words[..., 1::2, :]
+        u = (words[..., 0::2, :] >> np.uint64(1)).astype(np.float32) * np.float32(2.0**-31) + np.float32(2.0**-32)
         radius = np.sqrt(-2 * np.log(u))
-        angle = words[..., 1::2, :].astype(np.float64) * (2 * math.pi / 2**32)
-        pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], -2).astype(np.float32)
+        angle = turn.astype(np.uint32).view(np.int32) * (math.pi / 4 / 2**31)
+        along, across = (1 - (turn & np.uint64(2)).astype(np.float64)) * radius * np.cos(angle), radius * np.sin(angle)
+        turned = turn & np.uint64(1) != 0
+        pairs = np.stack([np.where(turned, across, along), np.where(turned, along, across)], -2).astype(np.float32)
         return self._moved(draws, pairs.reshape(*words.shape[:2], -1)[..., :numbers], dtype)
 
     def uniforms(self, draws: StreamKeys, *, numbers: int, dtype: torch.dtype) -> torch.Tensor:
@@ -129,7 +132,7 @@ class PlainKernels(Kernels):
         gradient: bool,
     ) -> TokenStep:
         batch, d = y.shape[1], K.shape[1]
-        X = self.normals(draws, rows=batch, numbers=d * T, dtype=N.dtype).view(len(y), batch, d, T)
+        X = self.normals(draws, rows=1, numbers=batch * d * T, dtype=N.dtype).view(len(y), batch, d, T)
         X = torch.nn.functional.pad(X, (0, N.shape[-1] - T))
         a = _over_tokens(y, c, N.shape[-1])
         u = torch.einsum("kbj,kdj->kbd", a, Q)
@@ -173,10 +176,10 @@ def _keys(draws: StreamKeys) -> np.ndarray:
 
 
 def _stream(draws: StreamKeys, rows: int, numbers: int) -> np.ndarray:
-    """The words of numbers 0, 1, ... of each row, in groups of eight by word: (n, rows, 4 groups, 8), at least `numbers`."""
-    counters = np.arange(-(-numbers // 32) * 8)
+    """The words of numbers 0, 1, ... of each row, in groups of 16 by word: (n, rows, 4 groups, 16), at least `numbers`."""
+    counters = np.arange(-(-numbers // 64) * 16)
     words = philox(_keys(draws)[:, None, None], counters, np.arange(rows)[:, None])
-    return words.reshape(len(words), rows, -1, 8, 4).swapaxes(-1, -2).reshape(len(words), rows, -1, 8)
+    return words.reshape(len(words), rows, -1, 16, 4).swapaxes(-1, -2).reshape(len(words), rows, -1, 16)
 
 
 def _over_tokens(y: torch.Tensor, values: torch.Tensor, tokens: int) -> torch.Tensor:

@@ -11,45 +11,38 @@ then a handful of shuffles and no barrier. The polynomials are those of `stsq_co
 import triton
 import triton.language as tl
 
+ROUNDS = tl.constexpr(7)
+"""Of Philox."""
+
 # Random words and elementary functions
 
 
 @triton.jit
-def _log(x):
-    """The logarithm of a positive normal float32: the device's own is not accurate near one."""
-    bits = x.to(tl.int32, bitcast=True)
+def _normal_pair(w0, w1):
+    u = (w0 >> 1).to(tl.int32).to(tl.float32) * 4.656612873077393e-10 + 2.3283064365386963e-10
+    # The device's own logarithm is not accurate near one.
+    bits = u.to(tl.int32, bitcast=True)
     exponent = (bits - 0x3F3504F3) >> 23
     f = (bits - (exponent << 23)).to(tl.float32, bitcast=True) - 1.0
-    p = 7.0376836292e-2 * f + -1.1514610310e-1
-    p = p * f + 1.1676998740e-1
-    p = p * f + -1.2420140846e-1
-    p = p * f + 1.4249322787e-1
-    p = p * f + -1.6668057665e-1
-    p = p * f + 2.0000714765e-1
-    p = p * f + -2.4999993993e-1
-    p = p * f + 3.3333331174e-1
-    square = f * f
-    e = exponent.to(tl.float32)
-    return f + (f * square * p + e * -2.12194440e-4 - 0.5 * square) + e * 0.693359375
-
-
-@triton.jit
-def _normal_pair(w0, w1):
-    square = -2.0 * _log((w0 >> 8).to(tl.int32).to(tl.float32) * 5.9604644775390625e-8 + 2.98023223876953125e-8)
-    inverse = tl.rsqrt(tl.maximum(square, 1e-30))  # one word in 2^24 gives log 1 = 0, whose radius is zero, not 0 / 0
+    p = 0.20213806629180908 * f + -0.3244519531726837
+    p = p * f + 0.3450166881084442
+    p = p * f + -0.3980032801628113
+    p = p * f + 0.4993981719017029
+    p = p * f + -0.6667011976242065
+    p = p * f + 1.0000072717666626
+    p = p * f + -1.9999998807907104
+    square = exponent.to(tl.float32) * -1.3862943611198906 + f * p
+    inverse = tl.rsqrt(tl.maximum(square, 1e-30))  # one word in 2^25 gives log 1 = 0, whose radius is zero, not 0 / 0
     radius = square * inverse
     radius += 0.5 * inverse * tl.fma(-radius, radius, square)
     turn = w1.to(tl.int32, bitcast=True)
-    quarter = (turn + 0x20000000) >> 30
-    x = (turn - (quarter << 30)).to(tl.float32) * 1.4629180792671596e-9
+    x = turn.to(tl.float32) * 3.657295198167899e-10
     z = x * x
-    sine = ((-1.9515295891e-4 * z + 8.3321608736e-3) * z + -1.6666654611e-1) * z * x + x
-    cosine = (2.443315711809948e-5 * z + -1.388731625493765e-3) * z + 4.166664568298827e-2
-    cosine = cosine * z * z - 0.5 * z + 1.0
-    odd = (quarter & 1) != 0
-    first = tl.where(odd, sine, cosine) * radius
-    second = tl.where(odd, cosine, sine) * radius
-    return tl.where(((quarter + 1) & 2) != 0, -first, first), tl.where((quarter & 2) != 0, -second, second)
+    across = (((-0.00019515282474458218 * z + 0.00833216030150652) * z + -0.16666655242443085) * z + 1.0) * (radius * x)
+    along = (((-0.0013591854367405176 * z + 0.041655778884887695) * z + -0.4999988377094269) * z + 1.0) * radius
+    along = tl.where((turn & 2) != 0, -along, along)
+    turned = (turn & 1) != 0
+    return tl.where(turned, across, along), tl.where(turned, along, across)
 
 
 @triton.jit
@@ -85,19 +78,19 @@ def numbers(
     trial = tl.program_id(1)
     counter = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row, i = counter // COUNTERS, counter % COUNTERS
-    w0, w1, w2, w3 = tl.philox(_key(keys, owner, trial), i, row, 0, 0)
+    w0, w1, w2, w3 = tl.philox(_key(keys, owner, trial), i, row, 0, 0, ROUNDS)
     if NORMAL:
         x0, x1 = _normal_pair(w0, w1)
         x2, x3 = _normal_pair(w2, w3)
     else:
         x0, x1, x2, x3 = _uniform(w0), _uniform(w1), _uniform(w2), _uniform(w3)
-    n = 32 * (i // 8) + i % 8
+    n = 64 * (i // 16) + i % 16
     here = out + trial.to(tl.int64) * (ROWS * NUMBERS) + row * NUMBERS + n
     drawn = row < ROWS
     tl.store(here, x0, mask=drawn & (n < NUMBERS))
-    tl.store(here + 8, x1, mask=drawn & (n + 8 < NUMBERS))
-    tl.store(here + 16, x2, mask=drawn & (n + 16 < NUMBERS))
-    tl.store(here + 24, x3, mask=drawn & (n + 24 < NUMBERS))
+    tl.store(here + 16, x1, mask=drawn & (n + 16 < NUMBERS))
+    tl.store(here + 32, x2, mask=drawn & (n + 32 < NUMBERS))
+    tl.store(here + 48, x3, mask=drawn & (n + 48 < NUMBERS))
 
 
 @triton.jit
@@ -106,7 +99,7 @@ def signs(keys, owner, out, tokens, LENGTH: tl.constexpr, BLOCK: tl.constexpr, W
     trial, strip = tl.program_id(1), tl.program_id(2)
     token = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))[:, None]
     bit = tl.arange(0, WIDTH)[None, :]
-    w0, w1, w2, w3 = tl.philox(_key(keys, owner, trial), token, strip, 0, 0)
+    w0, w1, w2, w3 = tl.philox(_key(keys, owner, trial), token, strip, 0, 0, ROUNDS)
     word = tl.where(bit < 64, tl.where(bit < 32, w0, w1), tl.where(bit < 96, w2, w3))
     sign = 1 - 2 * ((word >> (bit % 32).to(tl.uint32)) & 1).to(tl.int32)
     e = 128 * strip + bit
@@ -130,7 +123,7 @@ def subsets(keys, owner, out, ROWS: tl.constexpr, T: tl.constexpr, Q: tl.constex
     here = out + (trial.to(tl.int64) * ROWS + row) * Q
     chosen = ()
     for j in tl.static_range(Q):
-        w0, w1, w2, w3 = tl.philox(key, row, j // 2, 0, 0)
+        w0, w1, w2, w3 = tl.philox(key, row, j // 2, 0, 0, ROUNDS)
         if j % 2 == 0:  # noqa: SIM108 - decided when it is compiled
             candidate = _below(w0, w1, T - Q + j + 1)
         else:

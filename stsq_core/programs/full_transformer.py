@@ -163,11 +163,11 @@ class FullTransformer(TransformerProgram):
         (k, count, _), d = y.shape, self.task.d
         codes = self._codes(parameters, y, step, T=T, fresh=fresh)
         tokens = self.streams.draws(Purpose.FRESH_TOKENS if fresh else Purpose.TOKENS, step)
-        X = self.kernels.normals(tokens, rows=count, numbers=d * T, dtype=self.dtype).view(k, count, d, T)
+        X = self.kernels.normals(tokens, rows=1, numbers=count * d * T, dtype=self.dtype).view(k, count, d, T)
         x_query = self.zeros(count, d)
         if self.model.x_query == "gaussian":
             queries = self.streams.draws(Purpose.FRESH_QUERIES if fresh else Purpose.QUERIES, step)
-            x_query = self.kernels.normals(queries, rows=count, numbers=d, dtype=self.dtype)
+            x_query = self.kernels.normals(queries, rows=1, numbers=count * d, dtype=self.dtype).view(k, count, d)
         return Samples(y, X, codes, torch.cat([x_query, codes.z], -1), self.model.attend_query)
 
     def _codes(self, parameters: Tensors, y: torch.Tensor, step: Step, *, T: int, fresh: bool) -> SharedCodes | SampleBook:

@@ -117,7 +117,7 @@ class MinibatchSampleCodes(MinibatchProgram):
 
     def _tokens(self, count: int, purpose: Purpose, step: Step, T: int | None = None) -> torch.Tensor:
         T, d = T or self.task.T, self.task.d
-        X = self.kernels.normals(self.streams.draws(purpose, step), rows=count, numbers=d * T, dtype=self.dtype)
+        X = self.kernels.normals(self.streams.draws(purpose, step), rows=1, numbers=count * d * T, dtype=self.dtype)
         return X.view(len(X), count, d, T)
 
     def _attend(

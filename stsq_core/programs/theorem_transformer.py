@@ -149,7 +149,7 @@ class MinibatchTransformer(MinibatchProgram):
         book, y = self.books.fresh(chunk), self.fresh_subsets(chunk)
         c, T, d = book.coefficients(y), self.task.T, self.task.d
         draws = self.streams.draws(Purpose.FRESH_TOKENS, chunk)
-        X = self.kernels.normals(draws, rows=CHUNK, numbers=d * T, dtype=self.dtype).view(*y.shape[:2], d, T)
+        X = self.kernels.normals(draws, rows=1, numbers=CHUNK * d * T, dtype=self.dtype).view(*y.shape[:2], d, T)
         scores = query_scores(book.scores(parameters["W_e"]), y, c)[..., :T]
         u = query_scores(book.pull(parameters["W_x"]).mT, y, c)
         return mass_on(y, scores + scores_of_tokens(X, u))

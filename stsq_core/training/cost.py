@@ -9,8 +9,8 @@ from typing import assert_never
 
 from stsq_core.configs import CHUNK, Fcn, Transformer, TrialConfig, padded_tokens, padded_width
 
-NORMAL = 42
-"""Vector instructions of one normal: a quarter of ten Philox rounds of eight, then half of a Box-Muller pair."""
+NORMAL = 33
+"""Vector instructions of one normal: a quarter of seven Philox rounds of eight, then half of a Box-Muller pair."""
 
 SOFTMAX = 26
 """Vector instructions of a score's softmax: the greatest, the exponential, the sum, the share."""

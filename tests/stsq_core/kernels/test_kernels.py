@@ -113,9 +113,9 @@ def random_subsets(k: int, count: int, T: int, q: int) -> torch.Tensor:
 
 
 def test_words_are_those_of_the_published_generator() -> None:
-    """The all-zero known answer of Random123's philox4x32-10, and numbers in their documented places."""
+    """The all-zero known answer of Random123's philox4x32-7."""
     words = philox(np.zeros(1, np.uint64), np.zeros(1, np.uint64), np.zeros(1, np.uint64))
-    assert [hex(int(word)) for word in words[0]] == ["0x6627e8d5", "0xe169c58d", "0xbc57ac4c", "0x9b00dbd8"]
+    assert [hex(int(word)) for word in words[0]] == ["0x5f6fb709", "0xd893f64", "0x4f121f81", "0x4f730a48"]
 
 
 def test_keys_are_the_same(kernels: Kernels, plain: Kernels) -> None:
@@ -127,18 +127,18 @@ def test_keys_are_the_same(kernels: Kernels, plain: Kernels) -> None:
 
 @pytest.mark.parametrize("place", [1, 2])
 def test_the_word_whose_radius_is_zero_gives_zeros(kernels: Kernels, plain: Kernels, place: int) -> None:
-    """One word in 2^24, met at once where a step draws millions: its uniform rounds to one, and the pair to zeros."""
-    key, counter, pair = {1: (679937, 4, 1), 2: (810476, 2, 0)}[place]
+    """One word in 2^25, met at once where a step draws millions: its uniform rounds to one, and the pair to zeros."""
+    key, counter, pair = {1: (4221274, 6, 0), 2: (6721407, 7, 1)}[place]
     words = philox(np.array([key], np.uint64), np.array([counter], np.uint64), np.zeros(1, np.uint64))
-    assert words[0, 2 * pair] >> np.uint64(8) == 0xFFFFFF
+    assert words[0, 2 * pair] >> np.uint64(7) == 0x1FFFFFF
     draws = StreamKeys(torch.tensor([key]), torch.tensor([0]))
-    drawn = kernels.normals(draws, rows=1, numbers=32, dtype=torch.float32)
-    assert drawn[0, 0, [16 * pair + counter, 16 * pair + 8 + counter]].abs().tolist() == [0, 0]
-    torch.testing.assert_close(drawn, plain.normals(draws, rows=1, numbers=32, dtype=torch.float32), rtol=2.4e-7, atol=4e-7)
+    drawn = kernels.normals(draws, rows=1, numbers=64, dtype=torch.float32)
+    assert drawn[0, 0, [32 * pair + counter, 32 * pair + 16 + counter]].abs().tolist() == [0, 0]
+    torch.testing.assert_close(drawn, plain.normals(draws, rows=1, numbers=64, dtype=torch.float32), rtol=2.4e-7, atol=4e-7)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("numbers", [1, 31, 32, 77, 160])
+@pytest.mark.parametrize("numbers", [1, 31, 64, 77, 160])
 def test_draws_are_the_same(kernels: Kernels, plain: Kernels, numbers: int, dtype: torch.dtype) -> None:
     draws = some_draws(kernels)
     for name, arguments in {

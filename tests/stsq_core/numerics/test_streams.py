@@ -101,6 +101,33 @@ def test_normals_are_normal_and_uncorrelated() -> None:
     assert abs(float((x[:, 1:] ** 2 * x[:, :-1] ** 2).mean() - 1)) < 5 * math.sqrt(8 / n)
 
 
+def test_the_tails_are_those_of_a_normal() -> None:
+    """How many of 32 million numbers lie beyond a bound: the upper tail is `erfc(bound / sqrt(2)) / 2`."""
+    n = 2**22
+    beyond = torch.zeros(2, 4)
+    bounds = torch.tensor([3.0, 4.0, 4.5, 5.0])
+    for step in range(8):
+        x = KERNELS.normals(one_seed(11, Purpose.TOKENS, step), rows=1, numbers=n, dtype=torch.float32).flatten()
+        far = x[x.abs() > 3]
+        beyond += torch.stack([(sign * far.unsqueeze(-1) > bounds).sum(0) for sign in (1, -1)])
+    expected = 8 * n * torch.erfc(bounds.double() / math.sqrt(2)) / 2
+    assert expected[-1] > 9
+    assert ((beyond - expected).abs() < 4 * expected.sqrt()).all()
+
+
+def test_seeds_and_steps_are_uncorrelated_place_by_place() -> None:
+    """Numbers and their squares, of neighbouring seeds and of neighbouring steps."""
+    n = 200_000
+    drawn = {
+        (seed, step): KERNELS.normals(one_seed(seed, Purpose.TOKENS, step), rows=1, numbers=n, dtype=torch.float64).flatten()
+        for seed, step in ((5, 3), (6, 3), (5, 4))
+    }
+    for other in ((6, 3), (5, 4)):
+        x, y = drawn[5, 3], drawn[other]
+        assert abs(float((x * y).mean())) < 4 / math.sqrt(n)
+        assert abs(float(((x**2 - 1) * (y**2 - 1)).mean())) < 4 * 2 / math.sqrt(n)
+
+
 def test_uniforms_fill_their_interval() -> None:
     u = KERNELS.uniforms(one_seed(2, Purpose.INIT), numbers=100_000, dtype=torch.float64)[0]
     assert -1 < u.min() < -0.999

@@ -76,8 +76,8 @@ def defined_loss(trial, program, parameters: dict, step: int) -> torch.Tensor:
     """`E ||f - target||^2` of one step's batch by the formulas of the paper, one sample after another."""
     model, y = trial.model, program.subsets(step)[0]
     streams, kernels = program.streams, program.kernels
-    X = kernels.normals(streams.draws(Purpose.TOKENS, step), rows=BATCH, numbers=D * T, dtype=F64)[0].view(BATCH, D, T)
-    queries = kernels.normals(streams.draws(Purpose.QUERIES, step), rows=BATCH, numbers=D, dtype=F64)[0]
+    X = kernels.normals(streams.draws(Purpose.TOKENS, step), rows=1, numbers=BATCH * D * T, dtype=F64)[0].view(BATCH, D, T)
+    queries = kernels.normals(streams.draws(Purpose.QUERIES, step), rows=1, numbers=BATCH * D, dtype=F64)[0].view(BATCH, D)
     books = [parameters["E"][0]] * BATCH if "E" in parameters else code_books(program, parameters, step)
     total = torch.zeros((), dtype=F64)
     for b in range(BATCH):

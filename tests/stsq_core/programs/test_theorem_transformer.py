@@ -36,7 +36,7 @@ def tokens_of(program, count: int, step: int) -> torch.Tensor:
     """The tokens of every sample, (batch, d, T)."""
     T, d = program.task.T, program.task.d
     draws = program.streams.draws(Purpose.TOKENS, step)
-    return program.kernels.normals(draws, rows=count, numbers=d * T, dtype=program.dtype)[0].view(count, d, T)
+    return program.kernels.normals(draws, rows=1, numbers=count * d * T, dtype=program.dtype)[0].view(count, d, T)
 
 
 def defined_output(W: torch.Tensor, V: torch.Tensor, X: torch.Tensor, E: torch.Tensor, e_y: torch.Tensor) -> torch.Tensor:

@@ -56,7 +56,7 @@ def defined(program: Program, parameters: dict[str, torch.Tensor], chunk: int, t
     W, V = (torch.from_numpy(weights[name]) for name in "WV")
     E = E[..., : len(W) - D]
     draws = program.streams.draws(Purpose.FRESH_TOKENS, chunk)
-    X = program.kernels.normals(draws, rows=CHUNK, numbers=D * tokens, dtype=torch.float64)[0].view(CHUNK, D, tokens)
+    X = program.kernels.normals(draws, rows=1, numbers=CHUNK * D * tokens, dtype=torch.float64)[0].view(CHUNK, D, tokens)
     losses, masses = [], []
     for b in range(CHUNK):
         members = y[0, b]
