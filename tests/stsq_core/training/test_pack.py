@@ -203,7 +203,7 @@ def test_interrupted_and_resumed_has_the_same_bits_and_reports(transformer, fcn,
         break
     assert breaks >= 3
     assert numbers(results) == expected
-    assert reports == undisturbed
+    assert repr(reports) == repr(undisturbed)  # NaN, which a diverging trial may report, equals nothing
 
 
 def test_the_number_of_threads_changes_no_bit(transformer) -> None:
