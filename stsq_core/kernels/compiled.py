@@ -28,8 +28,8 @@ from stsq_core.configs import LANES
 GROUP = 16
 """Numbers of a stream come in groups of four words of this many consecutive Philox counters."""
 
-# Of powers of f, of the square of x and of the square of x, highest first: `-2 log(1 + f) / f` for 1 + f between the roots of 1/2
-# and 2, `sin(x) / x` and `cos(x)` for x up to pi/4, with relative errors of at most 1.7e-7, 4e-9 and 4e-8.
+# Of powers of f, of the square of x and of the square of x, highest first: `-2 log(1 + f) / f` for 1 + f between the roots of
+# 1/2 and 2, `sin(x) / x` and `cos(x)` for x up to pi/4, with relative errors of at most 1.7e-7, 4e-9 and 4e-8.
 LOG = (
     0.20213806629180908, -0.3244519531726837, 0.3450166881084442, -0.3980032801628113,
     0.4993981719017029, -0.6667011976242065, 1.0000072717666626, -1.9999998807907104,
@@ -207,8 +207,8 @@ def _uniform(word):
 def _normals_at(typing, out, place, i, row, k0, k1):
     """The 4 GROUP normals of the counters (i, row, 0, 0), ... into out from a place on.
 
-    A 64-bit lane holds a counter's word in its lower half, so that a product's halves, which a round sets apart, cost one shift;
-    even and odd counters are two vectors.
+    A 64-bit lane holds a counter's word in its lower half, so that a product's halves, which a round sets apart, cost one
+    shift; even and odd counters are two vectors.
     """
 
     def lower(context, builder, signature, values):
@@ -253,10 +253,16 @@ def _normals_at(typing, out, place, i, row, k0, k1):
                 c0, c1, c2, c3 = builder.add(splat(first, half), steps), splat(row, half), all_of(half, 0), all_of(half, 0)
                 for key0, key1 in keys:
                     p0, p1 = (
-                        builder.mul(builder.and_(c, low), all_of(half, factor)) for c, factor in ((c0, 0xD2511F53), (c2, 0xCD9E8D57))
+                        builder.mul(builder.and_(c, low), all_of(half, factor))
+                        for c, factor in ((c0, 0xD2511F53), (c2, 0xCD9E8D57))
                     )
                     high0, high1 = (builder.lshr(p, all_of(half, 32)) for p in (p0, p1))
-                    c0, c1, c2, c3 = builder.xor(builder.xor(high1, c1), key0), p1, builder.xor(builder.xor(high0, c3), key1), p0
+                    c0, c1, c2, c3 = (
+                        builder.xor(builder.xor(high1, c1), key0),
+                        p1,
+                        builder.xor(builder.xor(high0, c3), key1),
+                        p0,
+                    )
                 parities.append((c0, c1, c2, c3))
             for even, odd in zip(*parities, strict=True):
                 both = builder.or_(builder.and_(even, low), builder.shl(odd, all_of(half, 32)))
@@ -640,6 +646,7 @@ BLOCK = 32
 
 NET_TOKENS_IN_CACHE = 65536
 """Token coordinates of a net's batch that are drawn at a time."""
+
 
 def _product(rows, finish):
     """`C[r] = finish(C[r], sum_j B[extra[r, j]] + sum_k A[r, k] B[k])` of vectors, for so many rows r, whose sums stay in
