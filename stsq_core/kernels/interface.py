@@ -174,8 +174,8 @@ class Kernels(ABC):
         T: int,
         gradient: bool,
     ) -> TokenStep:
-        """Attention over sampled tokens, which are `normals(draws, rows=1, numbers=batch * d * T)`, sample by sample and in each
-        one coordinate after another.
+        """Attention over sampled tokens, which are `normals(draws, rows=1, numbers=batch * d * T)`, sample by sample and in
+        each one coordinate after another.
 
         Args:
             draws: of the tokens.
