@@ -17,6 +17,7 @@ doi:10.1093/biomet/76.2.297 (AICc); Gelman 2006, doi:10.1214/06-BA117A (prior of
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import scipy  # its submodules load when they are used
@@ -34,12 +35,47 @@ MAX_FOLDS = 64
 """Of more cells than this several are left out at a time."""
 
 MAX_STEPS = 80
+BLOCK = 32_768
+"""Fits times cells whose likelihoods are computed at a time."""
+
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
 
 @dataclass(frozen=True)
+class Curvature:
+    """The log likelihood at some parameters [fit], its gradient [fit, parameter], and minus its second derivatives."""
+
+    value: np.ndarray
+    gradient: np.ndarray
+    second: np.ndarray
+
+    def replaced(self, where: np.ndarray, other: "Curvature") -> "Curvature":
+        """With some fits [fit] as in another."""
+        if where.all():
+            return other
+        return Curvature(
+            np.where(where, other.value, self.value),
+            np.where(where[:, None], other.gradient, self.gradient),
+            np.where(where[:, None, None], other.second, self.second),
+        )
+
+    def log_determinant(self) -> np.ndarray:
+        """Log determinant of the parameters' information matrix at each fit, [fit].
+
+        Where a parameter hardly moves any cell (a law that starts at d, and thresholds about there) the matrix is singular to
+        rounding at some of the fits: these count as the least of the others.
+        """
+        determinant: np.ndarray = np.linalg.slogdet(self.second)[1]
+        known = np.isfinite(determinant)
+        return np.where(known, determinant, determinant[known].min() if known.any() else 0.0)
+
+
+@dataclass(frozen=True)
 class Measurements:
-    """Log m* of cells in many versions, each [fit, cell]: value or end of the range, side, standard deviation, and weight."""
+    """Log m* of cells in many versions: value or end of the range, side, standard deviation, and weight.
+
+    Each [fit, cell], or [1, cell] or [1, 1] where it is the same in all.
+    """
 
     y: np.ndarray
     side: np.ndarray
@@ -49,84 +85,82 @@ class Measurements:
     @classmethod
     def broadcast(cls, y: np.ndarray, side: np.ndarray, sd: np.ndarray, weight: np.ndarray | None = None) -> "Measurements":
         """Arrays that broadcast against one another; the weight is 1 where none is given."""
-        weight = np.ones(1) if weight is None else weight
-        return cls(*np.broadcast_arrays(*np.atleast_2d(y, side, sd, weight)))
+        return cls(*np.atleast_2d(y, side, sd, np.ones(1) if weight is None else weight))
 
-    def log_likelihood(self, logs: np.ndarray) -> np.ndarray:
-        """The log likelihood of a law's log widths [fit, cell], summed over cells: [fit]."""
-        z = (logs - self.y) / self.sd
-        each = -(z**2) / 2 - np.log(self.sd) - HALF_LOG_TAU
-        censored = self.side != FOUND
-        if censored.any():
-            each[censored] = scipy.special.log_ndtr((np.sign(self.side) * z)[censored])
-        total: np.ndarray = np.sum(self.weight * each, axis=-1)
-        return total
+    def __len__(self) -> int:
+        return max(map(len, (self.y, self.side, self.sd, self.weight)))
 
-    def slopes(self, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """First derivative, and minus the second, of each cell's log likelihood by the law's log width, weighted."""
-        z = (logs - self.y) / self.sd
-        first, second = -z / self.sd, 1 / self.sd**2
-        censored = self.side != FOUND
+    @cached_property
+    def _columns(self) -> tuple[np.ndarray, ...]:
+        return self.y, self.side, self.sd, self.weight, np.log(self.sd), self.sd**2
+
+    def curvature(self, law: Law, tasks: Tasks, theta: np.ndarray) -> Curvature:
+        """The log likelihood of a law at parameters [fit, parameter]; a block of fits at a time, which stays in the caches."""
+        num = len(theta)
+        block = max(1, BLOCK // len(tasks))
+        parts = [self._block(law, tasks, theta, slice(start, start + block)) for start in range(0, num, block)]
+        return Curvature(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+    def _block(self, law: Law, tasks: Tasks, theta: np.ndarray, rows: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        y, side, sd, weight, log_sd, variance = (own if len(own) == 1 else own[rows] for own in self._columns)
+        logs, slopes = law.logs(theta[rows], tasks)
+        z = (logs - y) / sd
+        each = -(z**2) / 2 - log_sd - HALF_LOG_TAU
+        first, second = -z / sd, np.broadcast_to(1 / variance, z.shape)
+        censored = side != FOUND
         if censored.any():
-            sign = np.where(self.side == ABOVE, 1.0, -1.0)[censored]
-            inward = sign * z[censored]
-            rate, sd = hazard(inward), self.sd[censored]
+            where = (slice(None), np.flatnonzero(censored[0])) if len(side) == 1 else censored
+            sign, sd, variance = (np.broadcast_to(own, z.shape)[where] for own in (np.sign(side), sd, variance))
+            inward = sign * z[where]
+            tails = scipy.special.log_ndtr(inward)
+            rate = hazard(inward, tails)
             second = np.array(second)
-            first[censored] = sign * rate / sd
-            second[censored] = np.maximum(rate * (rate + inward), 0) / sd**2
-        return self.weight * first, self.weight * second
+            each[where] = tails
+            first[where] = sign * rate / sd
+            second[where] = np.maximum(rate * (rate + inward), 0) / variance
+        first, second = weight * first, weight * second
+        num = slopes.shape[-1]
+        curvature = np.empty((len(z), num, num))
+        for place in np.ndindex(num, num):
+            columns = (slopes[..., parameter] for parameter in place)
+            np.einsum("bn,bn,bn->b", second, *columns, out=curvature[:, *place])
+        return np.sum(weight * each, axis=-1), np.einsum("bn,bnp->bp", first, slopes), curvature
 
 
 def fitted(law: Law, tasks: Tasks, measured: Measurements, start: np.ndarray) -> np.ndarray:
     """The parameters of greatest likelihood, [fit, parameter], from a start that broadcasts to that shape."""
-    theta = np.array(np.broadcast_to(start, (len(measured.y), len(law.letters))), dtype=float)
-    logs, slopes = law.logs(theta, tasks)
-    value = measured.log_likelihood(logs)
+    theta = np.array(np.broadcast_to(start, (len(measured), len(law.letters))), dtype=float)
+    here = measured.curvature(law, tasks, theta)
     damping = np.full(len(theta), 1e-4)
     for _ in range(MAX_STEPS):
-        step = _newton_step(measured, logs, slopes, damping)
+        step = _newton_step(here, damping)
         tried = theta + step
-        tried_logs, tried_slopes = law.logs(tried, tasks)
-        tried_value = measured.log_likelihood(tried_logs)
-        better = tried_value >= value - 1e-12 * np.abs(value)
+        there = measured.curvature(law, tasks, tried)
+        better = there.value >= here.value - 1e-12 * np.abs(here.value)
         done = np.all(np.abs(step) <= 1e-9 * (1 + np.abs(theta)), axis=-1) | (damping > 1e9)
-        theta[better], value = tried[better], np.where(better, tried_value, value)
-        logs = np.where(better[:, None], tried_logs, logs)
-        slopes = np.where(better[:, None, None], tried_slopes, slopes)
+        theta[better], here = tried[better], here.replaced(better, there)
         if done.all():
             break
         damping = np.where(better, damping / 10, damping * 10)
     return theta
 
 
-def _newton_step(measured: Measurements, logs: np.ndarray, slopes: np.ndarray, damping: np.ndarray) -> np.ndarray:
+def _newton_step(here: Curvature, damping: np.ndarray) -> np.ndarray:
     """A damped Newton step; parameters are put to one scale first, so that a factor and an exponent are damped alike."""
-    first, second = measured.slopes(logs)
-    gradient = np.einsum("bn,bnp->bp", first, slopes)
-    curvature = np.einsum("bn,bnp,bnr->bpr", second, slopes, slopes)
-    scale = 1 / np.sqrt(np.maximum(np.einsum("bpp->bp", curvature), 1e-30))
-    scaled = curvature * scale[:, :, None] * scale[:, None, :]
-    damped = scaled + (damping[:, None, None] + 1e-12) * np.eye(slopes.shape[-1])
-    solved: np.ndarray = np.linalg.solve(damped, (gradient * scale)[..., None])[..., 0] * scale
+    scale = 1 / np.sqrt(np.maximum(np.einsum("bpp->bp", here.second), 1e-30))
+    scaled = here.second * scale[:, :, None] * scale[:, None, :]
+    damped = scaled + (damping[:, None, None] + 1e-12) * np.eye(scale.shape[-1])
+    solved: np.ndarray = np.linalg.solve(damped, (here.gradient * scale)[..., None])[..., 0] * scale
     return solved
 
 
-def log_determinant(measured: Measurements, logs: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    """Log determinant of the parameters' information matrix at each fit, [fit].
-
-    Where a parameter hardly moves any cell (a law that starts at d, and thresholds about there) the matrix is singular to
-    rounding at some of the fits: these count as the least of the others.
-    """
-    _, second = measured.slopes(logs)
-    determinant: np.ndarray = np.linalg.slogdet(np.einsum("bn,bnp,bnr->bpr", second, slopes, slopes))[1]
-    known = np.isfinite(determinant)
-    return np.where(known, determinant, determinant[known].min() if known.any() else 0.0)
-
-
-def hazard(z: np.ndarray) -> np.ndarray:
-    """`phi(z) / Phi(z)`, the derivative of `ln Phi`, also far out where both underflow."""
+def hazard(z: np.ndarray, tails: np.ndarray | None = None) -> np.ndarray:
+    """`phi(z) / Phi(z)`, the derivative of `ln Phi`, also far out where both underflow; `tails` are `ln Phi(z)` if known."""
     bounded = np.clip(z, -1e6, 38.0)
-    ratio: np.ndarray = np.exp(-(bounded**2) / 2 - scipy.special.log_ndtr(bounded)) / math.sqrt(2 * math.pi)
+    tails = scipy.special.log_ndtr(bounded) if tails is None else tails
+    if (beyond := bounded != z).any():
+        tails = np.where(beyond, scipy.special.log_ndtr(np.where(beyond, bounded, 0.0)), tails)
+    ratio: np.ndarray = np.exp(-(bounded**2) / 2 - tails) / math.sqrt(2 * math.pi)
     return ratio
 
 
@@ -213,9 +247,9 @@ def likelihoods_of(law: Law, cells: LawCells) -> tuple[np.ndarray, np.ndarray]:
     """The greatest log likelihood of a law at each of `SCATTERS`, and the restricted one."""
     sd = np.hypot(cells.sd, SCATTERS[:, None])  # [scatter, cell]
     measured = Measurements.broadcast(cells.y, cells.side, sd)
-    logs, slopes = law.logs(fitted(law, cells.tasks, measured, law.start(np.exp(cells.y), cells.tasks)), cells.tasks)
-    likelihoods = measured.log_likelihood(logs)
-    return likelihoods, likelihoods - log_determinant(measured, logs, slopes) / 2
+    theta = fitted(law, cells.tasks, measured, law.start(np.exp(cells.y), cells.tasks))
+    best = measured.curvature(law, cells.tasks, theta)
+    return best.value, best.value - best.log_determinant() / 2
 
 
 def with_one_scatter(fits: Sequence[LawFit]) -> tuple[LawFit, ...]:

@@ -12,7 +12,7 @@ is no faster. Thresholds that grow as L^p have a local gamma of p ln L.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -30,9 +30,16 @@ class Tasks:
     q: np.ndarray
     d: np.ndarray
     target_loss: float
+    _known: dict[Callable[["Tasks"], np.ndarray], np.ndarray] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.T)
+
+    def column(self, of: "Column") -> np.ndarray:
+        """What a function says of the tasks, [task, ...], computed once; not to be written to."""
+        if of not in self._known:
+            self._known[of] = of(self)
+        return self._known[of]
 
     def between(self) -> "Tasks":
         """Every combination of values between the least and the largest of each letter; whole numbers they need not be."""
@@ -43,7 +50,8 @@ class Tasks:
 
     def take(self, places: np.ndarray) -> "Tasks":
         """Some of the tasks: places, or a mask."""
-        return Tasks(self.T[places], self.q[places], self.d[places], self.target_loss)
+        known = {of: values[places] for of, values in self._known.items()}
+        return Tasks(self.T[places], self.q[places], self.d[places], self.target_loss, known)
 
 
 Column = Callable[[Tasks], np.ndarray]
@@ -105,7 +113,7 @@ class LinearLaw(Law):
 
     def widths(self, theta: np.ndarray, tasks: Tasks) -> tuple[np.ndarray, np.ndarray]:
         design = self.design(tasks)
-        return self.offset(tasks) + theta @ design.T, np.broadcast_to(design, (*theta.shape[:-1], *design.shape))
+        return tasks.column(self.offset) + theta @ design.T, np.broadcast_to(design, (*theta.shape[:-1], *design.shape))
 
     def start(self, widths: np.ndarray, tasks: Tasks) -> np.ndarray:
         relative = self.design(tasks) / widths[:, None]
@@ -113,7 +121,10 @@ class LinearLaw(Law):
         return theta
 
     def design(self, tasks: Tasks) -> np.ndarray:
-        return np.stack([column(tasks) for column in self.columns], axis=-1)
+        return tasks.column(self._design)
+
+    def _design(self, tasks: Tasks) -> np.ndarray:
+        return np.stack([tasks.column(column) for column in self.columns], axis=-1)
 
     def origin(self, tasks: Tasks) -> np.ndarray:
         return self.offset(tasks)

@@ -64,6 +64,8 @@ def chosen_rates(log_losses: np.ndarray, *, log_target: float | None = None) -> 
     Returns:
         Indices of rates, [...].
     """
+    if log_losses.shape[-2] == 1:
+        return np.zeros(log_losses.shape[:-2], dtype=np.int64)
     known = np.where(np.isnan(log_losses), np.inf, log_losses)
     medians = np.median(known, axis=-1)
     if log_target is not None:
@@ -134,7 +136,9 @@ class _Changes:
     def first(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The place at which at least `count` seeds are solved first, and the change that it is (-1: none), [replicate]."""
         reached = np.flatnonzero(self.solved >= count)
-        replicates, first = np.unique(self.replicates[reached], return_index=True)
+        replicates = self.replicates[reached]
+        first = np.flatnonzero(np.diff(replicates, prepend=-1))
+        replicates = replicates[first]
         places, changes = np.full(len(self.started), np.inf), np.full(len(self.started), len(self.solved))
         places[replicates], changes[replicates] = self.places[reached[first]], reached[first]
         at_once = self.started >= count

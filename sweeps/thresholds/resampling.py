@@ -32,6 +32,9 @@ BLOCK = 65_536
 WINDOW = 3.0
 """A replicate's median has a rank within so many square roots of the number of seeds from the middle, nearly always."""
 
+FEW = 5
+"""Of so many seeds the replicates are few different ones."""
+
 LARGE = 200
 """From so many values on, t and normal quantiles agree to a hundredth."""
 
@@ -68,7 +71,7 @@ NO_ESTIMATE = GridEstimate(math.nan, False, np.array([]), {})
 
 def estimate(losses: CellLosses, criterion: Criterion, *, seed: int) -> GridEstimate:
     """The threshold of a cell by the criterion, with `NUM_REPLICATES` replicates."""
-    crossings, again = _drawn_crossings(losses, np.arange(losses.num_seeds)[None, None, :], criterion)
+    crossings, again = _drawn_crossings(losses, None, criterion)
     chosen = [losses.rates[rate] for rate in _rates(losses.log_losses, criterion).tolist()]
     replicates = _replicates(losses, criterion, np.random.default_rng(seed))
     return GridEstimate(float(crossings[0]), bool(again[0]), replicates, dict(zip(losses.widths, chosen, strict=True)))
@@ -94,11 +97,15 @@ def _replicates(losses: CellLosses, criterion: Criterion, stream: np.random.Gene
 
 
 def _drawn_crossings(
-    losses: CellLosses, draws: np.ndarray, criterion: Criterion, stream: np.random.Generator | None = None
+    losses: CellLosses, draws: np.ndarray | None, criterion: Criterion, stream: np.random.Generator | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Log m* and the flag for each draw of seeds; `draws` is [width or 1, replicate, seed], `stream` is for replicates."""
-    drawn = np.take_along_axis(losses.log_losses[:, :, None, :], draws[:, None], axis=-1)  # [width, rate, replicate, seed]
-    drawn = np.moveaxis(drawn, 2, 0)  # [replicate, width, rate, seed]
+    """Log m* and the flag for each draw of seeds [width or 1, replicate, seed], or of the seeds as they are.
+
+    `stream` is for replicates.
+    """
+    drawn = losses.log_losses[None]  # [replicate, width, rate, seed]
+    if draws is not None:
+        drawn = np.moveaxis(np.take_along_axis(losses.log_losses[:, :, None, :], draws[:, None], axis=-1), 2, 0)
     own = np.take_along_axis(drawn, _rates(drawn, criterion)[:, :, None, None], axis=2)[:, :, 0, :]
     log_widths, log_target, rate = np.log(losses.widths), math.log(criterion.target_loss), criterion.success_rate
     match criterion.statistic:
@@ -127,12 +134,25 @@ def replicated_crossings(
         log_losses: [width, rate, seed]; inf where a trial diverged, nan where there is none.
         draws: seeds drawn in each replicate, [replicate, seed].
     """
-    num, num_seeds = draws.shape
-    offsets = np.arange(num)[:, None] * num_seeds
-    counts = np.bincount((draws + offsets).ravel(), minlength=num * num_seeds).reshape(num, num_seeds)
-    counts = counts.astype(np.int16 if num_seeds < 2**15 else np.int32)
+    counts, own = _counts(draws)
     rates = _chosen_rates(log_losses, counts)
-    return counted_crossing(log_widths, log_losses, rates, counts, log_target=log_target, success_rate=success_rate)[0]
+    return counted_crossing(log_widths, log_losses, rates, counts, log_target=log_target, success_rate=success_rate)[0][own]
+
+
+def _counts(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How often each seed counts in replicates [replicate, seed], and the place there of each draw; of few seeds each once."""
+    num, num_seeds = draws.shape
+    places = np.arange(num)
+    if num_seeds <= FEW:
+        names = ((num_seeds + 1) ** draws).sum(axis=1)  # a digit a seed
+        is_drawn = np.bincount(names) > 0
+        distinct = np.flatnonzero(is_drawn)
+        counts = distinct[:, None] // (num_seeds + 1) ** np.arange(num_seeds) % (num_seeds + 1)
+        places = (np.cumsum(is_drawn) - 1)[names]
+    else:
+        offsets = places[:, None] * num_seeds
+        counts = np.bincount((draws + offsets).ravel(), minlength=num * num_seeds).reshape(num, num_seeds)
+    return counts.astype(np.int16 if num_seeds < 2**15 else np.int32), places
 
 
 def _chosen_rates(log_losses: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -83,7 +83,7 @@ def width_thresholds(
             threshold = samples_threshold(cell_id, label, sample, taken, criterion)
         else:
             threshold = _grid_threshold(cell_id, label, sample, taken, criterion)
-        found.append(_rechecked(threshold, criterion, rechecks))
+        found.append(threshold if rechecks is NO_RECHECKS else _rechecked(threshold, criterion, rechecks))
     return tuple(sorted(found, key=_order))
 
 
