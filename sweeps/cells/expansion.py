@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from stsq_core.configs import WIDTH, Size, TrialConfig, TrialFamily
 from sweeps.cells.cell import Cell, distinct_labels
-from sweeps.cells.trials import Trials, cell_of
+from sweeps.cells.trials import Trials, cell_of, cell_of_family
 from sweeps.schema import Path, PlacedError, SweepSpec, TrialGroup, first_problem, is_axis, values_of, with_field
 
 RATE_AXIS = "optimizer.lr"
@@ -160,7 +160,7 @@ def _blocks(group: TrialGroup, start: int, size: Size) -> Iterator[Block]:
             if not size.applies_to(config):
                 raise _NotFreeError
             family = TrialFamily(config, size)
-            cell_id = cell_of(config, size)
+            cell_id = cell_of_family(family)
             seeds = np.array(_seeds(group, cell_id), dtype=np.int64)
             first = sum(strides[name] * index for name, index in zip(other, indices, strict=True))
             yield Block(

@@ -24,6 +24,10 @@ LEAST_SD = 1e-3
 USUAL_SD = 0.05
 """Standard deviation of log m* where no cell has one, as with one seed everywhere."""
 
+MEDIAN_SCALE, MEDIAN_FREEDOM, MOST_FREEDOM = 0.95, 0.8, 8.0
+"""A median's error over the standard deviation of its bootstrap replicates: scale, degrees of freedom per degree of the seeds,
+and the most, as the bootstrap of a median converges slowly. (The central 68% of few values is too rough for a test.)"""
+
 ABOVE, FOUND, BELOW = 1, 0, -1
 
 
@@ -58,6 +62,25 @@ class LawCells:
     def are_one_regime(self) -> bool:
         """Whether the cells differ in T, q and d only."""
         return len({regime_key(threshold.config_sample, self.size) for threshold in self.thresholds}) == 1
+
+    @cached_property
+    def errors(self) -> np.ndarray:
+        """The standard deviation of each cell's error; where replicates lie beyond the widths tried, at least that of most."""
+        found = []
+        for threshold, noise, usual in zip(self.thresholds, self.noises, self.sd.tolist(), strict=True):
+            finite = noise[np.isfinite(noise)]
+            sd = float(np.std(finite)) if len(finite) else usual
+            if len(finite) < len(noise):
+                sd = max(sd, usual)
+            found.append(max(sd * (1.0 if threshold.search is not None else MEDIAN_SCALE), LEAST_SD))
+        return np.array(found)
+
+    @cached_property
+    def freedom(self) -> np.ndarray:
+        """Degrees of freedom of each error's standard deviation."""
+        num = np.array([max(1.0, threshold.num_seeds - 1.0) for threshold in self.thresholds])
+        is_posterior = [threshold.search is not None for threshold in self.thresholds]
+        return np.where(is_posterior, num, np.minimum(MEDIAN_FREEDOM * num, MOST_FREEDOM))
 
     @property
     def size(self) -> Size:

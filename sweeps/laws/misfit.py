@@ -14,10 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweeps.laws.cells import LEAST_SD, LawCells
 from sweeps.laws.fit import Estimate, LawFit, Measurements, fitted
 from sweeps.laws.formulas import LETTERS
-from sweeps.thresholds import WidthThreshold
 
 MISFIT_LEVEL = 0.05
 """Probability under the law below which it misfits."""
@@ -25,10 +23,6 @@ MISFIT_LEVEL = 0.05
 NUM_DRAWS, LEAST_DRAWS = 4000, 1000
 MAX_NUMBERS = 2_000_000
 """Draws times cells that are simulated, so that hundreds of cells do not take seconds."""
-
-MEDIAN_SCALE, MEDIAN_FREEDOM, MOST_FREEDOM = 0.95, 0.8, 8.0
-"""A median's error over the standard deviation of its bootstrap replicates: scale, degrees of freedom per degree of the seeds,
-and the most, as the bootstrap of a median converges slowly. (The central 68% of few values is too rough for a test.)"""
 
 SEPARABLE = 1e-4
 """Share of a slope in a letter that the law's own parameters must leave, for the slope to be estimated."""
@@ -74,19 +68,18 @@ class FitTest:
 def fit_test(fit: LawFit) -> FitTest | None:
     """The test of a fitted law; None where no more cells can be tested than the law has parameters."""
     cells, law = fit.cells, fit.law
-    sd = np.array([_error(cells, place) for place in range(len(cells))])
+    sd = cells.errors
     theta = fitted(law, cells.tasks, Measurements.broadcast(cells.y, cells.side, sd), fit.theta)
     logs, slopes = (one[0] for one in law.logs(theta, cells.tasks))
     z = (cells.y - logs) / sd
     tested = np.where(cells.found, [len(noise) > 0 for noise in cells.noises], cells.side * z > 0)
     if tested.sum() <= len(law.letters):
         return None
-    own = [threshold for threshold, is_tested in zip(cells.thresholds, tested, strict=True) if is_tested]
     basis = np.linalg.qr((slopes / sd[:, None])[tested])[0]
-    freedom = np.array([_freedom(threshold) for threshold in own])
+    freedom = cells.freedom[tested]
     stream = np.random.default_rng([*(int(threshold.cell_id, 16) for threshold in cells.thresholds), 2])
-    num_draws = max(LEAST_DRAWS, min(NUM_DRAWS, MAX_NUMBERS // len(own)))
-    errors = np.vstack([z[tested], stream.standard_t(freedom, size=(num_draws, len(own)))])
+    num_draws = max(LEAST_DRAWS, min(NUM_DRAWS, MAX_NUMBERS // len(freedom)))
+    errors = np.vstack([z[tested], stream.standard_t(freedom, size=(num_draws, len(freedom)))])
     residuals = errors - errors @ basis @ basis.T  # the measured ones first, then those of simulations
     statistics, found, tasks = [_deviance(residuals, freedom)], [], cells.tasks.take(tested)
     for letter in LETTERS:
@@ -125,23 +118,3 @@ def _probability(statistics: np.ndarray) -> float:
     above = len(statistics) - np.argsort(np.argsort(statistics, axis=0), axis=0)
     least = above.min(axis=1)
     return float(np.mean(least <= least[0]))
-
-
-def _error(cells: LawCells, place: int) -> float:
-    """The standard deviation of a cell's error; where replicates lie beyond the widths tried, at least that of most of them."""
-    noise = cells.noises[place]
-    finite = noise[np.isfinite(noise)]
-    sd = float(np.std(finite)) if len(finite) else cells.sd[place]
-    if len(finite) < len(noise):
-        sd = max(sd, float(cells.sd[place]))
-    return max(sd * (1.0 if _is_posterior(cells.thresholds[place]) else MEDIAN_SCALE), LEAST_SD)
-
-
-def _freedom(threshold: WidthThreshold) -> float:
-    """Degrees of freedom of the standard deviation of a threshold's error."""
-    num = max(1.0, threshold.num_seeds - 1.0)
-    return num if _is_posterior(threshold) else min(MEDIAN_FREEDOM * num, MOST_FREEDOM)
-
-
-def _is_posterior(threshold: WidthThreshold) -> bool:
-    return threshold.search is not None

@@ -174,12 +174,13 @@ def distinct_laws(laws: Iterable[Law], cells: LawCells) -> list[ScalingLaw]:
                 kept.append((law, []))
             else:
                 same.append(law.formula)
-    return [law_of(fit_law(law, cells), same=same) for law, same in kept]
+    chance = Chance.of(cells)
+    return [law_of(fit_law(law, cells), chance, same=same) for law, same in kept]
 
 
-def law_of(fit: LawFit, *, same: Sequence[str] = ()) -> ScalingLaw:
+def law_of(fit: LawFit, chance: "Chance | None" = None, *, same: Sequence[str] = ()) -> ScalingLaw:
     """A fitted law with its intervals; `same` are the formulas of laws that are the same function on its cells."""
-    law, cells, draws = fit.law, fit.cells, draws_of(fit)
+    law, cells, draws = fit.law, fit.cells, draws_of(fit, chance)
     found = cells.thresholds[int(np.argmax(cells.found))]
     return ScalingLaw(
         regime=regime_summary(found.config_sample, found.size),
@@ -255,20 +256,38 @@ def spread_words(labels: Sequence[str]) -> str:
     return " and ".join([", ".join(labels[:-1]), labels[-1]] if len(labels) > 1 else list(labels))
 
 
-def draws_of(fit: LawFit) -> Draws | None:
+@dataclass(frozen=True)
+class Chance:
+    """What chance decides in replicates of cells: where the scatter lies in its distribution [replicate], deviations from a
+    law in units of the scatter, and errors of measurement, [replicate, cell] each."""
+
+    scatters: np.ndarray
+    deviations: np.ndarray
+    noise: np.ndarray
+
+    @classmethod
+    def of(cls, cells: LawCells) -> "Chance":
+        """The same for the same cells, whatever the law."""
+        num = max(LEAST_REPLICATES, min(NUM_REPLICATES, MAX_NUMBERS // len(cells)))
+        stream = np.random.default_rng([int(threshold.cell_id, 16) for threshold in cells.thresholds])
+        return cls(stream.random(num), *_drawn(cells, num, stream))
+
+
+def draws_of(fit: LawFit, chance: Chance | None = None) -> Draws | None:
     """Replicates of a fit, the same for the same cells; None where there are no more cells than parameters."""
-    cells = fit.cells
-    num = max(LEAST_REPLICATES, min(NUM_REPLICATES, MAX_NUMBERS // len(cells)))
-    if int(cells.found.sum()) <= len(fit.law.letters):
+    if int(fit.cells.found.sum()) <= len(fit.law.letters):
         return None
-    stream = np.random.default_rng([int(threshold.cell_id, 16) for threshold in cells.thresholds])
-    return draws_at(fit, fit.scatters.at(stream.random(num)), stream)
+    chance = chance or Chance.of(fit.cells)
+    return _draws(fit, fit.scatters.at(chance.scatters), chance.deviations, chance.noise)
 
 
 def draws_at(fit: LawFit, scatters: np.ndarray, stream: np.random.Generator) -> Draws:
     """Replicates of a fit with these scatters."""
-    y, side = _sweeps_anew(fit, scatters, stream)
-    measured = Measurements.broadcast(y, side, fit.sd)
+    return _draws(fit, scatters, *_drawn(fit.cells, len(scatters), stream))
+
+
+def _draws(fit: LawFit, scatters: np.ndarray, deviations: np.ndarray, noise: np.ndarray) -> Draws:
+    measured = Measurements.broadcast(*_sweeps_anew(fit, scatters[:, None] * deviations, noise), fit.sd)
     return Draws(fitted(fit.law, fit.cells.tasks, measured, fit.theta), scatters)
 
 
@@ -290,22 +309,24 @@ def ends(values: np.ndarray, *, level: float) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-def _sweeps_anew(fit: LawFit, scatters: np.ndarray, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _sweeps_anew(fit: LawFit, deviations: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Measured log m*, or the end of the widths it lies beyond, with the side: [replicate, cell] each."""
     cells = fit.cells
-    deviations = scatters[:, None] * stream.standard_normal((len(scatters), len(cells)))
-    noise = np.stack([_drawn_noise(cells, place, len(scatters), stream) for place in range(len(cells))], axis=1)
-    truth = fit.logs + deviations
+    truth, is_above, is_below = fit.logs + deviations, noise == np.inf, noise == -np.inf
     # A replicate that lies beyond the widths tried is censored as far from the truth as that end is from the threshold.
-    reach = np.where(np.isposinf(noise), cells.high - cells.y, np.where(np.isneginf(noise), cells.low - cells.y, noise))
+    reach = np.where(is_above, cells.high - cells.y, np.where(is_below, cells.low - cells.y, noise))
     y = truth + reach
-    side = np.where(np.isposinf(noise), ABOVE, np.where(np.isneginf(noise), BELOW, FOUND))
+    side = np.where(is_above, ABOVE, np.where(is_below, BELOW, FOUND))
     # A cell that was censored is censored again where its new measurement lies beyond the same end.
     again = ((cells.side == ABOVE) & (y > cells.high)) | ((cells.side == BELOW) & (y < cells.low))
     return np.where(again, cells.y, y), np.where(again, cells.side, side)
 
 
-def _drawn_noise(cells: LawCells, place: int, num: int, stream: np.random.Generator) -> np.ndarray:
-    own = cells.noises[place]
-    drawn: np.ndarray = stream.choice(own, size=num) if len(own) else cells.sd[place] * stream.standard_normal(num)
-    return drawn
+def _drawn(cells: LawCells, num: int, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Standard normal deviations and errors of measurement, [replicate, cell] each."""
+    deviations = stream.standard_normal((num, len(cells)))
+    noise = [
+        stream.choice(own, size=num) if len(own) else sd * stream.standard_normal(num)
+        for own, sd in zip(cells.noises, cells.sd, strict=True)
+    ]
+    return deviations, np.stack(noise, axis=1)

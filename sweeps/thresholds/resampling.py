@@ -11,7 +11,7 @@ support: see `attainable_level`.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import assert_never
@@ -71,41 +71,48 @@ NO_ESTIMATE = GridEstimate(math.nan, False, np.array([]), {})
 
 def estimate(losses: CellLosses, criterion: Criterion, *, seed: int) -> GridEstimate:
     """The threshold of a cell by the criterion, with `NUM_REPLICATES` replicates."""
-    crossings, again = _drawn_crossings(losses, None, criterion)
-    chosen = [losses.rates[rate] for rate in _rates(losses.log_losses, criterion).tolist()]
-    replicates = _replicates(losses, criterion, np.random.default_rng(seed))
-    return GridEstimate(float(crossings[0]), bool(again[0]), replicates, dict(zip(losses.widths, chosen, strict=True)))
-
-
-def _replicates(losses: CellLosses, criterion: Criterion, stream: np.random.Generator) -> np.ndarray:
-    num_widths, num_seeds = len(losses.widths), losses.num_seeds
+    stream = np.random.default_rng(seed)
     by_counts = losses.shared and criterion.statistic == "median"
-    chunk = max(1, CHUNK_NUMBERS // (num_seeds if by_counts else losses.log_losses.size))
-    replicates = []
+    crossings, again = (_counted_estimates if by_counts else _drawn_estimates)(losses, criterion, stream)
+    chosen = [losses.rates[rate] for rate in _rates(losses.log_losses, criterion).tolist()]
+    return GridEstimate(float(crossings[0]), bool(again[0]), crossings[1:], dict(zip(losses.widths, chosen, strict=True)))
+
+
+def _counted_estimates(losses: CellLosses, criterion: Criterion, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Log m* and the flag of the seeds as they are, then of replicates."""
+    log_widths, log_target = np.log(losses.widths), math.log(criterion.target_loss)
+    drawn = [draws[0] for draws in _draws(losses, losses.num_seeds, stream)]
+    drawn[0] = np.concatenate([np.arange(losses.num_seeds)[None], drawn[0]])
+    parts = [
+        replicated_crossings(log_widths, losses.log_losses, own, log_target=log_target, success_rate=criterion.success_rate)
+        for own in drawn
+    ]
+    crossings, again = zip(*parts, strict=True)
+    return np.concatenate(crossings), np.concatenate(again)
+
+
+def _drawn_estimates(losses: CellLosses, criterion: Criterion, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """As `_counted_estimates`, by any criterion."""
+    parts = [_drawn_crossings(losses, np.arange(losses.num_seeds)[None, None, :], criterion)]
+    parts += [_drawn_crossings(losses, draws, criterion, stream) for draws in _draws(losses, losses.log_losses.size, stream)]
+    crossings, again = zip(*parts, strict=True)
+    return np.concatenate(crossings), np.concatenate(again)
+
+
+def _draws(losses: CellLosses, numbers: int, stream: np.random.Generator) -> Iterator[np.ndarray]:
+    """Seeds of `NUM_REPLICATES` replicates, [width or 1, replicate, seed], in parts; a replicate needs so many `numbers`."""
+    chunk = max(1, CHUNK_NUMBERS // numbers)
     for start in range(0, NUM_REPLICATES, chunk):
-        size = (1 if losses.shared else num_widths, min(chunk, NUM_REPLICATES - start), num_seeds)
-        draws = stream.integers(num_seeds, size=size)
-        if by_counts:
-            log_widths, log_target = np.log(losses.widths), math.log(criterion.target_loss)
-            own = replicated_crossings(
-                log_widths, losses.log_losses, draws[0], log_target=log_target, success_rate=criterion.success_rate
-            )
-        else:
-            own, _ = _drawn_crossings(losses, draws, criterion, stream)
-        replicates.append(own)
-    return np.concatenate(replicates)
+        size = (1 if losses.shared else len(losses.widths), min(chunk, NUM_REPLICATES - start), losses.num_seeds)
+        yield stream.integers(losses.num_seeds, size=size)
 
 
 def _drawn_crossings(
-    losses: CellLosses, draws: np.ndarray | None, criterion: Criterion, stream: np.random.Generator | None = None
+    losses: CellLosses, draws: np.ndarray, criterion: Criterion, stream: np.random.Generator | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Log m* and the flag for each draw of seeds [width or 1, replicate, seed], or of the seeds as they are.
-
-    `stream` is for replicates.
-    """
-    drawn = losses.log_losses[None]  # [replicate, width, rate, seed]
-    if draws is not None:
-        drawn = np.moveaxis(np.take_along_axis(losses.log_losses[:, :, None, :], draws[:, None], axis=-1), 2, 0)
+    """Log m* and the flag for each draw of seeds; `draws` is [width or 1, replicate, seed], `stream` is for replicates."""
+    drawn = np.take_along_axis(losses.log_losses[:, :, None, :], draws[:, None], axis=-1)  # [width, rate, replicate, seed]
+    drawn = np.moveaxis(drawn, 2, 0)  # [replicate, width, rate, seed]
     own = np.take_along_axis(drawn, _rates(drawn, criterion)[:, :, None, None], axis=2)[:, :, 0, :]
     log_widths, log_target, rate = np.log(losses.widths), math.log(criterion.target_loss), criterion.success_rate
     match criterion.statistic:
@@ -126,8 +133,8 @@ def _rates(log_losses: np.ndarray, criterion: Criterion) -> np.ndarray:
 
 def replicated_crossings(
     log_widths: np.ndarray, log_losses: np.ndarray, draws: np.ndarray, *, log_target: float, success_rate: float
-) -> np.ndarray:
-    """Log m* of each replicate, with the learning rates chosen anew in each.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log m* of each replicate, with the learning rates chosen anew in each, and whether S falls again.
 
     Args:
         log_widths: [width], increasing.
@@ -136,7 +143,10 @@ def replicated_crossings(
     """
     counts, own = _counts(draws)
     rates = _chosen_rates(log_losses, counts)
-    return counted_crossing(log_widths, log_losses, rates, counts, log_target=log_target, success_rate=success_rate)[0][own]
+    crossings, again = counted_crossing(
+        log_widths, log_losses, rates, counts, log_target=log_target, success_rate=success_rate
+    )
+    return crossings[own], again[own]
 
 
 def _counts(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -25,7 +25,7 @@ from dataclasses import replace
 import numpy as np
 
 from stsq_core.configs import SAMPLES, WIDTH, Transformer, TrialConfig
-from sweeps.cells import SearchedCell, cell_of, distinct_labels
+from sweeps.cells import SearchedCell, cell_of_family, distinct_labels
 from sweeps.schema import Criterion, SearchSettings, SweepSpec
 from sweeps.store import FAILED, FINISHED, LEAST_LOSS, LedgerRecord, Outcomes, Results
 from sweeps.thresholds.recheck import NO_RECHECKS, Rechecks
@@ -76,7 +76,7 @@ def width_thresholds(
     cells = {cell.cell_id: cell for cell in searched}
     found = []
     for own, sample, label in zip(members, samples, distinct_labels(samples, size), strict=True):
-        cell_id, taken = cell_of(sample, size), outcomes.take(own)
+        cell_id, taken = cell_of_family(trials.families[trials.family[own[0]]]), outcomes.take(own)
         if cell_id in cells:
             threshold = searched_threshold(cells[cell_id], label, taken, criterion, settings)
         elif size == SAMPLES:

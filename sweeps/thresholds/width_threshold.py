@@ -228,6 +228,8 @@ def notes_on_stretches(sizes: np.ndarray, ends: np.ndarray, reasons: Sequence[st
     """Beyond which sizes all diverged or all failed, in words: sizes [n], places in `STATUSES` [n] and reasons of failure."""
     for way, others in (("diverged", ("finished",)), ("failed", ("finished", "diverged"))):
         is_way = ends == STATUSES.index(way)
+        if not is_way.any():
+            continue
         known = sizes[np.isin(ends, [STATUSES.index(other) for other in others])]
         if not len(known):
             continue

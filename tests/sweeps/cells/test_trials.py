@@ -103,7 +103,7 @@ def test_replicates_are_those_of_the_drawn_seeds(case: int) -> None:
     log_losses[stream.random(log_losses.shape) < 0.1] = np.nan  # failed
     draws = stream.integers(num_seeds, size=(200, num_seeds))
     success_rate = float(stream.choice([0.3, 0.5, 0.9]))
-    quick = replicated_crossings(log_widths, log_losses, draws, log_target=np.log(0.1), success_rate=success_rate)
+    quick, _ = replicated_crossings(log_widths, log_losses, draws, log_target=np.log(0.1), success_rate=success_rate)
     slow = []
     for drawn in draws:
         losses = log_losses[:, :, drawn]
