@@ -154,10 +154,11 @@ def _counts(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     num, num_seeds = draws.shape
     places = np.arange(num)
     if num_seeds <= FEW:
-        names = ((num_seeds + 1) ** draws).sum(axis=1)  # a digit a seed
+        digits = (num_seeds + 1) ** np.arange(num_seeds)
+        names = sum(digits[seeds] for seeds in draws.T)  # a digit a seed
         is_drawn = np.bincount(names) > 0
         distinct = np.flatnonzero(is_drawn)
-        counts = distinct[:, None] // (num_seeds + 1) ** np.arange(num_seeds) % (num_seeds + 1)
+        counts = distinct[:, None] // digits % (num_seeds + 1)
         places = (np.cumsum(is_drawn) - 1)[names]
     else:
         offsets = places[:, None] * num_seeds

@@ -11,7 +11,7 @@ from law_misfit import TASKS, probability
 from sweeps.laws import misfit
 from sweeps.laws.cells import law_cells
 from sweeps.laws.formulas import ATTENTION, ATTENTION_FREE, TD_POWER, Law
-from sweeps.laws.misfit import FitTest, _error, _freedom
+from sweeps.laws.misfit import FitTest
 from sweeps.laws.scaling_law import fitted_law
 from sweeps.thresholds.thresholds import WidthThreshold
 
@@ -86,12 +86,12 @@ def test_a_posterior_counts_as_a_mean_and_a_median_as_less(threshold: Make, tran
     seeds = attention(16, 3, 4) * np.exp(0.05 * np.linspace(-1.5, 1.5, 16))
     median = threshold(transformer(T=16, q=3, d=4), seeds)
     searched = replace(median, search=object())  # type: ignore[arg-type]
-    assert [_freedom(one) for one in (searched, median)] == [15, 8]
-    assert [_freedom(replace(one, num_seeds=5)) for one in (searched, median)] == [4, pytest.approx(3.2)]
-    cells = law_cells([median, replace(searched, cell_id="1")])
-    assert cells is not None
+    both = (median, replace(searched, cell_id="1"))
+    cells, few = law_cells(both), law_cells([replace(one, num_seeds=5) for one in both])
+    assert cells is not None and few is not None
+    assert (cells.freedom.tolist(), few.freedom.tolist()) == ([8, 15], [pytest.approx(3.2), 4])
     spread = np.std(median.replicates) * math.sqrt(16 / 15)
-    assert [_error(cells, place) for place in (0, 1)] == [pytest.approx(0.95 * spread), pytest.approx(spread)]
+    assert cells.errors.tolist() == [pytest.approx(0.95 * spread), pytest.approx(spread)]
 
 
 def test_a_factor_that_falls_with_t_is_a_trend(threshold: Make, transformer: Callable[..., object]) -> None:
