@@ -36,6 +36,11 @@ class TrialFamily:
         """Equal for the samples of one family, whichever members they are."""
         return self.member(self._least if self._is_free else self.size.of(self.sample), 1.0, 0)
 
+    @cached_property
+    def key_id(self) -> str:
+        """The `trial_id` of the key."""
+        return self.key.trial_id
+
     def member(self, size: int, lr: float, seed: int) -> TrialConfig:
         """One of its trials; the values are those of a valid config."""
         return self.sample.model_copy(update=self._of_size(size) | {"optimizer": self._optimizer(lr), "seed": seed})

@@ -146,4 +146,4 @@ def cell_of(config: TrialConfig, size: Size = WIDTH) -> str:
 def cell_of_family(family: TrialFamily) -> str:
     """The name of the cell that a family's trials belong to."""
     of = "" if family.size == WIDTH else f"of {family.size.name} "
-    return hashlib.sha256(f"cell {of}{family.key.trial_id}".encode()).hexdigest()[:12]
+    return hashlib.sha256(f"cell {of}{family.key_id}".encode()).hexdigest()[:12]

@@ -92,7 +92,7 @@ class Measurements:
 
     @cached_property
     def _columns(self) -> tuple[np.ndarray, ...]:
-        return self.y, self.side, self.sd, self.weight, np.log(self.sd), self.sd**2
+        return self.y, self.side, self.sd, self.weight, np.log(self.sd), 1 / self.sd**2
 
     def curvature(self, law: Law, tasks: Tasks, theta: np.ndarray) -> Curvature:
         """The log likelihood of a law at parameters [fit, parameter]; a block of fits at a time, which stays in the caches."""
@@ -102,29 +102,34 @@ class Measurements:
         return Curvature(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     def _block(self, law: Law, tasks: Tasks, theta: np.ndarray, rows: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        y, side, sd, weight, log_sd, variance = (own if len(own) == 1 else own[rows] for own in self._columns)
+        y, side, sd, weight, log_sd, precision = (own if len(own) == 1 else own[rows] for own in self._columns)
         logs, slopes = law.logs(theta[rows], tasks)
         z = (logs - y) / sd
-        each = -(z**2) / 2 - log_sd - HALF_LOG_TAU
-        first, second = -z / sd, np.broadcast_to(1 / variance, z.shape)
+        each = np.square(z)
+        each *= -0.5
+        each -= log_sd
+        each -= HALF_LOG_TAU
+        first, second = z / -sd, np.broadcast_to(precision, z.shape)
         censored = side != FOUND
         if censored.any():
             where = (slice(None), np.flatnonzero(censored[0])) if len(side) == 1 else censored
-            sign, sd, variance = (np.broadcast_to(own, z.shape)[where] for own in (np.sign(side), sd, variance))
+            if len(side) > 1:
+                sd = np.broadcast_to(sd, z.shape)
+            sign, sd = np.sign(side[where]), sd[where]
             inward = sign * z[where]
             tails = scipy.special.log_ndtr(inward)
             rate = hazard(inward, tails)
             second = np.array(second)
-            each[where] = tails
-            first[where] = sign * rate / sd
-            second[where] = np.maximum(rate * (rate + inward), 0) / variance
-        first, second = weight * first, weight * second
+            each[where], first[where] = tails, sign * rate / sd
+            second[where] = np.maximum(rate * (rate + inward), 0) / sd**2
+        if (weight != 1).any():
+            each, first, second = weight * each, weight * first, weight * second
         num = slopes.shape[-1]
         curvature = np.empty((len(z), num, num))
         for place in np.ndindex(num, num):
             columns = (slopes[..., parameter] for parameter in place)
             np.einsum("bn,bn,bn->b", second, *columns, out=curvature[:, *place])
-        return np.sum(weight * each, axis=-1), np.einsum("bn,bnp->bp", first, slopes), curvature
+        return np.sum(each, axis=-1), np.einsum("bn,bnp->bp", first, slopes), curvature
 
 
 def fitted(law: Law, tasks: Tasks, measured: Measurements, start: np.ndarray) -> np.ndarray:
