@@ -143,9 +143,7 @@ def replicated_crossings(
     """
     counts, own = _counts(draws)
     rates = _chosen_rates(log_losses, counts)
-    crossings, again = counted_crossing(
-        log_widths, log_losses, rates, counts, log_target=log_target, success_rate=success_rate
-    )
+    crossings, again = counted_crossing(log_widths, log_losses, rates, counts, log_target=log_target, success_rate=success_rate)
     return crossings[own], again[own]
 
 

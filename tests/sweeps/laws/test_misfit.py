@@ -88,7 +88,8 @@ def test_a_posterior_counts_as_a_mean_and_a_median_as_less(threshold: Make, tran
     searched = replace(median, search=object())  # type: ignore[arg-type]
     both = (median, replace(searched, cell_id="1"))
     cells, few = law_cells(both), law_cells([replace(one, num_seeds=5) for one in both])
-    assert cells is not None and few is not None
+    assert cells is not None
+    assert few is not None
     assert (cells.freedom.tolist(), few.freedom.tolist()) == ([8, 15], [pytest.approx(3.2), 4])
     spread = np.std(median.replicates) * math.sqrt(16 / 15)
     assert cells.errors.tolist() == [pytest.approx(0.95 * spread), pytest.approx(spread)]
