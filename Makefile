@@ -16,15 +16,14 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## measure the thresholds of both architectures on this machine
 	$(BIN)/stsq run quickstart
 
-HEAVY := ray or jobs or browser
-APART := clusters or chaos
+QUICK := not (ray or jobs or browser or slow or clusters or chaos)
+WHOLE := not (clusters or chaos)
 
-test: $(STAMP)  ## the tests: those that start no Ray and no browser two files at a time, then the others one by one
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not ($(HEAVY) or $(APART))'; quick=$$?; \
-	$(BIN)/python -m pytest -m '($(HEAVY)) and not ($(APART))'; heavy=$$?; exit $$((quick + heavy))
+test: $(STAMP)  ## the tests, in three processes: many of them wait for others
+	@$(BIN)/python -m pytest -n 3 -m '$(WHOLE)'
 
-test-quick: $(STAMP)  ## the tests that start no Ray and no browser, two files at a time
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not ($(HEAVY) or $(APART))'
+test-quick: $(STAMP)  ## the tests that start no Ray, no browser and no other process, and train no longer than a second
+	$(BIN)/python -m pytest -n 2 -m '$(QUICK)'
 
 test-failed: $(STAMP)  ## the tests that failed last time, once more
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none

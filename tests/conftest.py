@@ -1,5 +1,6 @@
-"""What every room's tests share: short ways to write a trial down."""
+"""What every room's tests share: the order in which they run, and short ways to write a trial down."""
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,54 @@ import pytest
 from stsq_core import TrialConfig
 
 MakeTrial = Callable[..., TrialConfig]
+
+LONG = ("jobs", "ray", "slow", "browser")
+"""Marks of tests that take long, the longest first."""
+IN_PROCESSES = {"stsq", "head"}
+"""Fixtures whose tests start the product in processes of its own: they are slow."""
+ONE_BY_ONE = {
+    f"tests/{name}.py"
+    for name in (
+        "cluster/commands/test_session",
+        "cluster/run/test_searches",
+        "cluster/tune/test_tune_runner",
+        "dashboards/publishing/test_beside_training",
+        "dashboards/publishing/test_failures",
+    )
+}
+"""Files of long tests that share nothing: their tests go to the workers one by one, all others file by file."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with long tests come first: no worker is left with one when the others have ended."""
+    ranks: dict[Any, int] = {}
+    for item in items:
+        if IN_PROCESSES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("slow")
+        rank = next((place for place, mark in enumerate(LONG) if item.get_closest_marker(mark)), len(LONG))
+        ranks[item.path] = min(rank, ranks.get(item.path, rank))
+    items.sort(key=lambda item: ranks[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """What is imported now stays: the collector need not look at it after every test."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """File by file to the workers in the order of the collection, but those of `ONE_BY_ONE` test by test."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return nodeid if file in ONE_BY_ONE else file
+
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
 
 
 def _transformer_data(*, T: int = 12, q: int = 3, d: int = 2, d_e: int = 16, **fields: Any) -> dict[str, Any]:

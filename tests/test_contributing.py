@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
+UNFINISHED = shutil.ignore_patterns("*.tmp.*", "*.pyc.*")
+"""Files that Numba and Python are writing; what they have compiled is copied."""
 COPIED = ("stsq_core", "docs/plugins", "tests/stsq_core", "tests/conftest.py", "pyproject.toml")
 
 TRIAL = """
@@ -72,7 +75,7 @@ def patched(folder: Path, patch: str, *include: str) -> dict[str, str]:
     """Put a copy of the package with a patch into a folder, and return the environment in which Python runs it."""
     for name in COPIED:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, folder / name, ignore=UNFINISHED)
         else:
             shutil.copy2(ROOT / name, folder / name)
     # A ceiling keeps git from taking the folder for part of a repository around it.

@@ -37,18 +37,21 @@ def build(folder: Path, *, known: str = "", broken: bool = False) -> subprocess.
     return subprocess.run(script, cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_test_that_passes_the_second_time_fails_the_build(tmp_path: Path) -> None:
     done = build(tmp_path)
     assert done.returncode == 1
     assert "FLAKY: tests/test_some.py::test_flaky failed, then passed" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_named_flaky_test_does_not(tmp_path: Path) -> None:
     done = build(tmp_path, known="tests/test_some.py::test_flaky")
     assert done.returncode == 0
     assert "FLAKY, as tests/flaky.txt says: tests/test_some.py::test_flaky" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_broken_test_fails_the_build_beside_a_named_flaky_one(tmp_path: Path) -> None:
     done = build(tmp_path, known="tests/test_some.py::test_flaky", broken=True)
     assert done.returncode == 1

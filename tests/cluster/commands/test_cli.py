@@ -154,6 +154,7 @@ def test_a_full_disk_is_told_at_the_start(capsys: pytest.CaptureFixture[str], wr
     assert "No space left" in refused(capsys, "run", write_sweep(), "--inline", "--out", tiny_disk / "run")
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_ends_the_run_and_keeps_the_ledger_whole(
     capsys: pytest.CaptureFixture[str], write_sweep: Write, tiny_disk: Path
 ) -> None:

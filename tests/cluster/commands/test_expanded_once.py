@@ -8,6 +8,7 @@ import pytest
 from cluster.commands import session
 from sweeps.cells import expanded_sweep, expansion
 
+pytestmark = pytest.mark.slow
 WRITE_PAGE = session.write_page
 
 

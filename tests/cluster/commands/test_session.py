@@ -204,6 +204,7 @@ def test_a_spent_time_budget_starts_nothing_and_says_how_to_go_on(here: Here, tm
     assert here("run", write_sweep(), "--set", "budget.minutes=5", *QUIET).code == 0
 
 
+@pytest.mark.slow
 def test_a_time_budget_that_ends_in_mid_run_starts_no_other_pack(
     here: Here, tmp_path: Path, write_sweep: Write, monkeypatch: pytest.MonkeyPatch, numbers: Numbers
 ) -> None:

@@ -45,6 +45,7 @@ def test_what_is_required_is_what_the_project_depends_on() -> None:
         assert metadata.version(package.partition("[")[0])
 
 
+@pytest.mark.slow
 def test_what_the_product_imports_is_declared_and_what_is_declared_is_imported() -> None:
     rooms = ("stsq_core", "sweeps", "dashboards", "cluster")
     nodes = [node for room in rooms for path in (ROOT / room).rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
@@ -92,6 +93,7 @@ def test_a_bare_interpreter_says_it_in_one_line(tmp_path: Path) -> None:
     assert "lacks aiohttp, lazy_loader, matplotlib, numba" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_inline_without_ray_and_is_refused_otherwise(tmp_path: Path, write_sweep: Callable[..., Path]) -> None:
     sweep, missing = write_sweep(), sorted(environment.RAY_ONLY)
     done = call_without(missing, "run", sweep, "--inline", "--wandb", "disabled", folder=tmp_path)

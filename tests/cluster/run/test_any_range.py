@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
 CELL = Path(__file__).parents[2] / "sweeps" / "quickstart_cell.yaml"
 
 

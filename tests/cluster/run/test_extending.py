@@ -79,6 +79,7 @@ def test_a_stopped_extension_goes_on_without_adding_seeds_once_more(
     assert [row["num_seeds"] for row in shown(here, run)] == [3, 3]
 
 
+@pytest.mark.slow
 def test_a_search_is_made_tighter_in_place(here: Here, tmp_path: Path, write_sweep: Write, small: dict[str, Any]) -> None:
     group = small["trials"][0]
     del group["grid"], group["seeds"], group["base"]["model"]["positions"]["d_e"]

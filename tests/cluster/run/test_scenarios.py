@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from wandb_files import read_run
 
 from sweeps.store.journal import read_curves
@@ -49,6 +50,7 @@ def trained(printed: str) -> int:
     return int(line.split(" trials ended")[0].split()[-1])
 
 
+@pytest.mark.slow
 def test_500_trials_leave_a_small_directory(here: Here, tmp_path: Path, write_sweep: Write, small: dict[str, Any]) -> None:
     """Scenario 13: the run directory stays small, and holds no weights unless they are asked for."""
     small["trials"] = small["trials"][1:]

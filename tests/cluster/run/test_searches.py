@@ -71,6 +71,7 @@ def test_a_search_leaves_thresholds_studies_and_a_page(
     assert "reproduced bit for bit" in stsq.run("trial", run, trial_id).out
 
 
+@pytest.mark.slow
 def test_the_same_search_again_trains_nothing(here: Here, tmp_path: Path, write_sweep: Write, hunt: dict[str, Any]) -> None:
     first = here("run", write_sweep(hunt), *QUIET)
     ledger = (tmp_path / "runs/hunt/ledger.jsonl").read_bytes()
@@ -89,6 +90,7 @@ OF_RANK = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("of", "base", "low", "high"),
     [
@@ -183,6 +185,7 @@ def test_all_trials_diverging_is_exit_code_3_and_no_number(here: Here, write_swe
     assert "none" in ended.out
 
 
+@pytest.mark.slow
 def test_one_diverging_rate_is_told_and_does_not_move_the_threshold(
     here: Here, tmp_path: Path, write_sweep: Write, hunt: dict[str, Any]
 ) -> None:
@@ -222,6 +225,7 @@ def test_a_search_that_cannot_be_meant_is_refused_in_words(
     assert words in ended.err
 
 
+@pytest.mark.slow
 def test_a_time_budget_that_ends_in_mid_search_is_exit_code_1_and_goes_on(
     here: Here, tmp_path: Path, write_sweep: Write, hunt: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +251,7 @@ def test_points_of_a_former_seed_are_completed(here: Here, tmp_path: Path, write
     assert points == dict.fromkeys(former, 2)
 
 
+@pytest.mark.slow
 def test_a_recheck_says_whether_steps_or_width_was_the_limit(
     here: Here, tmp_path: Path, write_sweep: Write, hunt: dict[str, Any]
 ) -> None:

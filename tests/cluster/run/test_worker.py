@@ -132,6 +132,7 @@ def test_a_run_directory_that_cannot_be_written_is_an_error_of_the_run(tmp_path:
         outcome_from_json(train_order(order(tmp_path / "file").as_json()))
 
 
+@pytest.mark.slow
 def test_a_killed_worker_goes_on_from_its_checkpoint_to_the_same_bits(tmp_path: Path, until: Any) -> None:
     evaluation = {"every": 1500, "q_test": [1]}
     undisturbed = train_order(order(tmp_path / "undisturbed", steps=4000, evaluation=evaluation).as_json())

@@ -5,7 +5,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +29,26 @@ def slow(small: dict[str, Any], steps: int) -> dict[str, Any]:
     return small
 
 
-def ray_folders() -> set[Path]:
-    return set(Path("/tmp").glob("stsq-ray-*"))
+@pytest.fixture(autouse=True)
+def root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where Ray keeps its files: a folder of the test's own, because other tests start Rays meanwhile."""
+    with tempfile.TemporaryDirectory(prefix="stsq-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        yield Path(folder)
+
+
+def ray_folders(root: Path) -> list[Path]:
+    return list(root.glob("stsq-ray-*"))
 
 
 def test_ray_gives_the_numbers_of_an_inline_run_and_leaves_nothing_behind(
-    stsq: Any, write_sweep: Write, numbers: Numbers
+    stsq: Any, write_sweep: Write, until: Any, numbers: Numbers, root: Path
 ) -> None:
-    before = ray_folders()
-    ended = stsq.run("run", write_sweep(), "--workers", 2)
+    process = stsq.start("run", write_sweep(), "--workers", 2)
+    until(lambda: ray_folders(root) or process.poll() is not None, what="Ray's folder")
+    ended = stsq.wait(process)
     assert ended.code == 0, ended
-    assert not ray_folders() - before
+    assert not ray_folders(root)
     run = stsq.folder / "runs/small"
     assert len(list(run.glob("wandb/offline-run-*/*.wandb"))) == 8
     assert not list(run.glob("ray/*"))
@@ -95,17 +105,18 @@ def test_a_worker_that_dies_every_time_fails_its_pack_and_no_other(
     assert all(record.seconds > 0 for record in Ledger(run / "ledger.jsonl").read())
 
 
-def test_ctrl_c_ends_ray_too(stsq: Any, write_sweep: Write, small: dict[str, Any], until: Any) -> None:
-    before, run = ray_folders(), stsq.folder / "runs/small"
+def test_ctrl_c_ends_ray_too(stsq: Any, write_sweep: Write, small: dict[str, Any], until: Any, root: Path) -> None:
+    run = stsq.folder / "runs/small"
     process = stsq.start("run", write_sweep(slow(small, steps=60_000)), *QUIET)
     until(lambda: list(run.glob("curves/*.jsonl")), what="training")
     group = children(process.pid)
     assert group
+    assert ray_folders(root)
     os.killpg(process.pid, signal.SIGINT)  # a terminal tells the whole process group
     ended = stsq.wait(process)
     assert ended.code == 130, ended
     assert "Traceback" not in ended.err
-    assert not ray_folders() - before
+    assert not ray_folders(root)
     until(lambda: not any(alive(pid) for pid in group), timeout_s=20, what="the end of Ray's processes")
 
 

@@ -145,6 +145,7 @@ def test_a_board_refuses_a_key_that_nobody_writes(named_run: RunDirectory) -> No
         board.row("epoch")
 
 
+@pytest.mark.slow
 def test_the_server_receives_charts_workspace_and_report(named_run: RunDirectory, documents: Path, boards_server: Any) -> None:
     saved = save_boards(named_run.path)
     (workspace,) = boards_server.of_type("project-view")
@@ -164,6 +165,7 @@ def test_the_server_receives_charts_workspace_and_report(named_run: RunDirectory
     assert saved.report_url.startswith(f"{boards_server.url}/me/stsq/reports/")
 
 
+@pytest.mark.slow
 def test_saved_again_they_replace_themselves(
     named_run: RunDirectory,
     boards_server: Any,
@@ -183,6 +185,7 @@ def test_saved_again_they_replace_themselves(
     assert len(boards_server.charts) == 5  # other numbers are other charts; the one that draws W&B's runs is as it was
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["createCustomChart", "upsertView", "viewer"])
 def test_a_server_that_refuses_is_reported_in_one_message(named_run: RunDirectory, boards_server: Any, operation: str) -> None:
     boards_server.refused = (operation, 200, "you may not do this")

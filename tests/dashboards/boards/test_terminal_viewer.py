@@ -70,6 +70,7 @@ class Terminal:
         os.close(self._screen)
 
 
+@pytest.mark.slow
 def test_the_viewer_shows_the_runs_and_leaves_no_trace(offline_run: RunDirectory) -> None:
     files = sorted(path for path in offline_run.wandb.rglob("*.wandb"))
     terminals: list[Terminal] = []

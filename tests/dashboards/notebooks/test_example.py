@@ -37,6 +37,7 @@ def test_it_is_kept_clean_and_small(notebook: Any) -> None:
     assert NOTEBOOK.stat().st_size < 10_000
 
 
+@pytest.mark.slow
 def test_every_cell_runs_and_shows_its_table_or_figure(
     notebook: Any, whole_run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import RunDirectory
 
+pytestmark = pytest.mark.slow
 MakeRun = Callable[..., RunDirectory]
 NASTY = '</title><script>alert("title")</script> & <b>'
 

@@ -27,6 +27,7 @@ def test_the_threshold_figure_is_a_readable_png_and_a_pdf(findings: Findings, tm
     assert min(sizes) >= 8
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_long_names_in_legends_leave_the_panels_their_room(
     make_run: Callable[..., RunDirectory], attention: dict[str, Any], fully_connected: dict[str, Any], tmp_path: Path
@@ -42,6 +43,7 @@ def test_long_names_in_legends_leave_the_panels_their_room(
     assert min(axes.get_position().width for axes in figure.axes) > 0.3
 
 
+@pytest.mark.slow
 def test_equal_results_give_equal_files(findings: Findings, tmp_path: Path) -> None:
     drawn = [save_figure(threshold_figure(threshold_charts(findings.regimes)), tmp_path, name) for name in ("first", "second")]
     assert all(drawn)

@@ -19,6 +19,7 @@ from sweeps.store.journal import read_curves
 from sweeps.store.ledger import Ledger, LedgerRecord
 from sweeps.store.run_directory import RunDirectory
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
 AUDITED = """
 import json, os, sys

@@ -114,6 +114,7 @@ def test_online_rows_are_sent_once_while_the_sweep_goes_on_and_again_adds_none(
     assert all(one.num_received == len(one.rows) for one in server.runs.values())
 
 
+@pytest.mark.slow
 def test_a_killed_publisher_tells_the_same_rows_once_after_the_next(
     make_run: MakeRun, large: dict[str, Any], server: Any
 ) -> None:

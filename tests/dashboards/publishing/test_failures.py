@@ -18,6 +18,7 @@ from sweeps.store.journal import JournalWriter, read_curves
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import RunDirectory, create_or_open
 
+pytestmark = pytest.mark.slow
 MakeRun = Callable[..., RunDirectory]
 FAILURES = [401, 403, 404, 429, 500, "hang"]
 

@@ -81,6 +81,7 @@ def first_record(path: Path) -> Any:
     return record_class().FromString(next(unpack(path.read_bytes())))
 
 
+@pytest.mark.slow
 def test_wandbs_own_command_reads_the_same_numbers(
     projection: RunProjection, tmp_path: Path, wandb_command: Callable[..., str]
 ) -> None:

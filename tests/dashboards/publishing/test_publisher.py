@@ -118,6 +118,7 @@ def test_publishing_again_does_nothing(make_run: MakeRun) -> None:
     assert {path: path.stat().st_mtime_ns for path in run.wandb.rglob("*.wandb")} == before
 
 
+@pytest.mark.slow
 def test_a_killed_publisher_leaves_one_complete_file_a_trial_after_the_next(make_run: MakeRun) -> None:
     run = make_run(trials=[{**SMALL, "seeds": 150}])
     process = subprocess.Popen([sys.executable, "-m", "dashboards.publishing", str(run.path)], stderr=subprocess.DEVNULL)
@@ -192,6 +193,7 @@ def test_sync_without_a_key_says_what_to_do(make_run: MakeRun) -> None:
         sync(run.path)
 
 
+@pytest.mark.slow
 def test_the_child_publishes_the_rest_when_it_is_to_finish(make_run: MakeRun, fill: Callable[..., None]) -> None:
     run = make_run(trials=[SMALL], keep=lambda place: place == 0)
     publisher = PublisherProcess.start(run.path)

@@ -22,6 +22,8 @@ from sweeps.store.journal import JournalWriter, read_curves
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import RunDirectory
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=[("quick", 16), ("client", 2)], ids=["quick", "client"])
 def run(

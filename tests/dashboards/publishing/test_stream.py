@@ -76,6 +76,7 @@ def test_a_server_that_refuses_everything_costs_no_trial(
     assert_whole(run, server)
 
 
+@pytest.mark.slow
 def test_wandbs_own_sync_takes_the_files_that_its_client_did_not_write(
     make_run: MakeRun, small: dict[str, Any], server: Any, wandb_command: Callable[..., str], assert_whole: Callable[..., None]
 ) -> None:

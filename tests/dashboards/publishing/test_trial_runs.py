@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from wandb_files import OfflineRun, read_run
 
 from dashboards.publishing.publisher import publish
@@ -10,6 +11,7 @@ from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import RunDirectory
 from sweeps.thresholds.thresholds import width_thresholds
 
+pytestmark = pytest.mark.slow
 MakeRun = Callable[..., RunDirectory]
 
 

@@ -40,6 +40,7 @@ def wait_until(condition: object, words: str) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_however_it_ends_its_renderer_ends_too(run: RunDirectory, one: signal.Signals) -> None:
     command = [sys.executable, "-m", "cluster", "open", "page", str(run.path)]
@@ -80,6 +81,7 @@ def test_a_renderer_that_dies_is_started_again_and_said(run: RunDirectory) -> No
     assert not any(_renders(child) for child in children(os.getpid()))
 
 
+@pytest.mark.slow
 def test_looking_changes_nothing_in_the_run(run: RunDirectory) -> None:
     before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
     with serving([str(run.path)]) as (url, _):

@@ -4,8 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from sweeps.store.run_directory import RunDirectory
 
+pytestmark = pytest.mark.slow
 COMMAND = """
 import sys
 from cluster.commands.cli import app

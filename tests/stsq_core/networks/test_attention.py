@@ -151,6 +151,7 @@ def test_hard_attention_keeps_q_scores_and_all_that_tie() -> None:
     torch.testing.assert_close(mass(p, torch.tensor([[[0, 2], [1, 3]]])), torch.tensor([[1.0, 0.5]]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("query", "q"), [("sum", 1), ("sum", 3), ("dual", 1), ("dual", 2)])
 def test_linear_attention_with_the_best_weights_has_the_loss_of_the_closed_form(query: str, q: int) -> None:
     """W = beta I with the best beta, in the weights: fresh losses agree with the formula, and other weights have more."""

@@ -55,6 +55,7 @@ def test_survivors_of_drawn_training_sets_are_as_many(function: str) -> None:
     assert counts.mean() == pytest.approx(expected_survivors(task, n), abs=4 * spread)
 
 
+@pytest.mark.slow
 def test_sufficient_samples_are_the_least_and_grow_by_as_much_with_every_doubling() -> None:
     needed = []
     for T in (16, 32, 64, 128, 256):

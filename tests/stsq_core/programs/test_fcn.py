@@ -99,6 +99,7 @@ def test_the_fused_loop_is_a_product_a_layer(fcn, net: dict[str, Any], dtype: st
         torch.testing.assert_close(mine, expected, **tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", NETS)
 def test_machines_with_narrower_vectors_find_the_same(
     fcn, net: dict[str, Any], narrow: ModuleType, monkeypatch: pytest.MonkeyPatch

@@ -115,6 +115,7 @@ def test_population_gradient_is_that_of_the_integrated_loss(transformer, codes) 
     torch.testing.assert_close(gradients["v"][0], grad_v / 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codes", CODES[:-1], ids=lambda c: f"{c['kind']}-{c.get('redraw', '')}-{c.get('query', '')}")
 def test_population_and_minibatch_agree_in_expectation(transformer, codes) -> None:
     """Loss and gradients of the sampled objective, averaged over fresh X, are those of the integrated one.

@@ -181,6 +181,7 @@ def test_the_memory_of_a_trial_is_what_a_step_holds(transformer, fcn, monkeypatc
         assert memory_bytes(trials[0], "cuda") == pytest.approx(held_on_a_gpu(trials) / 8, rel=0.15), name
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="test_cuda.py compares the GPU itself")
 @pytest.mark.parametrize("kind", ["population", "minibatch", "full", "learned", "fcn"])
 def test_interpreted_training_is_that_of_the_cpu(transformer, fcn, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,7 @@ def test_width_vs_t_and_q_name_the_law_of_theory(compared: Callable[[str], tuple
         assert families.conclusion.startswith("The 2 families have fewer than two (T, q, d) in common at which thresholds")
 
 
+@pytest.mark.slow
 def test_the_atlas_tells_by_what_b_differs(compared: Callable[[str], tuple[LawComparison, ...]]) -> None:
     comparisons = compared("atlas")
     assert {comparison.named.name for comparison in comparisons if comparison.named} <= {"attention", "td_power", "fcn_line"}

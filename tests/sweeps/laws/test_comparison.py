@@ -60,6 +60,7 @@ def compared(threshold: Make, transformer: Callable[..., object], fcn: Callable[
     return make
 
 
+@pytest.mark.slow
 def test_the_right_law_wins_where_the_cells_tell(compared: Callable[..., LawComparison]) -> None:
     lengths, wins = (16, 32, 64, 128, 256, 512, 1024, 2048), 0
     for stream in range(12):

@@ -121,6 +121,7 @@ def test_families_that_differ_in_two_fields_have_no_ratio_of_one(cells: Cells) -
     assert (field.name, field.together_with) == ("model.positions.kind", ("optimizer.kind", "model.positions.redraw"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ratio", "scatter"), [(1.0, 0.0), (1.15, 0.03)])
 def test_the_ratios_interval_covers_at_about_its_level(cells: Cells, ratio: float, scatter: float) -> None:
     """90% intervals of two families of five cells; without scatter they are a little wide."""

@@ -139,6 +139,7 @@ def test_leaving_censored_cells_out_would_bend_the_law(
     assert respected == pytest.approx(1, abs=0.06)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scatter", "least", "most"), [(0.02, 0.88, 1.0), (0.06, 0.84, 0.97)])
 def test_intervals_of_b_and_gamma_cover_at_about_their_level(
     cells: Callable[..., list[WidthThreshold]], scatter: float, least: float, most: float

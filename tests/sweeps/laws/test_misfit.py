@@ -44,6 +44,7 @@ def tested(threshold: Make, transformer: Callable[..., object]) -> Callable[...,
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tasks", "num_seeds"), [(LENGTHS, 5), (LENGTHS, 16), (GRID, 9), (GRID, 16)])
 def test_a_true_law_misfits_no_more_often_than_twice_the_level(
     tested: Callable[..., FitTest | None], tasks: Sequence[tuple[int, int, int]], num_seeds: int
@@ -60,6 +61,7 @@ def test_a_true_law_misfits_no_more_often_than_twice_the_level(
     assert np.mean(contained) >= 0.83
 
 
+@pytest.mark.slow
 def test_known_errors_are_told_from_a_law_at_the_level(threshold: Make, transformer: Callable[..., object]) -> None:
     """Replicates of the true spread, as posteriors have: the share of misfits is that of the level."""
     shares = []
@@ -74,6 +76,7 @@ def test_known_errors_are_told_from_a_law_at_the_level(threshold: Make, transfor
     assert 0.01 <= np.mean(np.array(shares) < 0.05) <= 0.1
 
 
+@pytest.mark.slow
 def test_searched_thresholds_tell_a_true_law_no_more_often_than_the_level() -> None:
     """Posteriors of 16 simulated trials a cell, six cells, 40 sweeps; a share of 5% has a standard error of 3.4%."""
     found = np.array([probability(TASKS[::2], stream) for stream in range(40)])

@@ -60,6 +60,7 @@ def test_optimize_stops_when_the_interval_is_narrow_and_says_what_it_found() -> 
     assert study.user_attrs["stsq:points"] == len(study.trials)
 
 
+@pytest.mark.slow
 def test_the_tolerance_of_a_width_with_a_fixed_part_is_of_the_rest() -> None:
     """A cell seen as m = 20,000 + d_e: 10% of m is two thirds of the threshold of d_e, so 10% of d_e takes more points."""
     fixed = 20_000
@@ -107,6 +108,7 @@ def test_the_same_seed_asks_the_same_widths_and_another_one_does_not() -> None:
     assert asked[0] != asked[2]
 
 
+@pytest.mark.slow
 def test_a_pickled_sampler_and_a_resumed_study_go_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path}/study.db"
     whole, halves = study_of(tolerance=0.01), study_of(storage, tolerance=0.01)
@@ -118,6 +120,7 @@ def test_a_pickled_sampler_and_a_resumed_study_go_on_as_if_nothing_had_happened(
     assert widths_of(resumed) == widths_of(whole)
 
 
+@pytest.mark.slow
 def test_processes_share_a_search_through_a_database(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path}/study.db"
     optuna.create_study(study_name="cell", storage=storage)

@@ -118,6 +118,7 @@ def test_the_course_of_a_point_is_its_intermediate_values(hunt, simulated):
         assert trial.intermediate_values[100] == 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ended", [0, 1, 5, 8, 11, 17])
 def test_a_search_that_is_killed_goes_on_with_the_same_points(hunt, simulated, ended):
     """Scenario 7: kill the driver, run again: the same study, nothing twice."""
@@ -381,6 +382,7 @@ def test_widths_that_fail_again_far_above_the_threshold_are_told(hunt, simulated
     assert threshold.crosses_more_than_once or threshold.status == "above_range"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["tpe", "gp", "random", "grid"])
 def test_the_same_search_runs_with_optunas_samplers(hunt, simulated, sampler):
     few = f"search.sampler={sampler}", "search.cap=18", "search.batch=6"

@@ -270,6 +270,7 @@ assert "peak_gib" in rows.ENDED and "peak_gib" in tables._TRIAL_COLUMNS
 """
 
 
+@pytest.mark.slow
 def test_a_field_that_is_added_to_the_record_alone_reaches_the_ledger_and_its_readers(ledger, fcn, record, tmp_path):
     ledger.append([record(fcn(), 0.5)])
     command = [sys.executable, "-X", f"pycache_prefix={tmp_path / 'cache'}", "-c", ADDED]

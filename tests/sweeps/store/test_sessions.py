@@ -78,6 +78,7 @@ def test_a_clock_that_is_set_in_mid_session_spends_no_time_budget(run, monkeypat
     assert elapsed_minutes(run) == 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("git") is None, reason="git tells the revision")
 @pytest.mark.parametrize("edited", ["stsq_core/training/stack.py", "sweeps/search/sampler.py"])
 def test_a_session_says_that_its_code_differs_from_the_commit(tmp_path: Path, edited: str) -> None:

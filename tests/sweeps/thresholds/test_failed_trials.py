@@ -48,6 +48,7 @@ def known(threshold) -> dict[str, object]:
     return {f.name: getattr(threshold, f.name) for f in fields(threshold) if f.name not in COUNTS | {"replicates"}}
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(
     grid=st.lists(st.lists(LOSSES, min_size=6, max_size=6), min_size=2, max_size=4),

@@ -128,6 +128,7 @@ def test_of_very_many_points_the_nearest_count() -> None:
     assert np.array_equal(both.quantiles([0.05, 0.5, 0.95]), posterior_of(widths, losses).quantiles([0.05, 0.5, 0.95]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slope", [1.0, 3.0, 10.0])
 def test_intervals_of_dense_evidence_cover(slope: float) -> None:
     """96 points each about the thresholds of 40 cells with other curves than the estimator's: 90% intervals miss at most 10,

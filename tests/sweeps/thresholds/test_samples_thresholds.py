@@ -133,6 +133,7 @@ def test_a_rank_whose_interval_has_exactly_the_level_is_taken() -> None:
     assert order_interval(8, level + 1e-9)[0] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num", "truth"), [(5, 0.9375), (8, 0.9297)])
 def test_the_interval_holds_the_median_of_simulated_curves(num: int, truth: float) -> None:
     """Curves fall as exp(-n / scale) from 1, scales log-normal, and are looked at every 200 samples."""

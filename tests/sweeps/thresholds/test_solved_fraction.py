@@ -67,6 +67,7 @@ def test_a_diverged_seed_is_unsolved_and_a_failed_one_is_left_out() -> None:
     assert math.exp(found[0]) == pytest.approx(16 * 2 ** (0.05 / 0.25))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scatter", [0.02, 0.3])
 def test_the_interval_holds_the_threshold_as_often_as_it_says(cell_records, scatter: float) -> None:
     """Seeds are solved from a size of their own on, losses zero or one half: thresholds anywhere between the grid's sizes."""

@@ -184,6 +184,7 @@ def test_another_target_is_another_threshold_of_the_same_records(cell_records):
     assert only(records, target_loss=0.2).m_star == pytest.approx(20.5 / 2**0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_seeds", "least"), [(4, 0.76), (6, 0.84)])
 def test_intervals_cover_a_known_threshold(cell_records, num_seeds, least):
     """Seeds differ by a shift that they keep at all widths, and by noise of their own at each width.
