@@ -19,10 +19,10 @@ demo: $(STAMP)  ## measure the thresholds of both architectures on this machine
 QUICK := not (ray or jobs or browser or slow or clusters or chaos)
 WHOLE := not (clusters or chaos)
 
-test: $(STAMP)  ## the tests, in three processes: many of them wait for others
-	@$(BIN)/python -m pytest -n 3 -m '$(WHOLE)'
+test: $(STAMP)  ## the tests, in four processes, because many of them wait for processes of their own
+	$(BIN)/python -m pytest -n 4 -m '$(WHOLE)'
 
-test-quick: $(STAMP)  ## the tests that start no Ray, no browser and no other process, and train no longer than a second
+test-quick: $(STAMP)  ## the tests that start no Ray, browser or other process and take no longer than a second
 	$(BIN)/python -m pytest -n 2 -m '$(QUICK)'
 
 test-failed: $(STAMP)  ## the tests that failed last time, once more

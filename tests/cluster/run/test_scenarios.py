@@ -79,6 +79,7 @@ TWELVE = {
 }
 
 
+@pytest.mark.slow
 def test_names_and_paths_of_twelve_swept_keys_are_short(
     here: Here, tmp_path: Path, write_sweep: Write, small: dict[str, Any]
 ) -> None:

@@ -126,6 +126,7 @@ def plots() -> list[ChartFigure]:
     return [curves_figure(curves, observations, level=0.9), profile_figure(profile, observations, level=0.9)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plot", plots(), ids=["curves", "profile"])
 def test_a_plot_is_drawn_on_paper_and_for_the_page(plot: ChartFigure, tmp_path: Path) -> None:
     png, pdf = save_figure(custom_figure(plot), tmp_path, plot.name)

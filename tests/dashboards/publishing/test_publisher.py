@@ -160,6 +160,7 @@ def test_a_full_disk_is_logged_and_costs_no_trial(make_run: MakeRun, caplog: pyt
     assert len(runs_of(run)) == 8
 
 
+@pytest.mark.slow
 def test_a_key_but_no_server_goes_offline(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run(trials=[SMALL])
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
@@ -170,6 +171,7 @@ def test_a_key_but_no_server_goes_offline(make_run: MakeRun, monkeypatch: pytest
     assert report.num_missing == 0
 
 
+@pytest.mark.slow
 def test_a_server_that_breaks_after_the_connection_costs_no_trial(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run(trials=[{**SMALL, "grid": {"model.width": [4, 8]}, "seeds": 1}])
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)

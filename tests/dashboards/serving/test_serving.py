@@ -62,6 +62,7 @@ def test_however_it_ends_its_renderer_ends_too(run: RunDirectory, one: signal.Si
         process.stdout.close()
 
 
+@pytest.mark.slow
 def test_a_renderer_that_dies_is_started_again_and_said(run: RunDirectory) -> None:
     said: list[str] = []
     was_said = threading.Event()

@@ -76,7 +76,7 @@ INTERPRETED: list[dict[str, Any]] = [
 """Cases of the parametrised tests that the interpreter runs."""
 
 
-@pytest.fixture(params=["cpu", "cuda"])
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.slow)])
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kernels:
     """An implementation that is not the plain one."""
     if request.param == "cpu":

@@ -75,6 +75,7 @@ def a_pack(**training: object) -> list[TrialConfig]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [{}, {"num_samples": 20}, {"dtype": "float64"}])
 def test_a_trial_alone_is_the_trial_in_company(training: dict[str, object]) -> None:
     configs = a_pack(**training)

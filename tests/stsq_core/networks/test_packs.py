@@ -63,6 +63,7 @@ def numbers(results):
     return [(r.config.trial_id, r.status, r.relative_loss, r.relative_loss_stderr) for r in results]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "task"), PAIRS)
 def test_a_trial_has_the_same_bits_alone_in_a_pack_and_elsewhere_in_it(model: str, task: str) -> None:
     trials = a_pack(model, task)

@@ -98,6 +98,7 @@ def test_a_batch_is_asked_before_any_of_it_is_told_and_spreads() -> None:
     assert min(second) < M_STAR < max(second)
 
 
+@pytest.mark.slow
 def test_the_same_seed_asks_the_same_widths_and_another_one_does_not() -> None:
     asked = []
     for seed in (1, 1, 2):

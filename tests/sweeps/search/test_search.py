@@ -305,6 +305,7 @@ def test_widths_that_fail_are_no_evidence_of_a_threshold_beyond_them(hunt):
     assert sum(config.width > 32 for config in one.asked) <= 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["threshold", "tpe", "random", "grid"])
 def test_after_two_failed_rounds_no_width_is_asked_at_or_above_the_least_that_failed(hunt, simulated, sampler):
     """The threshold is 40; widths above 64 fail."""
@@ -336,6 +337,7 @@ def test_a_rate_that_fails_makes_its_points_no_evidence(hunt, simulated):
     assert "every width tried above" in threshold.note
 
 
+@pytest.mark.slow
 def test_a_search_that_is_stopped_asks_for_whole_rounds_afterwards(hunt, simulated):
     """A session that is ended by hand tells the study that its points in flight failed: they did not."""
     settings = "search.sampler=threshold", "search.tolerance=0.01", "search.cap=32"
@@ -410,6 +412,7 @@ def test_more_points_after_the_cap_was_raised(hunt, simulated):
     assert len({config.seed for config in one.asked + more.asked}) == len(one.asked + more.asked)
 
 
+@pytest.mark.slow
 def test_a_code_length_is_searched_to_the_tolerance_whatever_d_is(hunt, simulated):
     """The threshold of d_e is 40 at d = 200: 10% of m = 240 is more than half of it."""
     model = "{kind: transformer, positions: {kind: random_sign}}"

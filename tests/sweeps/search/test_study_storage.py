@@ -101,6 +101,7 @@ def test_a_proxy_serves_a_search(tmp_path, hunt, simulated):
     assert len(study.trials) == 8
 
 
+@pytest.mark.slow
 def test_two_sweeps_on_one_storage_have_two_studies(tmp_path, hunt, simulated):
     """Scenario 23: two sweeps on one storage: two studies."""
     url = f"search.storage=sqlite:///{tmp_path / 'studies.db'}"
