@@ -100,7 +100,8 @@ def test_all_trials_failing_is_exit_code_1_with_a_table_and_can_be_retried(
     here: Here, tmp_path: Path, write_sweep: Write, small: dict[str, Any]
 ) -> None:
     small["trials"] = small["trials"][1:]
-    small["trials"][0]["grid"]["model.width"] = [10**13, 10**14]  # petabytes: no machine has the memory
+    small["trials"][0]["base"]["task"]["T"] = 2**20
+    small["trials"][0]["grid"]["model.width"] = [2**23, 2**24]  # 100 TB: no machine has the memory
     ended = here("run", write_sweep(small), *QUIET)
     assert ended.code == 1, ended
     assert "4 trials failed" in ended.out

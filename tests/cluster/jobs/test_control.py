@@ -33,7 +33,8 @@ def package(tmp_path: Path, small: dict[str, Any]) -> Path:
     (folder / "small.yaml").write_text(yaml.safe_dump(small))
     failing = copy.deepcopy(small)
     failing["trials"] = failing["trials"][1:]
-    failing["trials"][0]["grid"]["model.width"] = [10**14]
+    failing["trials"][0]["base"]["task"]["T"] = 2**20
+    failing["trials"][0]["grid"]["model.width"] = [2**24]
     (folder / "failing.yaml").write_text(yaml.safe_dump(failing))
     slow = copy.deepcopy(small)
     slow["trials"][0] |= {"grid": {}, "seeds": 1}  # one long pack, so that the other worker ends some trials

@@ -25,13 +25,19 @@ EVALUATION = {"every": 15, "q_test": [1]}
 
 
 def order(
-    run: Path, *, steps: int = 20, widths: tuple[int, ...] = (2, 8), every_s: float = 20.0, evaluation: Any = None
+    run: Path,
+    *,
+    steps: int = 20,
+    widths: tuple[int, ...] = (2, 8),
+    T: int = 4,
+    every_s: float = 20.0,
+    evaluation: Any = None,
 ) -> Order:
     RunDirectory(run).make_rooms()
     configs = [
         TrialConfig.model_validate(
             {
-                "task": {"T": 4, "q": 2, "d": 2},
+                "task": {"T": T, "q": 2, "d": 2},
                 "model": {"kind": "fcn", "width": width, "tail_width": 8},
                 "optimizer": {"kind": "adam", "lr": 0.01},
                 "training": {"batch_size": 8, "steps": steps, "log_every": 10},
@@ -110,7 +116,7 @@ def test_what_cannot_be_trusted_is_not_adopted(tmp_path: Path, spoil: str) -> No
 
 
 def test_too_little_memory_is_told_as_such(tmp_path: Path) -> None:
-    outcome = outcome_from_json(train_order(order(tmp_path, widths=(10**14,)).as_json()))
+    outcome = outcome_from_json(train_order(order(tmp_path, widths=(2**24,), T=2**20).as_json()))
     assert outcome.failure is not None
     assert outcome.failure.kind == "out_of_memory"
 
