@@ -113,6 +113,13 @@ def run(
     settings: Settings = None,
     more_seeds: MoreSeeds = None,
     out: Out = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Train only the I-th of N equal shares of the cells, counted from 0; then `stsq run RUN` merges all.",
+        ),
+    ] = None,
     inline: Annotated[
         bool, typer.Option("--inline", help="Train one pack after another in this process, without Ray.")
     ] = False,
@@ -167,6 +174,7 @@ def run(
 ) -> None:
     """Run a sweep, or the rest of it, and show its results."""
     from cluster.run import RunOptions, located
+    from sweeps.cells import read_shard
     from sweeps.store import gc_paused
 
     if more_seeds is not None:
@@ -180,6 +188,7 @@ def run(
 
     options = RunOptions(
         out=out,
+        shard=read_shard(shard) if shard else None,
         inline=inline,
         workers=workers,
         max_workers=max_workers,

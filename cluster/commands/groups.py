@@ -182,7 +182,8 @@ def wandb_sync(
     plugin: PluginFiles = None,
 ) -> None:
     """Publish a run to W&B now, from its journals; runs that are up to date are skipped."""
-    from dashboards.publishing import WHOLE, read_shard, sync
+    from dashboards.publishing import sync
+    from sweeps.cells import WHOLE, read_shard
     from sweeps.store import open_run
 
     own = read_shard(shard) if shard else WHOLE

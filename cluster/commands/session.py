@@ -49,9 +49,11 @@ from sweeps.store import (
     RunDirectory,
     begun_packs,
     create_or_open,
+    create_shard,
     elapsed_minutes,
     former_search_seeds,
     keep_plugins,
+    merge_shards,
     read_curves,
     read_results,
     session,
@@ -86,10 +88,19 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
     spec = expanded.spec
     options = replace(options, keep_weights=options.keep_weights or keeps_weights(spec.drawings))
     options = options.bounded(spec.budget.max_workers)
-    run = create_or_open(run_path(spec.name, options.out), expanded)
+    path = run_path(spec.name, options.out)
+    shard = options.shard or RunDirectory(path).shard
+    run = create_or_open(path, expanded) if options.shard is None else create_shard(path, expanded, shard)
+    num_cells, expanded = len(expanded.labels), expanded.of_shard(shard)
+    if not expanded.labels:
+        print_line(log, f"shard {shard} has none of the {num_cells} cells of {spec.name}: nothing to train")
+        return 0
     with stop_signals() as stop:
         try:
             with Lock(run.lock):
+                if run.shards:
+                    num_new, num = merge_shards(run), len(run.shards)
+                    print_line(log, f"{num_new} trials of {num} shard{'s' if num > 1 else ''} are new in {run.ledger}")
                 _keep_plugins(run, expanded)
                 with _publication(run, spec, options, log=log) as publication:
                     try:
@@ -250,10 +261,14 @@ class Publication:
 
 @contextmanager
 def _publication(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log: Console) -> Iterator[Publication]:
-    """Publish to W&B in a separate process; its failures are never failures of the run."""
+    """Publish to W&B in a separate process; its failures are never failures of the run.
+
+    Of shards the run that merges them publishes all, unless the command asks for more.
+    """
     later = f"`stsq wandb sync {shlex.quote(str(run.path))}`"
     process = None
-    if (options.wandb or os.environ.get("WANDB_MODE") or spec.wandb.mode) != "disabled":
+    of_sweep = os.environ.get("WANDB_MODE") or spec.wandb.mode
+    if (options.wandb or (of_sweep if run.shard.count == 1 else "disabled")) != "disabled":
         try:
             process = PublisherProcess.start(run.path, mode=options.wandb, asked=options.wandb_asked)
         except (UserError, OSError) as error:

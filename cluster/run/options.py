@@ -7,7 +7,7 @@ from typing import Literal
 from dashboards.publishing import NOTHING_ASKED, Asked
 from stsq_core.configs import UserError
 from stsq_core.numerics import Device
-from sweeps.cells import catalog_names, sweep_name
+from sweeps.cells import Shard, catalog_names, sweep_name
 from sweeps.store import RunDirectory, load_kept
 
 WandbMode = Literal["auto", "offline", "online", "disabled"]
@@ -19,6 +19,7 @@ class RunOptions:
 
     Args:
         out: the run directory (see `run_path`).
+        shard: the share of the cells to train; other drivers train the others.
         workers: packs that train at once; by default one per core, or per GPU, as nodes come and go.
         max_workers: upper limit on workers.
         gpus_per_worker: GPU fraction per worker.
@@ -33,6 +34,7 @@ class RunOptions:
     """
 
     out: Path | None = None
+    shard: Shard | None = None
     inline: bool = False
     workers: int | None = None
     max_workers: int | None = None
@@ -57,12 +59,14 @@ class RunOptions:
 
 
 def located(sweep: str, out: Path | None) -> tuple[str, Path | None]:
-    """A sweep and its run directory; where a run directory is named as a sweep, its sweep as it was last started.
+    """A sweep and its run directory; where a run directory is named as a sweep, its sweep as it was last started (of one that
+    is divided into shards, that of the first of them).
 
     Raises:
         UserError: without `out`, a name of the catalogue that is the name of a run directory here as well.
     """
-    spec, is_of_catalog = RunDirectory(Path(sweep)).spec, sweep in catalog_names()
+    run, is_of_catalog = RunDirectory(Path(sweep)), sweep in catalog_names()
+    spec = run.spec if run.spec.is_file() or not run.shards else run.shards[0].spec
     if not spec.is_file() or (is_of_catalog and out is not None):
         return sweep, out
     if is_of_catalog:
@@ -70,7 +74,7 @@ def located(sweep: str, out: Path | None) -> tuple[str, Path | None]:
             f"{sweep!r} is a sweep of the catalogue and a run directory here: write ./{sweep} to go on with the directory, or "
             f"add --out {run_path(sweep, None)} to run the sweep of the catalogue"
         )
-    return str(spec), out or spec.parent
+    return str(spec), out or run.path
 
 
 def load_remembered(sweep: str, out: Path | None) -> None:
@@ -81,7 +85,9 @@ def load_remembered(sweep: str, out: Path | None) -> None:
     """
     name = sweep_name(sweep)
     if name is not None:
-        load_kept(RunDirectory(run_path(name, out)).plugins)
+        run = RunDirectory(run_path(name, out))
+        for own in (run, *run.shards):
+            load_kept(own.plugins)
 
 
 def run_path(name: str, out: Path | None) -> Path:

@@ -11,7 +11,6 @@ from .mode import decide_mode as decide_mode, has_key as has_key
 from .process import PublisherProcess as PublisherProcess, offline_reason as offline_reason
 from .published import directory_id as directory_id
 from .publisher import publish as publish, sync as sync
-from .shards import WHOLE as WHOLE, read_shard as read_shard
 from .wandb_border import (
     document_of as document_of,
     set_id as set_id,

@@ -18,8 +18,8 @@ from dashboards.publishing.destination import Asked, tags_of
 from dashboards.publishing.mode import REQUESTS
 from dashboards.publishing.process import watch_driver
 from dashboards.publishing.publisher import publish
-from dashboards.publishing.shards import WHOLE, read_shard
 from stsq_core.configs import UserError
+from sweeps.cells import WHOLE, read_shard
 
 LOG = logging.getLogger(__name__)
 

@@ -19,8 +19,7 @@ from dashboards.plots import median_curve
 from dashboards.publishing.client import INTERRUPTED, write_client_files
 from dashboards.publishing.keys import cell_config
 from dashboards.publishing.projection import Outcome, Row, RunProjection, Table, short
-from dashboards.publishing.shards import Shard
-from sweeps.cells import Cell, ExpandedSweep
+from sweeps.cells import Cell, ExpandedSweep, Shard
 from sweeps.store import (
     LEAST_LOSS,
     Ledger,

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dashboards.publishing.shards import WHOLE, Shard
+from sweeps.cells import WHOLE, Shard
 from sweeps.store import append_lines, read_objects
 
 

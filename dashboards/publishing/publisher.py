@@ -23,10 +23,10 @@ from dashboards.publishing.files import Target
 from dashboards.publishing.mode import Request, decide_mode
 from dashboards.publishing.published import directory_id
 from dashboards.publishing.replay import FIRST_PAUSE_S, PublishReport, Replay, Runs
-from dashboards.publishing.shards import WHOLE, Shard, sole_publisher
+from dashboards.publishing.shards import sole_publisher
 from dashboards.publishing.trial_runs import TrialRuns
 from stsq_core.configs import UserError
-from sweeps.cells import ExpandedSweep
+from sweeps.cells import WHOLE, ExpandedSweep, Shard
 from sweeps.store import RunDirectory, open_run, write_atomically
 
 LOG = logging.getLogger(__name__)

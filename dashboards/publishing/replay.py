@@ -17,9 +17,9 @@ from dashboards.publishing.held import Account
 from dashboards.publishing.mode import Decision, Mode, can_reach, key_for
 from dashboards.publishing.projection import RunProjection
 from dashboards.publishing.published import Published, PublishedRun
-from dashboards.publishing.shards import Shard
 from dashboards.publishing.stream import OnlineStream
 from stsq_core.configs import UserError
+from sweeps.cells import Shard
 
 LOG = logging.getLogger(__name__)
 

@@ -1,66 +1,23 @@
 """Divides the runs of a directory among publishers: every run has exactly one owner, however they are divided.
 
-A run's key (a `trial_id` or a `cell_id`) is hashed to one of 65,536 places, and shard I of N owns the places from I/N to
-(I+1)/N of them. A publisher locks its places as a range of bytes in `RUN/wandb/publisher.lock`. A lock of byte ranges, and not
-a lock file for each shard, because two publishers with different N may overlap in part; it also works between machines that
-share the directory, and ends with its process.
+A publisher locks the places of its shard as a range of bytes in `RUN/wandb/publisher.lock`. A lock of byte ranges, and not a
+lock file for each shard, because two publishers with different N may overlap in part; it also works between machines that share
+the directory, and ends with its process.
 """
 
 import fcntl
-import hashlib
 import os
 import re
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from stsq_core.configs import UserError
+from sweeps.cells import WHOLE, Shard
 from sweeps.store import disk_errors
-
-PLACES = 1 << 16
-MAX_SHARDS = 1024
-
-
-@dataclass(frozen=True)
-class Shard:
-    """The share `index` (from 0) of `count` equal ones."""
-
-    index: int = 0
-    count: int = 1
-
-    @property
-    def places(self) -> range:
-        """Its places."""
-        return range(self.index * PLACES // self.count, (self.index + 1) * PLACES // self.count)
-
-    def owns(self, key: str) -> bool:
-        """Whether it has the run of this trial or cell."""
-        return self.count == 1 or int.from_bytes(hashlib.sha256(key.encode()).digest()[:2], "big") in self.places
-
-    def __str__(self) -> str:
-        return f"{self.index}/{self.count}"
-
-
-WHOLE = Shard()
-
-
-def read_shard(text: str) -> Shard:
-    """Parse `I/N`, with I from 0 to N - 1.
-
-    Raises:
-        UserError: another shape, or numbers out of range.
-    """
-    match = re.fullmatch(r"(\d+)/(\d+)", text.strip())
-    shard = Shard(*map(int, match.groups())) if match else None
-    if shard is None or not 0 <= shard.index < shard.count <= MAX_SHARDS:
-        raise UserError(
-            f"--shard {text}: a shard is I/N with 0 <= I < N <= {MAX_SHARDS}; for example 0/4, 1/4, 2/4 and 3/4 on four nodes"
-        )
-    return shard
 
 
 @contextmanager

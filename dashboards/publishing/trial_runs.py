@@ -23,9 +23,8 @@ from dashboards.publishing.projection import (
     trial_outcome,
     trial_row,
 )
-from dashboards.publishing.shards import Shard
 from stsq_core.configs import Measurement, TrialConfig
-from sweeps.cells import ExpandedSweep, cell_of, describe
+from sweeps.cells import ExpandedSweep, Shard, cell_of, describe
 from sweeps.store import Ledger, LedgerRecord, RunDirectory, follow, read_curves, read_metrics, trials_of_journal
 from sweeps.thresholds import width_thresholds
 

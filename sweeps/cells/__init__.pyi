@@ -29,4 +29,5 @@ from .packs import (
 )
 from .recheck import STEPS_FACTOR as STEPS_FACTOR, recheck_trials as recheck_trials, twice_the_steps as twice_the_steps
 from .searched import SearchedCell as SearchedCell, point_seed as point_seed
+from .shard import WHOLE as WHOLE, Shard as Shard, read_shard as read_shard
 from .trials import Trials as Trials, cell_of as cell_of, cell_of_family as cell_of_family

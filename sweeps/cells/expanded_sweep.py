@@ -1,7 +1,7 @@
 """A sweep with its cells, expanded once and handed on, and the plan of what is left to train: packs and their cost."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +11,7 @@ from sweeps.cells.cell import Cell
 from sweeps.cells.expansion import declared_cells
 from sweeps.cells.packs import ANYWHERE, Pack, Room, make_packs
 from sweeps.cells.searched import SearchedCell, searched_cells_of
+from sweeps.cells.shard import Shard
 from sweeps.cells.trials import Trials
 from sweeps.schema import SweepSpec
 
@@ -38,6 +39,13 @@ class ExpandedSweep:
             return sweep
         cells = declared_cells(sweep)
         return cls(sweep, cells, searched_cells_of(sweep, cells))
+
+    def of_shard(self, shard: Shard) -> "ExpandedSweep":
+        """With the cells of a shard alone; their labels stay those among all cells."""
+        if shard.count == 1:
+            return self
+        cells = tuple(cell for cell in self.cells if shard.owns(cell.cell_id))
+        return replace(self, cells=cells, searched=tuple(cell for cell in self.searched if shard.owns(cell.cell_id)))
 
     @cached_property
     def labels(self) -> dict[str, str]:

@@ -222,14 +222,34 @@ def merge(paths: Iterable[Path], out: Path) -> int:
     """
     if out.exists():
         raise UserError(f"the ledger {str(out)!r} exists already: give a path that does not")
+    paths = list(paths)
+    if missing := next((path for path in paths if not path.is_file()), None):
+        raise UserError(f"there is no ledger {str(missing)!r}: give the ledger.jsonl of a run")
+    best = newest_records(paths)
+    write_ledger(out, best)
+    return len(best)
+
+
+def newest_records(paths: Iterable[Path]) -> tuple[LedgerRecord, ...]:
+    """The one record of each trial of several ledgers that counts (see `merge`), in the order in which trials are first met.
+
+    Raises:
+        UserError: a ledger that cannot be read.
+    """
     best: dict[str, LedgerRecord] = {}
     for path in paths:
-        if not path.is_file():
-            raise UserError(f"there is no ledger {str(path)!r}: give the ledger.jsonl of a run")
         for record in Ledger(path).read(all_plugins=True):
             best[record.trial_id] = max(best.get(record.trial_id, record), record, key=_weight)
-    write_atomically(out, "".join(record.as_json() + "\n" for record in best.values()).encode())
-    return len(best)
+    return tuple(best.values())
+
+
+def write_ledger(path: Path, records: Iterable[LedgerRecord]) -> None:
+    """Replace a ledger as a whole.
+
+    Raises:
+        UserError: the disk is full or may not be written.
+    """
+    write_atomically(path, "".join(record.as_json() + "\n" for record in records).encode())
 
 
 def _weight(record: LedgerRecord) -> tuple[bool, str]:

@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import re
+import shlex
 import socket
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from stsq_core.configs import UserError
-from sweeps.cells import ExpandedSweep, cell_of, check_sweep, describe
+from sweeps.cells import WHOLE, ExpandedSweep, Shard, cell_of, check_sweep, describe
 from sweeps.schema import SweepSpec, as_kept, parse
 from sweeps.store.files import disk_errors, write_atomically
 from sweeps.store.ledger import Ledger
@@ -89,6 +91,17 @@ class RunDirectory:
         """When, where and with which versions the sweep was run."""
         return self.path / "sessions.jsonl"
 
+    @property
+    def shards(self) -> tuple["RunDirectory", ...]:
+        """The directories of its shards, where several drivers share the sweep (module `shards`)."""
+        return tuple(RunDirectory(spec.parent) for spec in sorted(self.path.glob("shards/*/spec.yaml")))
+
+    @property
+    def shard(self) -> Shard:
+        """The shard whose cells this directory is about, as the name of its folder says; all cells elsewhere."""
+        named = re.fullmatch(r"(\d+)-of-(\d+)", self.path.name) if self.path.parent.name == "shards" else None
+        return Shard(*map(int, named.groups())) if named else WHOLE
+
     def make_rooms(self) -> None:
         """Make the folders that workers write to; they make none themselves, since a run directory whose storage went away is
         not to be begun anew below its place.
@@ -109,7 +122,7 @@ class RunDirectory:
         return self.read_sweep().spec
 
     def read_sweep(self) -> ExpandedSweep:
-        """The sweep of this run with its cells; one that another version has written, as it was meant.
+        """The sweep of this run with its cells, of a shard with its own; one that another version has written, as it was meant.
 
         Raises:
             UserError: a spec that cannot be read or is no longer valid, or a plugin of it that may not be loaded.
@@ -120,7 +133,7 @@ class RunDirectory:
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{str(self.spec)!r} cannot be read: {error}") from None
         document, notes = as_kept(parse(text, str(self.spec)))
-        return replace(check_sweep(document), notes=notes)
+        return replace(check_sweep(document), notes=notes).of_shard(self.shard)
 
 
 def former_search_seeds(run: RunDirectory) -> frozenset[int]:
@@ -159,13 +172,16 @@ def create_or_open(path: Path | str, sweep: SweepSpec | ExpandedSweep) -> RunDir
     if run.spec.exists() and run.spec.read_text(encoding="utf-8") == text:
         return run
     with Lock(run.lock):
+        if run.shards and (held := run.shards[0].read_spec().name) != spec.name:
+            raise _other_sweep(run, held, spec.name)
         _write_spec(run, sweep, text)
     return run
 
 
 def _is_own(run: RunDirectory, entry: Path) -> bool:
-    """Whether a file is one that a run killed at its very start has left: its lock, or a sweep that it was writing."""
-    return entry == run.lock or (entry.name.startswith(f".{run.spec.name}.") and entry.suffix == ".new")
+    """Whether a file is one that a run killed at its very start has left, its lock or a sweep that it was writing; or the folder
+    of its shards."""
+    return entry == run.lock or (bool(run.shards) and entry.name == "shards") or (entry.name.startswith(f".{run.spec.name}.") and entry.suffix == ".new")
 
 
 def open_run(path: Path | str) -> RunDirectory:
@@ -176,10 +192,19 @@ def open_run(path: Path | str) -> RunDirectory:
     """
     run = RunDirectory(Path(path))
     if not run.spec.is_file():
+        if run.shards:
+            raise UserError(
+                f"{str(run.path)!r} is divided into shards: `stsq run {shlex.quote(str(path))}` merges them once they have "
+                f"ended, or give one of them, such as {str(run.shards[0].path)!r}"
+            )
         what = "holds no spec.yaml, so it is no run" if run.path.is_dir() else "does not exist"
         raise UserError(f"{str(run.path)!r} {what}: give the directory of a run, such as runs/quickstart")
     load_kept(run.plugins)
     return run
+
+
+def _other_sweep(run: RunDirectory, held: str, asked: str) -> UserError:
+    return UserError(f"{str(run.path)!r} holds the sweep {held!r}, not {asked!r}: give another directory with --out")
 
 
 def _write_spec(run: RunDirectory, sweep: SweepSpec | ExpandedSweep, text: str) -> None:
@@ -190,9 +215,7 @@ def _write_spec(run: RunDirectory, sweep: SweepSpec | ExpandedSweep, text: str) 
         if held == spec:  # written by another version, whose text may say more than this one reads
             return
         if held.name != spec.name:
-            raise UserError(
-                f"{str(run.path)!r} holds the sweep {held.name!r}, not {spec.name!r}: give another directory with --out"
-            )
+            raise _other_sweep(run, held.name, spec.name)
         _check_related(run, sweep)
         write_atomically(_next_old_spec(run), run.spec.read_bytes())
     write_atomically(run.spec, text.encode())

@@ -1,0 +1,36 @@
+"""Merging the shards of a run: which record of a trial counts, which files are brought, and when it is done again."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sweeps.store.ledger import Ledger, LedgerRecord
+from sweeps.store.run_directory import RunDirectory
+from sweeps.store.shards import merge_shards
+
+
+def test_a_result_counts_before_a_failure_and_files_are_brought_once_newer(
+    tmp_path: Path, fcn: Callable[..., Any], record: Callable[..., LedgerRecord]
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    shards = [RunDirectory(run.path / "shards" / name) for name in ("0-of-2", "1-of-2")]
+    for place, own in enumerate(shards):
+        own.make_rooms()
+        own.spec.write_text("name: x")
+        (own.curves / f"{place}.jsonl").write_text(f"{place}")
+        (own.checkpoints / f"{place}.claim").write_text("worker")
+    good, bad = record(fcn(seed=1), 0.1), replace(record(fcn(seed=1), 0.1), status="failed", relative_loss=None)
+    Ledger(shards[0].ledger).append([good, record(fcn(seed=2), 0.2)])
+    Ledger(shards[1].ledger).append([bad, record(fcn(seed=3), 0.3)])
+    assert merge_shards(run) == 3
+    assert [(one.config["seed"], one.relative_loss) for one in Ledger(run.ledger).read()] == [(1, 0.1), (2, 0.2), (3, 0.3)]
+    assert sorted(path.name for path in run.curves.iterdir()) == ["0.jsonl", "1.jsonl"]
+    assert not list(run.checkpoints.iterdir()), "a claim is its driver's own"
+    beside = shards[0].curves / "new"
+    beside.write_text("longer")
+    beside.replace(shards[0].curves / "0.jsonl")
+    Ledger(run.ledger).append([record(fcn(seed=4), 0.4)])
+    assert merge_shards(run) == 0
+    assert (run.curves / "0.jsonl").read_text() == "longer"
+    assert len(Ledger(run.ledger).read()) == 4
