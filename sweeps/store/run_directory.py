@@ -179,9 +179,12 @@ def create_or_open(path: Path | str, sweep: SweepSpec | ExpandedSweep) -> RunDir
 
 
 def _is_own(run: RunDirectory, entry: Path) -> bool:
-    """Whether a file is one that a run killed at its very start has left, its lock or a sweep that it was writing; or the folder
-    of its shards."""
-    return entry == run.lock or (bool(run.shards) and entry.name == "shards") or (entry.name.startswith(f".{run.spec.name}.") and entry.suffix == ".new")
+    """Whether a file is what a run killed at its very start has left (its lock, a sweep that it was writing), or its shards."""
+    return (
+        entry == run.lock
+        or (bool(run.shards) and entry.name == "shards")
+        or (entry.name.startswith(f".{run.spec.name}.") and entry.suffix == ".new")
+    )
 
 
 def open_run(path: Path | str) -> RunDirectory:
