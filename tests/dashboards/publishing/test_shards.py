@@ -11,7 +11,7 @@ import pytest
 from wandb_files import read_run
 
 from dashboards.publishing.publisher import publish
-from dashboards.publishing.shards import sole_publisher
+from dashboards.publishing.publisher import sole_publisher
 from stsq_core import UserError
 from sweeps.cells import WHOLE, Shard, read_shard
 from sweeps.cells.shard import PLACES
@@ -20,7 +20,7 @@ from sweeps.store.run_directory import RunDirectory
 
 HOLD = (
     "import sys; from pathlib import Path\n"
-    "from dashboards.publishing.shards import sole_publisher; from sweeps.cells import read_shard\n"
+    "from dashboards.publishing.publisher import sole_publisher; from sweeps.cells import read_shard\n"
     "with sole_publisher(Path(sys.argv[1]), read_shard(sys.argv[2]), may_wait=lambda: False):\n"
     "    print('held', flush=True); sys.stdin.read()"
 )
