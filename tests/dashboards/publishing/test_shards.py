@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from wandb_files import read_run
 
-from dashboards.publishing.publisher import publish
-from dashboards.publishing.publisher import sole_publisher
+from dashboards.publishing.publisher import publish, sole_publisher
 from stsq_core import UserError
 from sweeps.cells import WHOLE, Shard, read_shard
 from sweeps.cells.shard import PLACES
