@@ -58,7 +58,8 @@ class ProgressLine:
         self._began = time.monotonic()
         self._trained_since: float | None = None
         self.pace = Pace()
-        self._over = threading.Event()
+        self._over = False
+        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._show, daemon=True)
         self._live: Live | None = None
 
@@ -70,7 +71,8 @@ class ProgressLine:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._over.set()
+        self._over = True
+        self._wake.set()
         self._thread.join()
         if self._live is not None:
             self._live.stop()
@@ -90,7 +92,10 @@ class ProgressLine:
         pack = outcome.pack
         self._running = {pack_id: other for pack_id, other in self._running.items() if pack_id != pack.pack_id}
         if outcome.failure is None:
+            is_first = not self._done.model_steps
             self._done += _share(pack, 1.0 - self._base.pop(pack.pack_id, 0.0))
+            if is_first:
+                self._wake.set()  # a person waits for the first result
 
     def note(self, text: str) -> None:
         """Print a line that stays on the screen."""
@@ -130,7 +135,11 @@ class ProgressLine:
         return min(1.0, last_step(self._curves / f"{pack.pack_id}.jsonl") / max(1, pack.num_steps))
 
     def _show(self) -> None:
-        while not self._over.wait(LIVE_EVERY_S if self._live else PLAIN_EVERY_S):
+        while True:
+            self._wake.wait(LIVE_EVERY_S if self._live else PLAIN_EVERY_S)
+            self._wake.clear()
+            if self._over:
+                return
             line = self.line()
             if self._live is not None:
                 self._live.update(Text(line, overflow="ellipsis", no_wrap=True), refresh=True)

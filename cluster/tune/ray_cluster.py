@@ -25,7 +25,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.environment import REQUIRED, ROOMS
 from cluster.run import ACCEPT, VersionsDifferError, error_line, own_versions, release
-from cluster.tune.ray_private import dashboard_hidden
+from cluster.tune.ray_private import dashboard_hidden, few_processes, share_environment
 from stsq_core.configs import UserError
 from sweeps.store import gc_paused
 
@@ -38,6 +38,21 @@ PROBE_TIMEOUT_S = 120.0
 DEATH_NOTICED_S = 15.0
 """How long Ray may take to notice that a node is gone."""
 GPU_POLL_S = 1.0
+
+MOST_PRELOADED = 16
+"""Up to how many workers load the engine as soon as they are there; more would fill memory that few packs may need."""
+
+PRELOADED: dict[str, Any] = {
+    "preload_python_modules": ["cluster.tune.preloaded"],
+    "idle_worker_killing_time_threshold_ms": 60_000,
+}
+"""Ray starts a process a core with itself; these settings let it load what a worker needs, and keep it for the run."""
+
+PRELOADED_IN = "STSQ_PRELOADED_IN"
+"""The environment variable that names the folder in which each of these processes says that it is ready, by a file."""
+
+PRELOAD_PATIENCE_S = 20.0
+"""How long they are waited for; a worker that is asked for before they are ready is one process more."""
 
 WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -81,8 +96,13 @@ def cluster_address(address: str | None) -> str | None:
 
 
 @contextmanager
-def ray_cluster(address: str | None, *, num_cpus: int) -> Iterator[None]:
+def ray_cluster(address: str | None, *, num_cpus: int, preload: bool = False) -> Iterator[None]:
     """Join `address`, or start a Ray of `num_cpus` cores; on leaving, disconnect or end what was started here.
+
+    Args:
+        address: of a cluster, as `cluster_address` finds it.
+        num_cpus: cores of a Ray that is started here.
+        preload: let a worker a core load the engine there while the driver gets ready.
 
     Raises:
         UserError: no cluster answers at the address, or Ray did not start.
@@ -101,9 +121,17 @@ def ray_cluster(address: str | None, *, num_cpus: int) -> Iterator[None]:
             os.environ.update({name: value for name, value in WORKER_ENVIRONMENT.items() if name not in os.environ})
             own: dict[str, Any] = {"num_cpus": num_cpus, "include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
             folder = opened.enter_context(_temporary_directory())
+            if preload and num_cpus <= MOST_PRELOADED:
+                own["_system_config"] = PRELOADED
+                os.environ[PRELOADED_IN] = str(folder / "preloaded")
+                opened.callback(os.environ.pop, PRELOADED_IN, None)
+                # These processes know no driver yet: here they find the module.
+                paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+                root = str(Path(__file__).parents[2])
+                os.environ["PYTHONPATH"] = os.pathsep.join(paths if root in paths else [*paths, root])
             opened.callback(_shut_down)
             try:
-                with dashboard_hidden():
+                with dashboard_hidden(), few_processes():
                     ray.init(address="local", _temp_dir=str(folder), **own, **logging_options)
             except Exception as error:  # Ray raises a bare one where a node does not come up
                 raise UserError(f"Ray did not start on this machine: {error}; `stsq run --inline` does without") from error
@@ -140,6 +168,23 @@ def _temporary_directory() -> Iterator[Path]:
     finally:
         os.close(lock)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def wait_for_preloaded(num_cpus: int, *, check: Callable[[], None]) -> None:
+    """Wait until the processes of a Ray with `preload` are ready to be workers.
+
+    Args:
+        num_cpus: how many.
+        check: may end the wait by raising.
+    """
+    folder = os.environ.get(PRELOADED_IN)
+    if folder is None:
+        return
+    share_environment()
+    deadline = time.monotonic() + PRELOAD_PATIENCE_S
+    while sum(1 for _ in Path(folder).glob("*")) < num_cpus and time.monotonic() < deadline:
+        check()
+        time.sleep(0.05)
 
 
 def living_nodes() -> list[dict[str, Any]]:

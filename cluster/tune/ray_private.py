@@ -8,6 +8,7 @@ import atexit
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,35 @@ def dashboard_hidden() -> Iterator[None]:
     finally:
         if is_new:
             del sys.modules[name]
+
+
+@contextmanager
+def few_processes() -> Iterator[None]:
+    """Let Ray start a head without the processes that a run alone on its machine asks nothing of: autoscaler, API server and
+    forwarder of logs, seconds of CPU time.
+    """
+    from ray._private import node, parameter
+
+    module: Any = parameter
+    head: Any = node.Node
+    params, start = module.RayParams, head.start_api_server
+    module.RayParams = partial(params, no_monitor=True, include_log_monitor=False)
+    head.start_api_server = lambda self, **_: None
+    try:
+        yield
+    finally:
+        module.RayParams, head.start_api_server = params, start
+
+
+def share_environment() -> None:
+    """Let Tune's workers be processes that Ray has started already: they have the driver's environment.
+
+    Tune gives every worker an environment of its own, with some of these variables again, so that it must be a new process.
+    """
+    from ray.tune.execution import class_cache
+
+    cache: Any = class_cache._ActorClassCache
+    cache.get = lambda self, trainable: self._cache.setdefault(trainable, ray.remote(trainable))
 
 
 def skip_usage_tags() -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -18,7 +19,15 @@ from cluster.environment import num_cores
 from cluster.run import Runner, RunOptions, StopSignals, Work
 from cluster.tune.metrics import Metrics, NoMetrics, RayMetrics
 from cluster.tune.placement import WorkerSlot, slots_of, widest_room
-from cluster.tune.ray_cluster import check_alike, check_shared, cluster_address, living_nodes, ray_cluster, wait_for_gpu
+from cluster.tune.ray_cluster import (
+    check_alike,
+    check_shared,
+    cluster_address,
+    living_nodes,
+    ray_cluster,
+    wait_for_gpu,
+    wait_for_preloaded,
+)
 from cluster.tune.ray_private import cluster_id_at, forget_shutdown
 from cluster.tune.watch import HeadWatch
 from stsq_core.configs import UserError
@@ -55,7 +64,10 @@ class TuneRunner(Runner):
         # importing ray.tune takes seconds, and so does starting Ray: side by side
         threading.Thread(target=importlib.import_module, args=("cluster.tune.tune_packs",), daemon=True).start()
         with self._stop.polled(), gc_paused(), ExitStack() as opening:
-            opening.enter_context(ray_cluster(address, num_cpus=self._options.workers or num_cores()))
+            num_cpus, most = self._options.workers or num_cores(), self._options.max_workers
+            on_cores = self._options.device != "cuda" and not any(Path("/dev").glob("nvidia[0-9]*"))
+            preload = on_cores and (most is None or most >= num_cpus)
+            opening.enter_context(ray_cluster(address, num_cpus=num_cpus, preload=preload))
             check_alike(accept=self._options.accept_versions)
             check_shared(self._run.path.resolve())
             if self._options.wait_for_gpus is not None:
@@ -100,6 +112,7 @@ class TuneRunner(Runner):
 
         self._stop.install()  # Ray has taken the signals meanwhile
         with self._stop.polled():
+            wait_for_preloaded(self._options.workers or num_cores(), check=self._stop.check)
             fit(work, self._count_slots, self._metrics, self._head)
 
     def _count_slots(self) -> dict[WorkerSlot, int]:

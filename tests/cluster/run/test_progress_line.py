@@ -47,6 +47,20 @@ def test_the_line_tells_what_running_packs_have_done(queue: PackQueue, tmp_path:
     assert progress.summary().startswith("2 trials ended")
 
 
+def test_a_plain_line_comes_at_once_with_the_first_result(queue: PackQueue, tmp_path: Path) -> None:
+    said, pack = io.StringIO(), queue.next()
+    assert pack is not None
+    with ProgressLine(queue, tmp_path, Console(file=said, width=200)) as progress:
+        progress.started(pack)
+        outcome = PackOutcome(pack, tuple(TrialResult(one, "finished", 0.1, 0.01, 100, 0.1) for one in pack.configs))
+        queue.record(outcome)
+        progress.ended(outcome)
+        deadline = time.monotonic() + module.PLAIN_EVERY_S / 2
+        while not said.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert said.getvalue().startswith("2/4 trials")
+
+
 def test_plain_lines_come_every_few_seconds(queue: PackQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PLAIN_EVERY_S", 0.01)
     said = io.StringIO()

@@ -5,6 +5,7 @@ Where one of these tests fails after an upgrade, Ray has moved the name: mend `c
 
 import ast
 import inspect
+import os
 import re
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from ray.tune import tune
 from ray.tune.experiment import Trial
 
 from cluster.tune import ray_private
-from cluster.tune.ray_cluster import ray_cluster
+from cluster.tune.ray_cluster import PRELOADED_IN, ray_cluster, wait_for_preloaded
 
 ROOT = Path(__file__).parents[3]
 
@@ -51,6 +52,41 @@ def test_a_head_names_its_cluster_and_its_draining_nodes_and_the_dashboard_stays
         assert len(bytes.fromhex(cluster_id)) == 28
         assert ray_private.cluster_id_at(address) == cluster_id
         assert ray_private.draining_nodes() == set()
+
+
+@pytest.mark.ray
+def test_a_head_has_few_processes_and_its_first_one_loads_the_engine_and_is_the_worker() -> None:
+    from ray.tune.execution import class_cache
+
+    class Worker:
+        def loaded(self) -> tuple[int, bool]:
+            return os.getpid(), "cluster.tune.trainable" in sys.modules and "torch" in sys.modules
+
+    get = class_cache._ActorClassCache.get
+    try:
+        with ray_cluster(None, num_cpus=1, preload=True):
+            wait_for_preloaded(1, check=lambda: None)
+            [mark] = Path(os.environ[PRELOADED_IN]).iterdir()
+            worker = class_cache._ActorClassCache().get(Worker).options(num_cpus=1).remote()
+            assert ray.get(worker.loaded.remote(), timeout=60) == (int(mark.name), True)
+            from ray._private.worker import _global_node
+
+            assert _global_node is not None
+            assert set(_global_node.all_processes) == {"gcs_server", "raylet"}
+    finally:
+        class_cache._ActorClassCache.get = get
+    assert PRELOADED_IN not in os.environ
+
+
+def test_ray_starts_with_all_its_processes_elsewhere() -> None:
+    from ray._private import node, parameter
+
+    params, start = parameter.RayParams, node.Node.start_api_server
+    with ray_private.few_processes():
+        made = parameter.RayParams(include_dashboard=False)
+        assert (made.no_monitor, made.include_log_monitor) == (True, False)
+        assert node.Node.start_api_server is not start
+    assert (parameter.RayParams, node.Node.start_api_server) == (params, start)
 
 
 def test_what_ray_registers_for_the_exit_is_what_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
