@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dashboards.boards.charts import BoardChart, loss_chart, status_chart, threshold_chart
-from dashboards.plots import cell_views, loss_charts, threshold_charts
+from dashboards.boards.charts import BoardChart, loss_chart, phase_chart, status_chart, threshold_chart
+from dashboards.plots import cell_views, loss_charts, phase_diagrams, threshold_charts
 from dashboards.publishing import NOTHING_ASKED, choose_destination, directory_id, keys
 from stsq_core.configs import Size
 from sweeps.cells import Cell
@@ -101,10 +101,13 @@ class Board:
     def charts(self) -> dict[str, BoardChart]:
         """The charts to register with W&B by kind; those of thresholds and losses only where the sweep has any."""
         thresholds = threshold_charts(self.findings.regimes)
+        phases = phase_diagrams(self.findings.regimes)
         losses = loss_charts([view for view in cell_views(self.findings.thresholds, {}) if view.dot_widths])
         made = [status_chart()]
         if losses:
             made.insert(0, loss_chart(losses))
+        if phases:
+            made.insert(0, phase_chart(phases))
         if thresholds:
             made.insert(0, threshold_chart(thresholds, level=self.findings.spec.criterion.level))
         for chart in made:

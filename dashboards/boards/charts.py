@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from dashboards.plots import Axis, Chart, Layer, Line, Marks, OpenEnd, Rule, Span
+from dashboards.plots import Axis, Chart, Layer, Line, Marks, OpenEnd, Rule, Span, Tiles, tile_opacity
 from dashboards.publishing import CELL, STATUS
 from dashboards.words import FAINT, INK, MUTED, Dash
 
@@ -65,6 +65,13 @@ def threshold_chart(charts: Sequence[Chart], *, level: float) -> BoardChart:
     panels = [_panel(chart, width=360, height=300, subtitle=chart.note) for chart in charts]
     whole = _whole(hconcat=panels, resolve={"scale": {"color": "independent"}})
     return BoardChart("thresholds", f"Width thresholds with {level:.0%} intervals", whole)
+
+
+def phase_chart(charts: Sequence[Chart]) -> BoardChart:
+    """The fraction of seeds solved over the width and a letter of the task, a panel a series of cells."""
+    panels = [_panel(chart, width=300, height=260) for chart in charts]
+    whole = _whole(concat=panels, columns=2, resolve={"scale": {"color": "independent"}})
+    return BoardChart("phase-diagram", "Phase diagram: fraction of seeds solved", whole)
 
 
 def loss_chart(charts: Sequence[Chart]) -> BoardChart:
@@ -166,6 +173,15 @@ def _layers(layer: Layer, x: Spec, y: Spec) -> Iterable[Spec]:
         case Rule():
             mark = {"type": "rule", "color": colour, "strokeDash": [4, 3]}
             yield _layer([{layer.axis: layer.at}], mark, {layer.axis: x if layer.axis == "x" else y})
+        case Tiles():
+            rows = [
+                {"x": layer.x_low, "to": layer.x_high, "y": float(layer.edges[place]), "high": float(layer.edges[place + 1]),
+                 "opacity": round(tile_opacity(layer.shares[place]), 3), "text": layer.texts[place]}
+                for place in layer.filled
+            ]  # fmt: skip
+            opacity = {"field": "opacity", "type": "quantitative", "scale": None}
+            across = {"x": x, "x2": {"field": "to"}, "y": y, "y2": {"field": "high"}}
+            yield _layer(rows, {"type": "rect", "color": colour}, across | {"opacity": opacity, "tooltip": {"field": "text"}})
         case Span():
             mark = {"type": "rect", "color": colour, "opacity": layer.opacity}
             yield _layer([{"x": layer.low, "to": layer.high}], mark, {"x": x, "x2": {"field": "to"}})

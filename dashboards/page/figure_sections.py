@@ -31,8 +31,9 @@ from dashboards.plots import (
     loss_charts,
     settings_differ,
     share_loss_axis,
+    tile_opacity,
 )
-from dashboards.words import WIDTHS, Formula, Html, architecture_name, element, prose, star_words
+from dashboards.words import INK, WIDTHS, Formula, Html, architecture_name, element, prose, star_words, translucent
 from stsq_core.configs import SAMPLES, WIDTH
 from sweeps.findings import Findings, KnownThresholds, interval_histories
 
@@ -71,6 +72,39 @@ def thresholds_section(findings: Findings, charts: Sequence[Chart], names: Seque
         downloads(names, ("thresholds.png", "thresholds.pdf")),
         class_="first",
         heading=False,
+    )
+
+
+def phases_section(charts: Sequence[Chart], names: Sequence[str]) -> PageSection | None:
+    """The phase diagram: the fraction of seeds solved over the size and the letter of the task that varies."""
+    if not charts:
+        return None
+    searched = any(line.role == "theory" for chart in charts for line in chart.lines)
+    depths = [
+        element("i", style=f"background:light-dark({translucent(INK.light, part)}, {translucent(INK.dark, part)})")
+        for part in map(tile_opacity, (0.0, 0.25, 0.5, 0.75, 1.0))
+    ]
+    contours = " Lines: widths at which 1 and 9 in 10 seeds are solved, by the posterior of each search." if searched else ""
+    drawn = [
+        element(
+            "div",
+            element("h3", chart.title),
+            figure_element(plotly_spec(chart), f"Fraction of seeds solved: {chart.title}"),
+            element("p", *_chart_key(chart), class_="key"),
+            class_="panel",
+        )
+        for chart in charts
+    ]
+    return page_section(
+        "phases",
+        "Phase diagram",
+        lead_paragraph(
+            "The fraction of seeds that reach the target, a tile a column and a stretch of sizes: pale where none is"
+            f" solved, deep where all are, empty where none was tried.{contours}"
+        ),
+        element("p", element("span", "no seed solved", element("span", *depths, class_="ramp"), "all solved"), class_="key"),
+        element("figure", element("div", *drawn, class_="panels")),
+        downloads(names, ("phases.png", "phases.pdf")),
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from plotly.colors import get_colorscale
 from plotly.offline import get_plotlyjs
 
-from dashboards.plots import Axis, Chart, Heat, Layer, Line, Marks, OpenEnd, Rule, Span
+from dashboards.plots import Axis, Chart, Heat, Layer, Line, Marks, OpenEnd, Rule, Span, Tiles, tile_opacity
 from dashboards.words import CARD, FAINT, INK, MUTED, Dash, tick_words, translucent
 
 Spec = dict[str, Any]
@@ -137,6 +137,16 @@ def _traces(layer: Layer) -> Iterable[Spec]:
                 "marker": {"symbol": f"triangle-{'up' if layer.is_high else 'down'}", "size": 11, "color": layer.shade.light},
                 "showlegend": False, **_hover("{text}"),
             }  # fmt: skip
+        case Tiles():
+            for place in layer.filled:
+                bottom, top = layer.edges[place], layer.edges[place + 1]
+                yield {
+                    "type": "scatter", "x": [layer.x_low, layer.x_high, layer.x_high, layer.x_low],
+                    "y": [bottom, bottom, top, top],
+                    "fill": "toself", "fillcolor": translucent(layer.shade.light, tile_opacity(layer.shares[place])),
+                    "line": {"width": 0}, "mode": "lines", "hoveron": "fills", "text": layer.texts[place], "hoverinfo": "text",
+                    "showlegend": False,
+                }  # fmt: skip
         case Rule() | Span():
             return
         case _:

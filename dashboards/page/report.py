@@ -13,6 +13,7 @@ from dashboards.page.figure_sections import (
     custom_figures_section,
     interval_history_section,
     losses_section,
+    phases_section,
     thresholds_section,
 )
 from dashboards.page.html_document import Document, static_html
@@ -27,6 +28,7 @@ from dashboards.paper import (
     laws_figure,
     laws_latex,
     losses_figure,
+    phase_figure,
     save_figure,
     threshold_figure,
     thresholds_csv,
@@ -40,6 +42,7 @@ from dashboards.plots import (
     custom_figures,
     exponents_chart,
     loss_charts,
+    phase_diagrams,
     read_shown_curves,
     residual_charts,
     threshold_charts,
@@ -54,9 +57,9 @@ Draw = Callable[[], Figure]
 def write_report(run_path: Path | str, findings: Findings | None = None) -> Path:
     """Make the report of a run directory, whole or partial, and return the path of its page; `findings` where they are at hand.
 
-    Beside `index.html` it writes `thresholds.png/.pdf/.csv/.tex/.json`, `laws.png/.pdf/.csv/.tex`, `losses.png/.pdf`,
-    `trials.csv` and `sweep.yaml`; of a sweep with drawings those, each as `.png/.pdf`, `verdicts.json`, `trials.csv` and
-    `sweep.yaml`.
+    Beside `index.html` it writes `thresholds.png/.pdf/.csv/.tex/.json`, `phases.png/.pdf`, `laws.png/.pdf/.csv/.tex`,
+    `losses.png/.pdf`, `trials.csv` and `sweep.yaml`; of a sweep with drawings those, each as `.png/.pdf`, `verdicts.json`,
+    `trials.csv` and `sweep.yaml`.
 
     Raises:
         UserError: it is no run, its ledger cannot be read, or the report cannot be written.
@@ -104,6 +107,7 @@ def contents_of(findings: Findings, progress: Progress, *, given: str, known: Kn
 def _of_thresholds(findings: Findings, given: str, known: KnownThresholds) -> tuple[list[PageSection | None], dict[str, Draw]]:
     """Thresholds, the losses behind them and the tables: the page of a sweep without custom figures."""
     charts = threshold_charts(findings.regimes)
+    phases = phase_diagrams(findings.regimes)
     views = cell_views(findings.thresholds, read_shown_curves(findings))
     residuals, exponents = residual_charts(findings.regimes), exponents_chart(findings.comparisons)
     figures: dict[str, Draw] = {}
@@ -111,12 +115,15 @@ def _of_thresholds(findings: Findings, given: str, known: KnownThresholds) -> tu
         figures["thresholds"] = partial(threshold_figure, charts)
     if residuals:
         figures["laws"] = partial(laws_figure, residuals, exponents)
+    if phases:
+        figures["phases"] = partial(phase_figure, phases)
     if views:
         figures["losses"] = partial(losses_figure, loss_charts(views))
     names = figure_names(figures)
     sections = [
         verdicts_section(findings),
         thresholds_section(findings, charts, names),
+        phases_section(phases, names),
         laws_section(findings, residuals, exponents, names),
         table_section(findings),
         cell_section(findings, views, given),
@@ -161,6 +168,6 @@ def write_figures(figures: dict[str, Draw], folder: Path) -> None:
     with disk_errors(folder):
         for name, draw in figures.items():
             save_figure(draw(), folder, name)
-        for name in {"thresholds", "laws", "losses"} - figures.keys():
+        for name in {"thresholds", "phases", "laws", "losses"} - figures.keys():
             for ending in ENDINGS:
                 (folder / f"{name}.{ending}").unlink(missing_ok=True)

@@ -2,6 +2,7 @@ from .figures import (
     custom_figure as custom_figure,
     laws_figure as laws_figure,
     losses_figure as losses_figure,
+    phase_figure as phase_figure,
     save_figure as save_figure,
     threshold_figure as threshold_figure,
 )

@@ -17,6 +17,7 @@ from matplotlib.axis import Axis as MatplotlibAxis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator, PercentFormatter
 from matplotlib.transforms import ScaledTranslation
 
@@ -33,6 +34,8 @@ from dashboards.plots import (
     OpenEnd,
     Rule,
     Span,
+    Tiles,
+    tile_opacity,
 )
 from dashboards.words import CARD, FAINT, INK, MUTED, Dash, paper_mark, tick_words
 
@@ -48,6 +51,9 @@ PANEL_LETTERS = 36
 
 TITLE_LETTERS = 26
 """What fits on a line over one of four small charts."""
+
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""In the key to the depth of tiles."""
 
 LINE_POINTS, MARK_POINTS = 0.63, 0.5
 """Points on paper for a pixel of the page: of a line's width, and of a mark's size."""
@@ -151,6 +157,24 @@ def laws_figure(residuals: Sequence[Chart], exponents: Chart | None) -> Figure:
             axes = parts[-1].add_subplot()
             _draw(axes, exponents)
             axes.tick_params(axis="y", length=0)
+    return figure
+
+
+def phase_figure(charts: Sequence[Chart]) -> Figure:
+    """The panels of a phase diagram, two in a row, each with its legend below, and a key to the depth of the tiles."""
+    columns = min(2, len(charts))
+    rows = -(-len(charts) // columns)
+    with _paper():
+        figure = Figure(figsize=(TWO_COLUMNS_IN * (0.6 if columns == 1 else 1), 1), layout="constrained")
+        legend = 0
+        for place, chart in enumerate(charts):
+            axes = figure.add_subplot(rows, columns, place + 1)
+            _draw(axes, chart, grid=False)
+            axes.set_title(textwrap.fill(chart.title, PANEL_LETTERS), loc="left", fontweight="bold")
+            legend = max(legend, _legend_below(axes, width_in=figure.get_figwidth() / columns))
+        keys = [Patch(color=INK.light, alpha=tile_opacity(share), linewidth=0, label=f"{share:.0%}") for share in SHARES]
+        figure.legend(handles=keys, title="seeds solved", loc="outside upper right", ncols=len(keys), frameon=False)
+        figure.set_figheight(0.4 + rows * (2.7 + LEGEND_ROW_IN * legend))
     return figure
 
 
@@ -301,6 +325,11 @@ def _draw_layer(axes: Axes, layer: Layer) -> None:
             if layer.name.tex:
                 place: Any = {"xycoords": ("data", "axes fraction"), "xytext": (2, -9), "textcoords": "offset points"}
                 axes.annotate(layer.name.tex, (layer.at, 1), fontsize=8, **place)
+        case Tiles():
+            for place in layer.filled:
+                low, high = layer.edges[place], layer.edges[place + 1]
+                alpha = tile_opacity(layer.shares[place])
+                axes.fill_between([layer.x_low, layer.x_high], low, high, color=colour, alpha=alpha, linewidth=0, zorder=1)
         case Span():
             axes.axvspan(layer.low, layer.high, color=colour, alpha=layer.opacity, linewidth=0)
         case _:

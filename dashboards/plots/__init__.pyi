@@ -15,6 +15,8 @@ from .chart import (
     OpenEnd as OpenEnd,
     Rule as Rule,
     Span as Span,
+    Tiles as Tiles,
+    tile_opacity as tile_opacity,
 )
 from .charts_of_cells import (
     MAX_SEED_LINES as MAX_SEED_LINES,
@@ -38,3 +40,4 @@ from .drawings import (
     HeatFigure as HeatFigure,
     custom_figures as custom_figures,
 )
+from .phase_diagram import phase_diagrams as phase_diagrams

@@ -109,7 +109,31 @@ class Span:
     opacity: float = 0.16
 
 
-Layer = Line | Marks | OpenEnd | Rule | Span
+@dataclass(frozen=True)
+class Tiles:
+    """A column of tiles from `x_low` to `x_high`: one between each two `edges` of y [n + 1], as deep in the shade as its share
+    [n], 0 to 1; one without a share (nan) is left empty. `texts` are the tiles' own.
+    """
+
+    x_low: float
+    x_high: float
+    edges: Values
+    shares: Values
+    shade: Shade
+    texts: tuple[str, ...]
+
+    @property
+    def filled(self) -> tuple[int, ...]:
+        """The places of the tiles that have a share."""
+        return tuple(place for place, share in enumerate(self.shares) if not math.isnan(share))
+
+
+def tile_opacity(share: float) -> float:
+    """How much of its shade a tile has: a tile of share 0 can still be told from an empty one."""
+    return 0.06 + 0.54 * share
+
+
+Layer = Line | Marks | OpenEnd | Rule | Span | Tiles
 
 
 @dataclass(frozen=True)

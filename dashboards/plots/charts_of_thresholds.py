@@ -56,7 +56,7 @@ LEAST_HALF = 1.15
 
 
 @dataclass(frozen=True)
-class _Series:
+class Series:
     """The thresholds of a regime that differ in the letter of the x axis only; `letters` are their other letters."""
 
     regime: Regime
@@ -138,7 +138,7 @@ def comparison_chart(kind: str, by_run: Sequence[tuple[str, Sequence[WidthThresh
     xs = [float(getattr(threshold.config_sample.task, letter)) for threshold in drawn]
     x_ends, y_ends = log_ends(xs, 1.2), log_ends((end for one in drawn for end in interval_drawn(one)), 1.2)
     x = Axis(Formula.of(f"${letter}$"), ends=x_ends, ticks=ticks_at(xs, x_ends))
-    return Chart(architecture_name(kind), x, _size_axis(drawn[0].size, y_ends), tuple(layers))
+    return Chart(architecture_name(kind), x, threshold_axis(drawn[0].size, y_ends), tuple(layers))
 
 
 def history_chart(name: str, states: Sequence[State]) -> Chart:
@@ -196,7 +196,7 @@ def _chart(regimes: Sequence[Regime]) -> Chart:
     letter = letter_of(thresholds)
     places = {threshold.cell_id: float(getattr(threshold.config_sample.task, letter)) for threshold in thresholds}
     x_ends = log_ends(places.values(), MARGIN)
-    series = _series(regimes, letter)
+    series = series_of(regimes, letter)
     names = _names(series)
     if names:
         series = [replace(one, shade=series_shade(one.regime.kind, 0)) for one in series]
@@ -204,8 +204,8 @@ def _chart(regimes: Sequence[Regime]) -> Chart:
         x_ends = (STEP**-0.6, STEP ** (len(names) - 0.4))
     layers: list[Layer] = []
     for place, one in enumerate(series):
-        layers += [] if names else _lines(one, letter, x_ends, place)
-        layers += _marks(one, places, named=not names)
+        layers += [] if names else series_lines(one, letter, x_ends, place)
+        layers += series_marks(one, places, named=not names)
     heights = [y for one in series for threshold in one.thresholds for y in interval_drawn(threshold)]
     heights += [y for one in series for threshold in one.thresholds if (y := threshold.m_star)]
     heights += [
@@ -220,13 +220,13 @@ def _chart(regimes: Sequence[Regime]) -> Chart:
     return Chart(
         _title([architecture_name(regime.kind) for regime in regimes]),
         x,
-        _size_axis(regimes[0].size, log_ends(heights, MARGIN)),
+        threshold_axis(regimes[0].size, log_ends(heights, MARGIN)),
         tuple(layers),
         "; ".join(words) if len(words) <= 2 else f"{len(words)} settings",
     )
 
 
-def _size_axis(size: Size, ends: tuple[float, float]) -> Axis:
+def threshold_axis(size: Size, ends: tuple[float, float]) -> Axis:
     return Axis(Formula.of(f"{size.threshold_words} ${size.letter}^*$"), ends=ends, ticks=round_numbers(*ends))
 
 
@@ -242,10 +242,10 @@ def _widened(axis: Axis, others: Sequence[Axis], *, rounded: bool = False) -> Ax
     return replace(axis, ends=wide, ticks=ticks)
 
 
-def _series(regimes: Sequence[Regime], letter: Letter) -> list[_Series]:
+def series_of(regimes: Sequence[Regime], letter: Letter) -> list[Series]:
     """A series for each combination of the other letters in each regime, named by what sets it apart."""
     axes = axes_of([threshold for regime in regimes for threshold in regime.thresholds])
-    series: list[_Series] = []
+    series: list[Series] = []
     for kind in dict.fromkeys(regime.kind for regime in regimes):
         of_kind: list[tuple[Regime, dict[str, int]]] = []
         members_of: list[list[WidthThreshold]] = []
@@ -260,7 +260,7 @@ def _series(regimes: Sequence[Regime], letter: Letter) -> list[_Series]:
         for index, ((regime, letters), members) in enumerate(zip(of_kind, members_of, strict=True)):
             members.sort(key=lambda threshold: getattr(threshold.config_sample.task, letter))
             name = _name(of_kind, regime, letters, axes)
-            series.append(_Series(regime, letters, tuple(members), name, series_shade(kind, index)))
+            series.append(Series(regime, letters, tuple(members), name, series_shade(kind, index)))
     return series
 
 
@@ -274,7 +274,7 @@ def _name(of_kind: Sequence[tuple[Regime, dict[str, int]]], regime: Regime, lett
     return ", ".join([architecture_name(regime.kind), *apart])
 
 
-def _names(series: Sequence[_Series]) -> tuple[str, ...]:
+def _names(series: Sequence[Series]) -> tuple[str, ...]:
     """Names of the places of three or more series with one mark each; none where marks vary along a letter."""
     if len(series) < 3 or any(len(one.thresholds) > 1 for one in series):
         return ()
@@ -296,7 +296,7 @@ def _title(names: Sequence[str]) -> str:
     return spread_words([first, *(name if name.isupper() else f"{name[0].lower()}{name[1:]}" for name in others)])
 
 
-def _marks(series: _Series, places: Mapping[str, float], *, named: bool) -> Iterable[Layer]:
+def series_marks(series: Series, places: Mapping[str, float], *, named: bool) -> Iterable[Layer]:
     """Found thresholds with their intervals, those held out of the fits hollow, and an arrow at every open end."""
     level = series.thresholds[0].level if series.thresholds else 0.0
     shape, held_out = mark_shape(series.regime.kind), series.regime.held_out
@@ -334,7 +334,7 @@ def _mark_text(threshold: WidthThreshold) -> str:
             return f"{threshold.label}<br>{found_words(threshold)}<br>{interval}"
 
 
-def _lines(series: _Series, letter: Letter, x_ends: tuple[float, float], place: int) -> Iterable[Line]:
+def series_lines(series: Series, letter: Letter, x_ends: tuple[float, float], place: int) -> Iterable[Line]:
     """The lines of a chart's place-th series; grey laws of several series differ in their dashes."""
     regime, x = series.regime, np.geomspace(*x_ends, NUM_LINE_POINTS)
     task: dict[str, np.ndarray] = {name: np.full_like(x, value) for name, value in series.letters.items()} | {letter: x}
