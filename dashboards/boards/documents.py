@@ -63,6 +63,7 @@ def _sections(board: Board) -> Iterator[Any]:
     words = wr.MarkdownPanel(markdown=f"{thresholds_table(findings.thresholds)}\n\n{laws_words(findings.regimes)}")
     named = (
         ("Width thresholds", [chart_panel(board, charts.get("thresholds")), words if findings.thresholds else None], 2, 1),
+        ("Phase diagram", [chart_panel(board, charts.get("phase-diagram"))], 1, 1),
         ("Loss against width", [chart_panel(board, charts.get("loss-against-width")), loss_panel(board)], 2, 1),
         ("Through training", curve_panels(board), 3, 1),
         ("Swept fields", sweep_panels(board), 2, 1),
@@ -98,6 +99,9 @@ def _blocks(board: Board) -> Iterator[Any]:
         yield _grid(board, "thresholds", [chart_panel(board, charts.get("thresholds"), h=16)])
         yield wr.MarkdownBlock(laws_words(findings.regimes))
         yield wr.MarkdownBlock(thresholds_table(findings.thresholds))
+    if "phase-diagram" in charts:
+        yield wr.H2("Phase diagram")
+        yield _grid(board, "phases", [chart_panel(board, charts["phase-diagram"], h=16)])
     yield wr.H2("Loss against width by cell")
     yield _grid(board, "losses", [chart_panel(board, charts.get("loss-against-width"), h=20) or loss_panel(board)])
     yield from _cells(board)

@@ -99,7 +99,7 @@ def phases_section(charts: Sequence[Chart], names: Sequence[str]) -> PageSection
         "phases",
         "Phase diagram",
         lead_paragraph(
-            "The fraction of seeds that reach the target, a tile a column and a stretch of sizes: pale where none is"
+            "The fraction of trials that reach the target, a tile for each cell and stretch of sizes: pale where none is"
             f" solved, deep where all are, empty where none was tried.{contours}"
         ),
         element("p", element("span", "no seed solved", element("span", *depths, class_="ramp"), "all solved"), class_="key"),

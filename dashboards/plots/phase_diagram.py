@@ -24,6 +24,7 @@ MAX_PANELS = 12
 LEAST_COLUMNS = 2
 BIN = 2**0.25
 """The factor from one edge to the next where widths are scattered, as a search scatters them."""
+ROUNDING = 1e-9
 GAP = 0.985
 """Of a column's end to the middle between neighbours, as a factor."""
 CONTOURS = ((0.1, "1 in 10 seeds solved"), (0.9, "9 in 10 seeds solved"))
@@ -120,8 +121,8 @@ def _tiles(threshold: WidthThreshold, x_low: float, x_high: float, series: Serie
 
 def _bin_edges(widths: np.ndarray) -> np.ndarray:
     """Edges in equal ratios about widths that are scattered, the same ones in every column."""
-    low, high = (math.log(width) / math.log(BIN) for width in (widths.min(), widths.max()))
-    edges: np.ndarray = BIN ** np.arange(math.floor(low - 1e-9), math.floor(high + 1e-9) + 2)
+    low, high = (math.floor(math.log(width) / math.log(BIN) + ROUNDING) for width in (widths.min(), widths.max()))
+    edges: np.ndarray = BIN ** np.arange(low, high + 2) * (1 - ROUNDING)  # a width at an edge is above it
     return edges
 
 

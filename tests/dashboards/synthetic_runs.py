@@ -6,13 +6,17 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from stsq_core import Measurement, TrialConfig, TrialResult
+from stsq_core.configs import TrialFamily
 from stsq_core.configs.trial import deviations
 from stsq_core.oracles import theory
+from sweeps.cells import cell_of
 from sweeps.cells.expanded_sweep import expand
+from sweeps.cells.expansion import derived_seed
 from sweeps.cells.packs import Pack, make_packs
 from sweeps.schema.spec import SweepSpec
 from sweeps.store.journal import JournalWriter
@@ -94,8 +98,20 @@ def large_sweep() -> SweepSpec:
 
 
 def _name(config: TrialConfig) -> str:
-    """The trial's id as of `NUMERICS` 2: made-up results do not change with the arithmetic."""
+    """The trial's id as of `NUMERICS` 2, with the seed that its cell derived then: made-up results do not change with the
+    arithmetic."""
+    return _hashed(config.model_copy(update={"seed": _former_seeds(TrialFamily(config).key).get(config.seed, config.seed)}))
+
+
+def _hashed(config: TrialConfig) -> str:
     return hashlib.sha256(json.dumps([2, deviations(config)], sort_keys=True).encode()).hexdigest()[:16]
+
+
+@cache
+def _former_seeds(key: TrialConfig) -> dict[int, int]:
+    """The first seeds that the cell of a family derives now, each with the one in its place as of `NUMERICS` 2."""
+    now, then = cell_of(key), hashlib.sha256(f"cell {_hashed(key)}".encode()).hexdigest()[:12]
+    return {derived_seed(now, place): derived_seed(then, place) for place in range(2 * MANY_SEEDS)}
 
 
 def measured(config: TrialConfig) -> TrialResult:

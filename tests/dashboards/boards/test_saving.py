@@ -63,7 +63,8 @@ def test_the_documents_are_those_that_are_kept(documents: Path, name: str) -> No
 def test_the_documents_are_the_same_every_time(named_run: RunDirectory, documents: Path, tmp_path: Path) -> None:
     again = write_documents(named_run.path, tmp_path / "again")
     assert [path.name for path in again] == [
-        "workspace.json", "report.json", "thresholds.vl.json", "loss-against-width.vl.json", "statuses.vl.json",
+        "workspace.json", "report.json", "thresholds.vl.json", "phase-diagram.vl.json",
+        "loss-against-width.vl.json", "statuses.vl.json",
     ]  # fmt: skip
     assert all(path.read_bytes() == (documents / path.name).read_bytes() for path in again)
 
@@ -71,7 +72,7 @@ def test_the_documents_are_the_same_every_time(named_run: RunDirectory, document
 def test_the_workspace_shows_everything_that_it_should(documents: Path) -> None:
     shown = panels(read(documents / "workspace.json"))
     kinds = [panel["viewType"] for panel in shown]
-    assert kinds.count("Vega2") == 3
+    assert kinds.count("Vega2") == 4
     assert kinds.count("Run History Line Plot") == 3
     assert {"Scatter Plot", "Parallel Coordinates Plot", "Parameter Importance", "Run Comparer", "Markdown Panel"} <= set(kinds)
     groups = {panel["config"]["groupBy"] for panel in shown if panel["viewType"] == "Run History Line Plot"}
@@ -175,14 +176,14 @@ def test_saved_again_they_replace_themselves(
 ) -> None:
     first = save_boards(named_run.path)
     assert save_boards(named_run.path) == first
-    assert (len(boards_server.views), len(boards_server.charts)) == (2, 3)
+    assert (len(boards_server.views), len(boards_server.charts)) == (2, 4)
     (named_run.wandb / "boards.json").unlink()  # as from another copy of the run: the charts are there already
     save_boards(named_run.path)
     assert len(boards_server.of_type("project-view")) == 1
-    assert len(boards_server.charts) == 3
+    assert len(boards_server.charts) == 4
     fill(named_run, named_run.read_spec(), lambda config: (diverged if config.model.kind == "fcn" else synthetic)(config))
     save_boards(named_run.path)
-    assert len(boards_server.charts) == 5  # other numbers are other charts; the one that draws W&B's runs is as it was
+    assert len(boards_server.charts) == 7  # other numbers are other charts; the one that draws W&B's runs is as it was
 
 
 @pytest.mark.slow

@@ -234,7 +234,8 @@ def test_thresholds_that_are_not_reached_are_told_wherever_a_status_is(make_run:
 
     widths = [[4, 8, 20, 44, 92, 188]] * 3
     run = make_run(
-        trials=[{**attention, "zip": {"task.T": [16, 32, 64], "model.positions.d_e": widths}, "seeds": 3}], outcome=outcome
+        trials=[{**attention, "zip": {"task.T": [16, 32, 64], "model.positions.d_e": widths}, "seeds": [0, 1, 2]}],
+        outcome=outcome,
     )
     findings = read_findings(run.path)
     short, flat, _ = findings.thresholds
