@@ -37,8 +37,11 @@ LOG = (
 SINE = -0.00019515282474458218, 0.00833216030150652, -0.16666655242443085, 1.0
 COSINE = -0.0013591854367405176, 0.041655778884887695, -0.4999988377094269, 1.0
 
-TOKENS_IN_CACHE = 8192
-"""Token coordinates drawn at a time, for all trials of one seed."""
+BLOCK = 32
+"""Samples of a trial that are taken together."""
+
+TOKENS_IN_CACHE = 65536
+"""Token coordinates of a batch that are drawn at a time where trials share a seed."""
 
 
 def _compiled(function: Callable[..., None]) -> Any:
@@ -107,6 +110,223 @@ class _Vectors:
     def add_product(self, total, a, b):
         """`total += a b` of a vector in a variable, rounded once where the machine can."""
         self.builder.store(self.builder.call(self._fused, [a, b, self.builder.load(total)]), total)
+
+
+def _product(rows, finish):
+    """`C[r] = finish(C[r], sum_j B[extra[r, j]] + sum_k A[r, k] B[k])` of vectors, for so many rows r, whose sums stay in
+    registers: `set`, `rectify` and `mask` replace C, `add` adds, and `spread` adds the sum over k to each row `extra[j]` of C
+    instead.
+
+    Each sum is one chain of additions in the order above, so its bits depend neither on `rows` nor on the length of a vector.
+    C, A, B, extra and mask are arrays, each with the place where it begins and its strides over r, k or j; mask has C's.
+    """
+
+    @_emitted
+    def multiply(typing, C, c, c_row, A, a, a_row, a_step, B, b, b_step, steps, extra, e, e_row, num_extra, mask, vectors):
+        ints = types.intp
+        arguments = (C, ints, ints, A, ints, ints, ints, B, ints, ints, ints, extra, ints, ints, ints, mask, ints)
+
+        def lower(context, builder, signature, values):
+            C_, c, c_row, A_, a, a_row, a_step, B_, b, b_step, steps, extra_, e, e_row, num_extra, mask_, vectors = values
+            lines, integer, spreads = _Vectors(context, builder, C), b_step.type, finish == "spread"
+            C_, A_, B_, extra_, mask_ = map(lines.data, (C, A, B, extra, mask), (C_, A_, B_, extra_, mask_))
+
+            def emit(count):
+                sums = [[cgutils.alloca_once_value(builder, lines.zero) for _ in range(count)] for _ in range(rows)]
+                columns = [integer(v * lines.lanes) for v in range(count)]
+                with cgutils.for_range(builder, integer(0) if spreads else num_extra) as loop:
+                    for r in range(rows):
+                        member = lines.place(extra_, e, builder.mul(e_row, integer(r)), loop.index)
+                        row = builder.mul(builder.load(member), b_step)
+                        for v, total in enumerate(sums[r]):
+                            builder.store(builder.fadd(builder.load(total), lines.load(B_, b, row, columns[v])), total)
+                with cgutils.for_range(builder, steps) as loop:
+                    row = builder.mul(loop.index, b_step)
+                    read = [lines.load(B_, b, row, column) for column in columns]
+                    for r in range(rows):
+                        factor = lines.repeated(A_, a, builder.mul(a_row, integer(r)), builder.mul(loop.index, a_step))
+                        for v, total in enumerate(sums[r]):
+                            lines.add_product(total, factor, read[v])
+                totals = [[builder.load(total) for total in row] for row in sums]
+                with cgutils.for_range(builder, num_extra if spreads else integer(1)) as loop:
+                    first = builder.load(lines.place(extra_, e, loop.index)) if spreads else integer(0)
+                    for r, v in product(range(rows), range(count)):
+                        place = c, builder.mul(c_row, builder.add(first, integer(r))), columns[v]
+                        total = totals[r][v]
+                        match finish:  # a comparison with NaN is false, so NaN stays
+                            case "set":
+                                pass
+                            case "rectify":
+                                total = builder.select(builder.fcmp_ordered("<", total, lines.zero), lines.zero, total)
+                            case "mask":
+                                asleep = builder.fcmp_ordered("<=", lines.load(mask_, *place), lines.zero)
+                                total = builder.select(asleep, lines.zero, total)
+                            case _:
+                                total = builder.fadd(lines.load(C_, *place), total)
+                        lines.store(total, C_, *place)
+
+            end = builder.append_basic_block("end")
+            choice = builder.switch(vectors, end)
+            for count in range(1, PANEL + 1):
+                case = builder.append_basic_block(f"vectors{count}")
+                choice.add_case(integer(count), case)
+                builder.position_at_end(case)
+                emit(count)
+                builder.branch(end)
+            builder.position_at_end(end)
+            return context.get_dummy_value()
+
+        return types.void(*arguments), lower
+
+    return multiply
+
+
+def _reduced(greatest):
+    """`sum_j A[a + j] B[b + j]` over so many vectors, or the greatest A[a + j], whose lanes are then put together in halves."""
+
+    @_emitted
+    def reduce(typing, A, a, B, b, steps):
+        ints = types.intp
+
+        def lower(context, builder, signature, values):
+            A_, a, B_, b, steps = values
+            lines = _Vectors(context, builder, A)
+            A_, B_ = lines.data(A, A_), lines.data(B, B_)
+            total = cgutils.alloca_once_value(builder, lines.load(A_, a) if greatest else lines.zero)
+
+            def joined(x, y):  # a NaN is lost here, and found again when the greatest is subtracted from it
+                return builder.select(builder.fcmp_ordered(">", x, y), x, y) if greatest else builder.fadd(x, y)
+
+            with cgutils.for_range(builder, steps) as loop:
+                j = builder.mul(loop.index, steps.type(lines.lanes))
+                if greatest:
+                    builder.store(joined(lines.load(A_, a, j), builder.load(total)), total)
+                else:
+                    lines.add_product(total, lines.load(A_, a, j), lines.load(B_, b, j))
+            total, half = builder.load(total), lines.lanes
+            while half > 1:
+                half //= 2
+                total = joined(*(lines.shuffled(total, total, list(range(n, n + half))) for n in (0, half)))
+            return builder.extract_element(total, ir.IntType(32)(0))
+
+        return A.dtype(A, ints, B, ints, ints), lower
+
+    return reduce
+
+
+@_emitted
+def _transpose(typing, A, a, a_row, B, b, b_row):
+    """The square block of A at a, whose side is a vector, turned over into that of B at b."""
+    ints = types.intp
+
+    def lower(context, builder, signature, values):
+        A_, a, a_row, B_, b, b_row = values
+        lines = _Vectors(context, builder, A)
+        A_, B_, side = lines.data(A, A_), lines.data(B, B_), lines.lanes
+        rows = [lines.load(A_, a, builder.mul(a_row, a_row.type(n))) for n in range(side)]
+        half = side // 2
+        while half:  # every square block of twice a half swaps the two quarters off its diagonal
+            above = [side + j - half if j & half else j for j in range(side)]
+            below = [side + j if j & half else j + half for j in range(side)]
+            for n in (n for n in range(side) if not n & half):
+                pair = rows[n], rows[n + half]
+                rows[n], rows[n + half] = lines.shuffled(*pair, above), lines.shuffled(*pair, below)
+            half //= 2
+        for n in range(side):
+            lines.store(rows[n], B_, b, builder.mul(b_row, b_row.type(n)))
+        return context.get_dummy_value()
+
+    return types.void(A, ints, ints, B, ints, ints), lower
+
+
+_dot, _greatest = _reduced(greatest=False), _reduced(greatest=True)
+_rectified_4, _rectified_1 = _product(4, "rectify"), _product(1, "rectify")
+_masked_4, _masked_1 = _product(4, "mask"), _product(1, "mask")
+_added_4, _added_1 = _product(4, "add"), _product(1, "add")
+_spread = _product(1, "spread")
+_set_4, _set_1 = _product(4, "set"), _product(1, "set")
+
+
+@_compiled
+def _multiply(C, c, c_row, A, a, a_row, a_step, rows, B, b, steps, columns, extra):
+    """`C = A B` for A of rows x steps, whose strides are given, and B of steps x columns, whole vectors."""
+    lanes = VECTOR_BYTES // C.itemsize
+    for p in range(0, columns, PANEL * lanes):
+        v = min(PANEL * lanes, columns - p) // lanes
+        whole = rows // 4 * 4
+        for r in range(0, whole, 4):
+            _set_4(C, c + r * c_row + p, c_row, A, a + r * a_row, a_row, a_step, B, b + p, columns, steps, extra, 0, 0, 0, C, v)
+        for r in range(whole, rows):
+            _set_1(C, c + r * c_row + p, 0, A, a + r * a_row, 0, a_step, B, b + p, columns, steps, extra, 0, 0, 0, C, v)
+
+
+@_emitted
+def _add_rows(typing, C, c, A, a, B, b, b_row, steps, columns):
+    """`C += sum_k A[k] B[k]` for rows B[k] of so many columns, whole vectors: little code, for few rows."""
+    ints = types.intp
+
+    def lower(context, builder, signature, values):
+        C_, c, A_, a, B_, b, b_row, steps, columns = values
+        lines = _Vectors(context, builder, C)
+        C_, A_, B_ = lines.data(C, C_), lines.data(A, A_), lines.data(B, B_)
+        total = cgutils.alloca_once(builder, lines.type)
+        with cgutils.for_range_slice(builder, columns.type(0), columns, columns.type(lines.lanes)) as (p, _):
+            builder.store(lines.load(C_, c, p), total)
+            with cgutils.for_range(builder, steps) as loop:
+                row = builder.mul(loop.index, b_row)
+                lines.add_product(total, lines.repeated(A_, a, loop.index), lines.load(B_, b, row, p))
+            lines.store(builder.load(total), C_, c, p)
+        return context.get_dummy_value()
+
+    return types.void(C, ints, A, ints, B, ints, ints, ints, ints), lower
+
+
+def _each(finish):
+    """`C = finish(C, B, factor)` of so many columns, whole vectors: `set`, B times the factor; `scale`, C times that; `slope`,
+    `B (C - factor)`. A loop over two arrays in Numba would ask at each start whether they overlap."""
+
+    @_emitted
+    def run(typing, C, c, B, b, factor, columns):
+        ints = types.intp
+
+        def lower(context, builder, signature, values):
+            C_, c, B_, b, factor, columns = values
+            lines = _Vectors(context, builder, C)
+            C_, B_ = lines.data(C, C_), lines.data(B, B_)
+            one = builder.insert_element(ir.Constant(lines.type, ir.Undefined), factor, ir.IntType(32)(0))
+            factors = lines.shuffled(one, one, [0] * lines.lanes)
+            with cgutils.for_range_slice(builder, columns.type(0), columns, columns.type(lines.lanes)) as (p, _):
+                read = lines.load(B_, b, p)
+                if finish == "slope":
+                    value = builder.fmul(read, builder.fsub(lines.load(C_, c, p), factors))
+                else:
+                    value = builder.fmul(read, factors)
+                    value = builder.fmul(lines.load(C_, c, p), value) if finish == "scale" else value
+                lines.store(value, C_, c, p)
+            return context.get_dummy_value()
+
+        return types.void(C, ints, B, ints, C.dtype, ints), lower
+
+    return run
+
+
+_set_each, _scale_each, _slope_each = _each("set"), _each("scale"), _each("slope")
+
+
+@_compiled
+def _room(like, value, numbers):
+    """So many equal numbers from the start of a cache line: a vector that lies on two lines takes twice as long."""
+    room = np.empty(numbers + 64, like.dtype)
+    first = (-room.ctypes.data) % 64 // like.itemsize
+    room = room[first : first + numbers]
+    room[:] = value
+    return room
+
+
+@_inlined
+def _line_of(numbers, itemsize):
+    """So many numbers, filled up to whole cache lines."""
+    return -(-numbers * itemsize // 64) * (64 // itemsize)
 
 
 # Random words
@@ -308,7 +528,7 @@ def _fill_normals(k0, k1, row, out, start, stop, group):
         _normals_at(out, uint64(start + 4 * GROUP * h), uint32(GROUP * (group + h)), uint32(row), k0, k1)
 
 
-@_inlined
+@_compiled
 def _fill_batch(k0, k1, out, first, count):
     """So many numbers of row 0, from number `first` on, into out; how many others stand before them."""
     before = first % (4 * GROUP)
@@ -409,362 +629,439 @@ def _below(high, low, bound):
 
 @_compiled
 def dual(codes, y, tolerance, out):
-    """Coefficients c of the minimum-norm least-squares query into out of shape (k, rows, q); see `Kernels.dual`."""
-    k, rows, q = y.shape
-    D = codes.shape[2]
-    gram = np.empty((q, q))
-    c, residual, direction, image = np.empty(q), np.empty(q), np.empty(q), np.empty(q)
+    """Coefficients c of the minimum-norm least-squares query into out of shape (k, rows, q); see `Kernels.dual`.
+
+    Conjugate gradients take the rows of a block side by side: each has a chain of divisions to wait for.
+    """
+    (k, rows, q), (_, tokens, D) = y.shape, codes.shape
+    width, lanes, double = _line_of(D, 8), VECTOR_BYTES // 8, np.empty(0)
+    book, gram = _room(double, 0, tokens * width), np.empty((q * q, BLOCK))
+    c, residual, direction, image = np.empty((q, BLOCK)), np.empty((q, BLOCK)), np.empty((q, BLOCK)), np.empty((q, BLOCK))
+    slope, enough, total, ratio = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     for trial in range(k):
-        for row in range(rows):
-            for i in range(q):
-                for j in range(i + 1):
-                    a, b = uint64(y[trial, row, i]), uint64(y[trial, row, j])
-                    total = 0.0
-                    for e in range(D):
-                        total += np.float64(codes[trial, a, e]) * np.float64(codes[trial, b, e])
-                    gram[i, j] = gram[j, i] = total
-            for i in range(q):
-                c[i], residual[i], direction[i] = 0.0, 1.0, 1.0
-            slope = _slope(gram, residual)
-            enough = tolerance * tolerance * slope
+        for t in range(tokens):
+            for e in range(D):
+                book[t * width + e] = codes[trial, t, e]
+        for first in range(0, rows, BLOCK):
+            count = min(BLOCK, rows - first)
+            for n in range(count):
+                for i in range(q):
+                    for j in range(i + 1):
+                        a, b = y[trial, first + n, i], y[trial, first + n, j]
+                        gram[i * q + j, n] = gram[j * q + i, n] = _dot(book, a * width, book, b * width, width // lanes)
+            c[:], residual[:], direction[:] = 0, 1, 1
+            _form(gram, residual, q, count, slope)
+            for n in range(count):
+                enough[n] = tolerance * tolerance * slope[n]
             for _ in range(q):
-                curvature = 0.0
+                _image(gram, direction, q, count, image)
+                total[:] = 0
                 for i in range(q):
-                    total = 0.0
-                    for j in range(q):
-                        total += gram[i, j] * direction[j]
-                    image[i] = total
-                    curvature += total * total
-                if not (slope > enough and curvature > 0):
-                    break
-                step = slope / curvature
+                    for n in range(count):
+                        total[n] += image[i, n] * image[i, n]
+                for n in range(count):  # a row that is done takes steps of zero
+                    going = slope[n] > enough[n] and total[n] > 0
+                    ratio[n] = slope[n] / total[n] if going else 0.0
                 for i in range(q):
-                    c[i] += step * direction[i]
-                    residual[i] -= step * image[i]
-                new_slope = _slope(gram, residual)
+                    for n in range(count):
+                        c[i, n] += ratio[n] * direction[i, n]
+                        residual[i, n] -= ratio[n] * image[i, n]
+                _form(gram, residual, q, count, total)
+                for n in range(count):
+                    going = ratio[n] > 0
+                    ratio[n] = total[n] / slope[n] if going else 0.0
+                    slope[n] = total[n] if going else 0.0
                 for i in range(q):
-                    direction[i] = residual[i] + new_slope / slope * direction[i]
-                slope = new_slope
-            for i in range(q):
-                out[trial, row, i] = c[i]
+                    for n in range(count):
+                        direction[i, n] = residual[i, n] + ratio[n] * direction[i, n]
+            for n in range(count):
+                for i in range(q):
+                    out[trial, first + n, i] = c[i, n]
 
 
 @_inlined
-def _slope(gram, residual):
-    total = 0.0
-    for i in range(len(residual)):
-        for j in range(len(residual)):
-            total += residual[i] * gram[i, j] * residual[j]
-    return total
+def _image(gram, x, q, count, out):
+    """`gram x` of each row."""
+    for i in range(q):
+        for n in range(count):
+            out[i, n] = gram[i * q, n] * x[0, n]
+        for j in range(1, q):
+            for n in range(count):
+                out[i, n] += gram[i * q + j, n] * x[j, n]
+
+
+@_inlined
+def _form(gram, x, q, count, out):
+    """`x^T gram x` of each row."""
+    out[:] = 0
+    for i in range(q):
+        for j in range(q):
+            for n in range(count):
+                out[n] += x[i, n] * gram[i * q + j, n] * x[j, n]
 
 
 # Attention
 
 
+# A block of samples goes through each of the short loops below before the next begins: what one sample must wait for, a sum of
+# lanes or a polynomial, then overlaps with the others' work.
+
+
+@_compiled
+def _edges(like, T, padded):
+    """Ones at the tokens and zeros beyond, then zeros and, beyond, minus infinity."""
+    inside, beyond = _room(like, 1, padded), _room(like, 0, padded)
+    inside[T:] = 0
+    beyond[T:] = -np.inf
+    return inside, beyond
+
+
 @_inlined
-def _softmax(s, top, T):
-    """Softmax of s[:T] in place, and zeros beyond."""
-    padded = len(s)
-    for t in range(T, padded):
-        s[t] = -np.inf
-    # Eight maxima side by side are one vector; a single one would be a chain that no vector loop can take.
-    for lane in range(8):
-        top[lane] = s[lane]
-    for h in range(1, padded // 8):
-        for lane in range(8):
-            x = s[8 * h + lane]
-            top[lane] = x if x > top[lane] else top[lane]
-    most = top[0]
-    for lane in range(1, 8):
-        most = top[lane] if top[lane] > most else most
-    for t in range(padded):
-        s[t] = _exp(s[t] - most)
-    for t in range(T, padded):
-        s[t] = 0
+def _query_scores(S, N, y, c, at, q, count, padded, beyond):
+    """`sum_m c_m N[y_m]` of some samples, whose subsets begin at `at`."""
+    for n in range(count):
+        _set_each(S, n * padded, beyond, 0, S.dtype.type(1), padded)
+        for m in range(at + n * q, at + (n + 1) * q):
+            _add_rows(S, n * padded, c, m, N, y[m] * padded, 0, 1, padded)
+
+
+@_inlined
+def _softmax(S, count, padded, inside, sums):
+    """Softmax of some samples' scores in place, zeros beyond the tokens."""
+    vectors, one = padded // (VECTOR_BYTES // S.itemsize), S.dtype.type(1)
+    for n in range(count):
+        sums[n] = _greatest(S, n * padded, S, 0, vectors)
+    for n in range(count):
+        most = sums[n]
+        for h in range(padded // LANES):  # loops of a known length are whole vectors without a rest
+            for t in range(LANES):
+                place = uint64(n * padded + LANES * h + t)
+                S[place] = _exp(S[place] - most)
+    for n in range(count):
+        sums[n] = one / _dot(S, n * padded, inside, 0, vectors)
+    for n in range(count):
+        _scale_each(S, n * padded, inside, 0, sums[n], padded)
+
+
+@_inlined
+def _slopes(S, g, count, padded, sums):
+    """The gradients at the weights S, in g, become those at the scores; `<S, g>` stays in sums."""
+    for n in range(count):
+        sums[n] = _dot(S, n * padded, g, n * padded, padded // (VECTOR_BYTES // S.itemsize))
+    for n in range(count):
+        _slope_each(g, n * padded, S, n * padded, sums[n], padded)
+
+
+@_inlined
+def _gather(G, rows, y, c, at, q, count, columns):
+    """`G[y_m] += c_m rows[n]` for the members of each sample."""
+    for n in range(count):
+        for m in range(at + n * q, at + (n + 1) * q):
+            _add_rows(G, y[m] * columns, c, m, rows, n * columns, 0, 1, columns)
+
+
+@_compiled
+def _attend_subsets(N, scale, y, c, q, T, padded, gradient, squares, G):
+    """One trial of `Kernels.attend_population`: adds to G, writes `squares`, and hands back the mean share."""
+    kind, rows = N.dtype.type, len(squares)
+    share, mean, shares, vectors = kind(1) / kind(q), kind(1) / kind(rows), kind(0), padded // (VECTOR_BYTES // N.itemsize)
+    S, g, sums, (inside, beyond) = (
+        _room(N, 0, BLOCK * padded),
+        _room(N, 0, BLOCK * padded),
+        _room(N, 0, BLOCK),
+        _edges(N, T, padded),
+    )
+    for first in range(0, rows, BLOCK):
+        count, at = min(BLOCK, rows - first), first * q
+        _query_scores(S, N, y, c, at, q, count, padded, beyond)
+        _softmax(S, count, padded, inside, sums)
+        _set_each(g, 0, S, 0, scale, count * padded)
+        for n in range(count):
+            for m in range(at + n * q, at + (n + 1) * q):
+                g[uint64(n * padded + y[m])] -= share
+        for n in range(count):
+            squares[first + n] = _dot(g, n * padded, g, n * padded, vectors)
+        if gradient:
+            _slopes(S, g, count, padded, sums)
+            for n in range(count):
+                shares += mean * sums[n]
+            for h in range(count * padded // LANES):
+                for t in range(LANES):
+                    g[uint64(LANES * h + t)] *= mean
+            _gather(G, g, y, c, at, q, count, padded)
+    return shares
 
 
 @_compiled
 def attend_population(N, v, y, c, T, gradient, squares, shares, G):
     """See `Kernels.attend_population`; adds to `shares` (k,) and `G`, and writes `squares`."""
-    k, rows, q = y.shape
-    padded = N.shape[2]
-    kind = N.dtype.type
-    s, top, g = np.empty(padded, N.dtype), np.empty(8, N.dtype), np.empty(padded, N.dtype)
-    share, mean = kind(1) / kind(q), kind(1) / kind(rows)
+    k, padded, q = len(N), N.shape[2], y.shape[2]
     for i in range(k):
-        for b in range(rows):
-            j = uint64(y[i, b, 0])
-            a = c[i, b, 0]
-            for t in range(padded):
-                s[t] = a * N[i, j, t]
-            for m in range(1, q):
-                j = uint64(y[i, b, m])
-                a = c[i, b, m]
-                for t in range(padded):
-                    s[t] += a * N[i, j, t]
-            _softmax(s, top, T)
-            total = kind(0)
-            for t in range(padded):
-                total += s[t]
-            inverse = kind(1) / total
-            scale = v[i]
-            for t in range(padded):
-                s[t] *= inverse
-                g[t] = scale * s[t]
-            for m in range(q):
-                g[uint64(y[i, b, m])] -= share
-            square = kind(0)
-            for t in range(padded):
-                square += g[t] * g[t]
-            squares[i, b] = square
-            if gradient:
-                total = kind(0)
-                for t in range(padded):
-                    g[t] *= s[t]
-                    total += g[t]
-                shares[i] += mean * total
-                for t in range(padded):
-                    g[t] -= total * s[t]
-                for m in range(q):
-                    j = uint64(y[i, b, m])
-                    a = mean * c[i, b, m]
-                    for t in range(padded):
-                        G[i, j, t] += a * g[t]
+        own, ys, cs = G[i * gradient].reshape(-1), y[i].reshape(-1), c[i].reshape(-1)
+        share = _attend_subsets(N[i].reshape(-1), v[i], ys, cs, q, T, padded, gradient, squares[i], own)
+        shares[i * gradient] += share
+
+
+@_compiled
+def _rooms_of_block(like, padded, line):
+    """S, g, contexts, residuals, u and sums of a block."""
+    wide, short = BLOCK * padded, BLOCK * line
+    return (
+        _room(like, 0, wide), _room(like, 0, wide), _room(like, 0, short), _room(like, 0, short), _room(like, 0, short),
+        _room(like, 0, BLOCK),
+    )  # fmt: skip
+
+
+@_compiled
+def _attend_block(
+    N, K, Qt, V, y, c, at, q, X, x, count, mean, T, padded, d, line, gradient, squares, G, R, Ht, grad_V, rooms, edges, extra,
+):  # fmt: skip
+    """Some samples of one trial of `Kernels.attend_tokens`, whose tokens begin at x in X and whose subsets at `at`; writes
+    their `squares`, and adds to G, R, Ht and grad_V.
+
+    Rows of d numbers are filled up with zeros to whole cache lines: of Qt and Ht, one a token, of V, which is V_x and then its
+    transpose, and of grad_V.
+    """
+    (S, g, contexts, residuals, u, sums), (inside, beyond) = rooms, edges
+    kind, lanes, numbers = S.dtype.type, VECTOR_BYTES // S.itemsize, d * T
+    vectors, share = padded // lanes, kind(1) / kind(q)
+    _query_scores(S, N, y, c, at, q, count, padded, beyond)
+    u[:] = 0
+    for n in range(count):
+        for m in range(at + n * q, at + (n + 1) * q):
+            _add_rows(u, n * line, c, m, Qt, y[m] * line, 0, 1, line)
+    for n in range(count):
+        _add_rows(S, n * padded, u, n * line, X, x + n * numbers, T, d, padded)
+    _softmax(S, count, padded, inside, sums)
+    residuals[:] = 0
+    for n in range(count):
+        for e in range(d):
+            contexts[uint64(n * line + e)] = _dot(S, n * padded, X, x + n * numbers + e * T, vectors)
+            residuals[uint64(n * line + e)] = _dot(S, n * padded, K, e * padded, vectors)
+    for n in range(count):
+        for e in range(d):
+            target = kind(0)
+            for m in range(at + n * q, at + (n + 1) * q):
+                target += X[uint64(x + n * numbers + e * T + y[m])]
+            residuals[uint64(n * line + e)] -= share * target
+    for n in range(count):
+        _add_rows(residuals, n * line, contexts, n * line, V, d * line, line, d, line)
+    for n in range(count):
+        squares[n] = _dot(residuals, n * line, residuals, n * line, line // lanes)
+    if not gradient:
+        return
+    for j in range(count * line):
+        residuals[uint64(j)] *= mean
+    u[:] = 0
+    g[:] = 0
+    for n in range(count):
+        _add_rows(u, n * line, residuals, n * line, V, 0, line, d, line)
+    for n in range(count):
+        _add_rows(g, n * padded, residuals, n * line, K, 0, padded, d, padded)
+        _add_rows(g, n * padded, u, n * line, X, x + n * numbers, T, d, padded)
+    _slopes(S, g, count, padded, sums)
+    for n in range(count):
+        for e in range(d):
+            u[uint64(n * line + e)] = _dot(g, n * padded, X, x + n * numbers + e * T, vectors)
+    _gather(Ht, u, y, c, at, q, count, line)
+    _gather(G, g, y, c, at, q, count, padded)
+    for e in range(d):
+        for p in range(0, padded, PANEL * lanes):
+            v = min(PANEL * lanes, padded - p) // lanes
+            _added_1(R, e * padded + p, 0, residuals, e, 0, line, S, p, padded, count, extra, 0, 0, 0, R, v)
+        for p in range(0, line, PANEL * lanes):
+            v = min(PANEL * lanes, line - p) // lanes
+            _added_1(grad_V, e * line + p, 0, residuals, e, 0, line, contexts, p, line, count, extra, 0, 0, 0, grad_V, v)
+
+
+@_compiled
+def _both_ways(V_x, V, d, line):
+    """V_x and its transpose, with zeros up to whole cache lines."""
+    for e in range(d):
+        for f in range(d):
+            V[e * line + f] = V_x[e, f]
+            V[(d + f) * line + e] = V_x[e, f]
 
 
 @_compiled
 def attend_tokens(keys, owner, N, K, Q, V_x, y, c, T, gradient, squares, G, R, H, grad_V_x):
     """See `Kernels.attend_tokens`; adds to `G`, `R`, `H` and `grad_V_x`, and writes `squares`.
 
-    Tokens are drawn where they are used, a few samples at a time, and never leave the cache.
+    Tokens are drawn where they are used, a batch or a few samples of it at a time, and never leave the cache.
     """
     k, rows, q = y.shape
     d, padded = K.shape[1], N.shape[2]
-    kind = N.dtype.type
-    mean = kind(1) / kind(rows)
-    numbers = d * T
-    block = max(1, TOKENS_IN_CACHE // numbers)
-    X = np.zeros(_room_for(block * numbers) + LANES, N.dtype)  # the last row is read, times zero, up to LANES beyond its end
-    s, g, top = np.empty(padded, N.dtype), np.empty(padded, N.dtype), np.empty(8, N.dtype)
-    context, r, w = np.empty(d, N.dtype), np.empty(d, N.dtype), np.empty(d, N.dtype)
+    mean, numbers, line = N.dtype.type(1) / N.dtype.type(rows), d * T, _line_of(d, N.itemsize)
+    room = max(1, min(-(-rows // BLOCK), TOKENS_IN_CACHE // (BLOCK * numbers))) * BLOCK
+    X = _room(N, 0, _room_for(room * numbers) + LANES)  # the last row is read, times zero, up to LANES beyond its end
+    rooms, edges, extra = _rooms_of_block(N, padded, line), _edges(N, T, padded), np.zeros(1, np.int64)
+    Qt, Ht = _room(N, 0, padded * line), _room(N, 0, padded * line)
+    V, grad_V = _room(N, 0, 2 * d * line), _room(N, 0, d * line)
     for seed in range(len(keys)):
         k0, k1 = _halves(keys[seed])
-        for first in range(0, rows, block):
-            count = min(block, rows - first)
-            before = _fill_batch(k0, k1, X, first * numbers, count * numbers)
-            for i in range(k):
-                if owner[i] != seed:
-                    continue
-                for b in range(first, first + count):
-                    start = uint64(before + (b - first) * numbers)
-                    j = uint64(y[i, b, 0])
-                    a = c[i, b, 0]
+        drawn, before, shared = -1, 0, 0
+        for i in range(k):
+            shared += owner[i] == seed
+        chunk = room if shared > 1 else BLOCK  # what one trial alone reads need not be kept for the next
+        for i in range(k):
+            if owner[i] != seed:
+                continue
+            for e in range(d):
+                for t in range(padded):
+                    Qt[t * line + e] = Q[i, e, t]
+            _both_ways(V_x[i], V, d, line)
+            Ht[:] = 0
+            grad_V[:] = 0
+            own_N, own_K, ys, cs = N[i].reshape(-1), K[i].reshape(-1), y[i].reshape(-1), c[i].reshape(-1)
+            own_G, own_R = G[i * gradient].reshape(-1), R[i * gradient].reshape(-1)
+            for first in range(0, rows, BLOCK):
+                if first // chunk != drawn:
+                    drawn = first // chunk
+                    before = _fill_batch(k0, k1, X, first * numbers, min(chunk, rows - first) * numbers)
+                _attend_block(
+                    own_N, own_K, Qt, V, ys, cs, first * q, q, X, before + first % chunk * numbers, min(BLOCK, rows - first),
+                    mean, T, padded, d, line, gradient, squares[i, first:], own_G, own_R, Ht, grad_V, rooms, edges, extra,
+                )  # fmt: skip
+            if gradient:
+                for e in range(d):
                     for t in range(padded):
-                        s[t] = a * N[i, j, t]
-                    for m in range(1, q):
-                        j = uint64(y[i, b, m])
-                        a = c[i, b, m]
-                        for t in range(padded):
-                            s[t] += a * N[i, j, t]
-                    for e in range(d):
-                        a = kind(0)
-                        for m in range(q):
-                            a += c[i, b, m] * Q[i, e, uint64(y[i, b, m])]
-                        x = start + uint64(e * T)
-                        for t in range(padded):
-                            s[t] += a * X[x + uint64(t)]
-                    _softmax(s, top, T)
-                    total = kind(0)
-                    for t in range(padded):
-                        total += s[t]
-                    inverse = kind(1) / total
-                    for t in range(padded):
-                        s[t] *= inverse
-                    for e in range(d):
-                        x = start + uint64(e * T)
-                        total = kind(0)
-                        for t in range(padded):
-                            total += s[t] * X[x + uint64(t)]
-                        context[e] = total
-                    square = kind(0)
-                    for e in range(d):
-                        total = kind(0)
-                        for t in range(padded):
-                            total += s[t] * K[i, e, t]
-                        for f in range(d):
-                            total += V_x[i, e, f] * context[f]
-                        x = start + uint64(e * T)
-                        target = kind(0)
-                        for m in range(q):
-                            target += X[x + uint64(y[i, b, m])]
-                        total -= target / kind(q)
-                        r[e] = total * mean
-                        square += total * total
-                    squares[i, b] = square
-                    if not gradient:
-                        continue
-                    for e in range(d):
-                        total = kind(0)
-                        for f in range(d):
-                            total += V_x[i, f, e] * r[f]
-                            grad_V_x[i, e, f] += r[e] * context[f]
-                        w[e] = total
-                    for t in range(padded):
-                        g[t] = 0
-                    for e in range(d):
-                        x = start + uint64(e * T)
-                        a = r[e]
-                        total = w[e]
-                        for t in range(padded):
-                            g[t] += a * K[i, e, t] + total * X[x + uint64(t)]
-                        for t in range(padded):
-                            R[i, e, t] += a * s[t]
-                    total = kind(0)
-                    for t in range(padded):
-                        total += s[t] * g[t]
-                    for t in range(padded):
-                        g[t] = s[t] * (g[t] - total)
-                    for e in range(d):
-                        x = start + uint64(e * T)
-                        total = kind(0)
-                        for t in range(padded):
-                            total += g[t] * X[x + uint64(t)]
-                        for m in range(q):
-                            H[i, e, uint64(y[i, b, m])] += c[i, b, m] * total
-                    for m in range(q):
-                        j = uint64(y[i, b, m])
-                        a = c[i, b, m]
-                        for t in range(padded):
-                            G[i, j, t] += a * g[t]
+                        H[i, e, t] += Ht[t * line + e]
+                    for f in range(d):
+                        grad_V_x[i, e, f] += grad_V[e * line + f]
+
+
+@_compiled
+def _read_book(E, padded, D, width, book, turned):
+    """A trial's codes with zeros up to whole cache lines, (padded, width), and turned over, (width, padded)."""
+    for t in range(padded):
+        for e in range(D):
+            book[t * width + e] = E[t, e]
+    lanes = VECTOR_BYTES // book.itemsize
+    for t in range(0, padded, lanes):
+        for e in range(0, width, lanes):
+            _transpose(book, t * width + e, width, turned, e * padded + t, padded)
+
+
+@_compiled
+def _scores_of_book(W, w, D, turned, padded, half, N, extra):
+    """`N = E W^T E^T`."""
+    _multiply(half, 0, padded, W, w, D, 1, D, turned, 0, D, padded, extra)
+    _multiply(N, 0, padded, half, 0, 1, padded, padded, turned, 0, D, padded, extra)
+
+
+@_compiled
+def _gradient_of_book(G, padded, book, D, width, half, own, out, place, factor, extra):
+    """The gradient of W from that of `_scores_of_book`, times a factor, into out."""
+    _multiply(half, 0, width, G, 0, padded, 1, padded, book, 0, padded, width, extra)
+    _multiply(own, 0, width, half, 0, 1, width, D, book, 0, padded, width, extra)
+    for r in range(D):
+        for e in range(D):
+            out[place + r * D + e] = factor * own[r * width + e]
+
+
+@_compiled
+def _move_all(i, weights, gradients, m, v, numbers_of_step):
+    """Trial i's step, from gradients of one trial."""
+    rate, root, beta1, beta2, eps, adam = numbers_of_step
+    for n in range(len(weights)):
+        size = len(gradients[n])
+        own = slice(i * size, (i + 1) * size)
+        _move(gradients[n], weights[n][own], m[n][own], v[n][own], rate[i], root[i], beta1[i], beta2[i], eps[i], adam[i])
+
+
+@_compiled
+def learn_population(E, y, c, T, d, weights, squares, gradients, moves, m, v, numbers_of_step):
+    """See `Kernels.learn_attention`: weights `W_e` and v, flat; where they move, the gradients are those of one trial."""
+    k, padded, D = E.shape
+    W, scale = weights
+    width = _line_of(D, W.itemsize)
+    book, turned, half = _room(W, 0, padded * width), _room(W, 0, padded * width), _room(W, 0, padded * max(width, padded))
+    N, G, own = _room(W, 0, padded * padded), _room(W, 0, padded * padded), _room(W, 0, D * width)
+    extra = np.zeros(1, np.int64)
+    for i in range(k):
+        place = 0 if moves else i
+        _read_book(E[i], padded, D, width, book, turned)
+        _scores_of_book(W, i * D * D, D, turned, padded, half, N, extra)
+        G[:] = 0
+        ys, cs = y[i].reshape(-1), c[i].reshape(-1)
+        gradients[1][place] = _attend_subsets(N, scale[i], ys, cs, y.shape[2], T, padded, True, squares[i], G)
+        _gradient_of_book(G, padded, book, D, width, half, own, gradients[0], place * D * D, scale[i] * W.dtype.type(d), extra)
+        if moves:
+            _move_all(i, weights, gradients, m, v, numbers_of_step)
+
+
+@_compiled
+def learn_tokens(keys, owner, E, y, c, T, d, weights, squares, gradients, moves, m, v, numbers_of_step):
+    """See `Kernels.learn_attention`: weights `W_x`, `W_e`, `V_x`, `V_e`, flat; where they move, the gradients are those of one
+    trial. Tokens as in `attend_tokens`.
+    """
+    (k, padded, D), (_, rows, q) = E.shape, y.shape
+    W_x, W_e, V_x, V_e = weights
+    kind, width, line = W_e.dtype.type, _line_of(D, W_e.itemsize), _line_of(d, W_e.itemsize)
+    mean, numbers = kind(1) / kind(rows), d * T
+    room = max(1, min(-(-rows // BLOCK), TOKENS_IN_CACHE // (BLOCK * numbers))) * BLOCK
+    X = _room(W_e, 0, _room_for(room * numbers) + LANES)
+    book, turned, half = (
+        _room(W_e, 0, padded * width),
+        _room(W_e, 0, padded * width),
+        _room(W_e, 0, padded * max(width, padded)),
+    )
+    N, G, own = _room(W_e, 0, padded * padded), _room(W_e, 0, padded * padded), _room(W_e, 0, max(D, d) * width)
+    K, R, Wt = _room(W_e, 0, d * padded), _room(W_e, 0, d * padded), _room(W_e, 0, D * line)
+    Qt, Ht, V, grad_V = (
+        _room(W_e, 0, padded * line),
+        _room(W_e, 0, padded * line),
+        _room(W_e, 0, 2 * d * line),
+        _room(W_e, 0, d * line),
+    )
+    rooms, edges, extra = _rooms_of_block(W_e, padded, line), _edges(W_e, T, padded), np.zeros(1, np.int64)
+    for seed in range(len(keys)):
+        k0, k1 = _halves(keys[seed])
+        drawn, before, shared = -1, 0, 0
+        for i in range(k):
+            shared += owner[i] == seed
+        chunk = room if shared > 1 else BLOCK
+        for i in range(k):
+            if owner[i] != seed:
+                continue
+            place, ys, cs = 0 if moves else i, y[i].reshape(-1), c[i].reshape(-1)
+            _read_book(E[i], padded, D, width, book, turned)
+            _scores_of_book(W_e, i * D * D, D, turned, padded, half, N, extra)
+            _multiply(K, 0, padded, V_e, i * d * D, D, 1, d, turned, 0, D, padded, extra)
+            for e in range(d):
+                for j in range(D):
+                    Wt[j * line + e] = W_x[i * d * D + e * D + j]
+            _multiply(Qt, 0, line, book, 0, width, 1, padded, Wt, 0, D, line, extra)
+            _both_ways(V_x[i * d * d : (i + 1) * d * d].reshape(d, d), V, d, line)
+            G[:] = 0
+            R[:] = 0
+            Ht[:] = 0
+            grad_V[:] = 0
+            for first in range(0, rows, BLOCK):
+                if first // chunk != drawn:
+                    drawn = first // chunk
+                    before = _fill_batch(k0, k1, X, first * numbers, min(chunk, rows - first) * numbers)
+                _attend_block(
+                    N, K, Qt, V, ys, cs, first * q, q, X, before + first % chunk * numbers, min(BLOCK, rows - first), mean,
+                    T, padded, d, line, True, squares[i, first:], G, R, Ht, grad_V, rooms, edges, extra,
+                )  # fmt: skip
+            _gradient_of_book(G, padded, book, D, width, half, own, gradients[1], place * D * D, kind(1), extra)
+            for e in range(d):
+                for f in range(d):
+                    gradients[2][(place * d + e) * d + f] = grad_V[e * line + f]
+            _multiply(own, 0, width, Ht, 0, 1, line, d, book, 0, padded, width, extra)
+            for e in range(d):
+                for j in range(D):
+                    gradients[0][(place * d + e) * D + j] = own[e * width + j]
+            _multiply(own, 0, width, R, 0, padded, 1, d, book, 0, padded, width, extra)
+            for e in range(d):
+                for j in range(D):
+                    gradients[3][(place * d + e) * D + j] = own[e * width + j]
+            if moves:
+                _move_all(i, weights, gradients, m, v, numbers_of_step)
 
 
 # Fully connected nets
-
-
-BLOCK = 32
-"""Samples of a net that go forward and backward together."""
-
-NET_TOKENS_IN_CACHE = 65536
-"""Token coordinates of a net's batch that are drawn at a time."""
-
-
-def _product(rows, finish):
-    """`C[r] = finish(C[r], sum_j B[extra[r, j]] + sum_k A[r, k] B[k])` of vectors, for so many rows r, whose sums stay in
-    registers: `rectify` and `mask` replace C, `add` adds, and `spread` adds the sum over k to each row `extra[j]` of C instead.
-
-    Each sum is one chain of additions in the order above, so its bits depend neither on `rows` nor on the length of a vector.
-    C, A, B, extra and mask are arrays, each with the place where it begins and its strides over r, k or j; mask has C's.
-    """
-
-    @_emitted
-    def multiply(typing, C, c, c_row, A, a, a_row, a_step, B, b, b_step, steps, extra, e, e_row, num_extra, mask, vectors):
-        ints = types.intp
-        arguments = (C, ints, ints, A, ints, ints, ints, B, ints, ints, ints, extra, ints, ints, ints, mask, ints)
-
-        def lower(context, builder, signature, values):
-            C_, c, c_row, A_, a, a_row, a_step, B_, b, b_step, steps, extra_, e, e_row, num_extra, mask_, vectors = values
-            lines, integer, spreads = _Vectors(context, builder, C), b_step.type, finish == "spread"
-            C_, A_, B_, extra_, mask_ = map(lines.data, (C, A, B, extra, mask), (C_, A_, B_, extra_, mask_))
-
-            def emit(count):
-                sums = [[cgutils.alloca_once_value(builder, lines.zero) for _ in range(count)] for _ in range(rows)]
-                columns = [integer(v * lines.lanes) for v in range(count)]
-                with cgutils.for_range(builder, integer(0) if spreads else num_extra) as loop:
-                    for r in range(rows):
-                        member = lines.place(extra_, e, builder.mul(e_row, integer(r)), loop.index)
-                        row = builder.mul(builder.load(member), b_step)
-                        for v, total in enumerate(sums[r]):
-                            builder.store(builder.fadd(builder.load(total), lines.load(B_, b, row, columns[v])), total)
-                with cgutils.for_range(builder, steps) as loop:
-                    row = builder.mul(loop.index, b_step)
-                    read = [lines.load(B_, b, row, column) for column in columns]
-                    for r in range(rows):
-                        factor = lines.repeated(A_, a, builder.mul(a_row, integer(r)), builder.mul(loop.index, a_step))
-                        for v, total in enumerate(sums[r]):
-                            lines.add_product(total, factor, read[v])
-                totals = [[builder.load(total) for total in row] for row in sums]
-                with cgutils.for_range(builder, num_extra if spreads else integer(1)) as loop:
-                    first = builder.load(lines.place(extra_, e, loop.index)) if spreads else integer(0)
-                    for r, v in product(range(rows), range(count)):
-                        place = c, builder.mul(c_row, builder.add(first, integer(r))), columns[v]
-                        total = totals[r][v]
-                        match finish:  # a comparison with NaN is false, so NaN stays
-                            case "rectify":
-                                total = builder.select(builder.fcmp_ordered("<", total, lines.zero), lines.zero, total)
-                            case "mask":
-                                asleep = builder.fcmp_ordered("<=", lines.load(mask_, *place), lines.zero)
-                                total = builder.select(asleep, lines.zero, total)
-                            case _:
-                                total = builder.fadd(lines.load(C_, *place), total)
-                        lines.store(total, C_, *place)
-
-            end = builder.append_basic_block("end")
-            choice = builder.switch(vectors, end)
-            for count in range(1, PANEL + 1):
-                case = builder.append_basic_block(f"vectors{count}")
-                choice.add_case(integer(count), case)
-                builder.position_at_end(case)
-                emit(count)
-                builder.branch(end)
-            builder.position_at_end(end)
-            return context.get_dummy_value()
-
-        return types.void(*arguments), lower
-
-    return multiply
-
-
-@_emitted
-def _dot(typing, A, a, B, b, steps):
-    """`sum_j A[a + j] B[b + j]` over so many vectors, whose lanes are then added in halves."""
-    ints = types.intp
-
-    def lower(context, builder, signature, values):
-        A_, a, B_, b, steps = values
-        lines = _Vectors(context, builder, A)
-        A_, B_ = lines.data(A, A_), lines.data(B, B_)
-        total = cgutils.alloca_once_value(builder, lines.zero)
-        with cgutils.for_range(builder, steps) as loop:
-            j = builder.mul(loop.index, steps.type(lines.lanes))
-            lines.add_product(total, lines.load(A_, a, j), lines.load(B_, b, j))
-        total, half = builder.load(total), lines.lanes
-        while half > 1:
-            half //= 2
-            total = builder.fadd(*(lines.shuffled(total, total, list(range(n, n + half))) for n in (0, half)))
-        return builder.extract_element(total, ir.IntType(32)(0))
-
-    return A.dtype(A, ints, B, ints, ints), lower
-
-
-@_emitted
-def _transpose(typing, A, a, a_row, B, b, b_row):
-    """The square block of A at a, whose side is a vector, turned over into that of B at b."""
-    ints = types.intp
-
-    def lower(context, builder, signature, values):
-        A_, a, a_row, B_, b, b_row = values
-        lines = _Vectors(context, builder, A)
-        A_, B_, side = lines.data(A, A_), lines.data(B, B_), lines.lanes
-        rows = [lines.load(A_, a, builder.mul(a_row, a_row.type(n))) for n in range(side)]
-        half = side // 2
-        while half:  # every square block of twice a half swaps the two quarters off its diagonal
-            above = [side + j - half if j & half else j for j in range(side)]
-            below = [side + j if j & half else j + half for j in range(side)]
-            for n in (n for n in range(side) if not n & half):
-                pair = rows[n], rows[n + half]
-                rows[n], rows[n + half] = lines.shuffled(*pair, above), lines.shuffled(*pair, below)
-            half //= 2
-        for n in range(side):
-            lines.store(rows[n], B_, b, builder.mul(b_row, b_row.type(n)))
-        return context.get_dummy_value()
-
-    return types.void(A, ints, ints, B, ints, ints), lower
-
-
-_rectified_4, _rectified_1 = _product(4, "rectify"), _product(1, "rectify")
-_masked_4, _masked_1 = _product(4, "mask"), _product(1, "mask")
-_added_4, _added_1 = _product(4, "add"), _product(1, "add")
-_spread = _product(1, "spread")
 
 
 @_compiled
@@ -892,11 +1189,15 @@ def connect(keys, owner, y, weights, layout, gradient, squares, gradients, moves
         units[n] = -(-layout[n, 0] // line) * line
         starts[n + 1] = starts[n] + units[n] * layout[n, 1]
         places[n + 1] = places[n] + units[n] * BLOCK
-    W, G = np.empty(starts[top], last.dtype), np.empty(starts[top], last.dtype)
-    h, g = np.empty(places[top], last.dtype), np.empty(places[top], last.dtype)
+    W, G, h, g = (
+        _room(last, 0, starts[top]),
+        _room(last, 0, starts[top]),
+        _room(last, 0, places[top]),
+        _room(last, 0, places[top]),
+    )
     r, one, extra = np.empty(BLOCK * d, last.dtype), np.ones(1, last.dtype), np.empty((top, BLOCK * (q + 1)), np.int64)
-    room = max(1, min(-(-rows // BLOCK), NET_TOKENS_IN_CACHE // (BLOCK * numbers))) * BLOCK
-    X = np.empty(_room_for(room * numbers), last.dtype)
+    room = max(1, min(-(-rows // BLOCK), TOKENS_IN_CACHE // (BLOCK * numbers))) * BLOCK
+    X = _room(last, 0, _room_for(room * numbers))
     for seed in range(len(keys)):
         k0, k1 = _halves(keys[seed])
         drawn, before, shared = -1, 0, 0
@@ -954,12 +1255,7 @@ def connect(keys, owner, y, weights, layout, gradient, squares, gradients, moves
                     size = layout[n, 0] * layout[n, 1]
                     _unpack(G, starts[n], units[n], gradients[n], 0 if moves else i * size, layout[n, 0], layout[n, 1])
             if moves:
-                rate, root, beta1, beta2, eps, adam = numbers_of_step
-                for n in range(top + 1):
-                    size = layout[n, 0] * layout[n, 1]
-                    own = slice(i * size, (i + 1) * size)
-                    _move(gradients[n], weights[n][own], m[n][own], v[n][own], rate[i], root[i], beta1[i], beta2[i], eps[i],
-                          adam[i])  # fmt: skip
+                _move_all(i, weights, gradients, m, v, numbers_of_step)
 
 
 # Descent

@@ -13,7 +13,7 @@ from stsq_core.kernels.plain import layer
 class CpuKernels(Kernels):
     """Compiled loops over NumPy views: bit for bit the same for a trial whoever shares its stack."""
 
-    fuses_nets = True
+    fuses = True
 
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
@@ -93,15 +93,36 @@ class CpuKernels(Kernels):
         shapes = y.shape[:2], *((1 if moves else len(y), *layer.shape[1:]) for layer in weights)
         kind = ("net", gradient, moves)
         (squares, *gradients), (sums, *outputs) = self._held(kind, *shapes, dtype=weights[0].dtype, written=gradient)
-        flat = _flat(weights)
-        m, v = (flat, flat) if moments is None else (_flat(half) for half in zip(*moments, strict=True))
-        none = (*[np.zeros(0, sums.dtype)] * 5, np.zeros(0, np.bool_))
-        numbers = none if rates is None else tuple(vector.numpy() for vector in vars(rates).values())
         compiled.connect(
-            *_arrays(draws.keys, draws.owner, y), flat, layout, gradient, sums, tuple(output.reshape(-1) for output in outputs),
-            moves, m, v, numbers,
+            *_arrays(draws.keys, draws.owner, y), _flat(weights), layout, gradient, sums,
+            tuple(output.reshape(-1) for output in outputs), moves, *_moving(weights, moments, rates),
         )  # fmt: skip
         return NetStep(squares, tuple(gradients) if gradient and not moves else ())
+
+    def learn_attention(
+        self,
+        draws: StreamKeys | None,
+        codes: torch.Tensor,
+        weights: Sequence[torch.Tensor],
+        y: torch.Tensor,
+        c: torch.Tensor,
+        *,
+        T: int,
+        d: int,
+        moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None = None,
+        rates: Rates | None = None,
+    ) -> NetStep:
+        moves = rates is not None
+        shapes = y.shape[:2], *((1 if moves else len(y), *weight.shape[1:]) for weight in weights)
+        outputs, (sums, *gradients) = self._held(("learnt", draws is None, moves), *shapes, dtype=codes.dtype, written=True)
+        streams, learn = (
+            ((), compiled.learn_population) if draws is None else ((draws.keys, draws.owner), compiled.learn_tokens)
+        )
+        learn(
+            *_arrays(*streams, codes, y, c), T, d, _flat(weights), sums, tuple(array.reshape(-1) for array in gradients), moves,
+            *_moving(weights, moments, rates),
+        )  # fmt: skip
+        return NetStep(outputs[0], () if moves else outputs[1:])
 
     def layer(self, values: torch.Tensor, hot: torch.Tensor | None, *, columns: int, rectify: bool) -> torch.Tensor:
         return layer(values, hot, columns=columns, rectify=rectify)
@@ -160,6 +181,16 @@ def _arrays(*tensors: torch.Tensor) -> tuple[np.ndarray, ...]:
 
 def _flat(tensors: Sequence[torch.Tensor]) -> tuple[np.ndarray, ...]:
     return tuple(tensor.view(-1).numpy() for tensor in tensors)
+
+
+def _moving(
+    weights: Sequence[torch.Tensor], moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None, rates: Rates | None
+) -> tuple[tuple[np.ndarray, ...], ...]:
+    """First and second moments, flat, and the numbers of a step; something of their types where there are none."""
+    flat = _flat(weights)
+    m, v = (flat, flat) if moments is None else (_flat(half) for half in zip(*moments, strict=True))
+    none = (*[np.zeros(0, flat[0].dtype)] * 5, np.zeros(0, np.bool_))
+    return m, v, none if rates is None else tuple(vector.numpy() for vector in vars(rates).values())
 
 
 def _rows(tensor: torch.Tensor) -> np.ndarray:

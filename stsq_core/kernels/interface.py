@@ -104,8 +104,8 @@ class Kernels(ABC):
     capturable = False
     """Whether a step's calls can be captured as a CUDA graph."""
 
-    fuses_nets = False
-    """Whether there is `connect`."""
+    fuses = False
+    """Whether there are `connect` and `learn_attention`."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -213,6 +213,33 @@ class Kernels(ABC):
                 cache, and no gradient is handed back.
         """
         raise NotImplementedError(f"{type(self).__name__} does not fuse nets")
+
+    def learn_attention(
+        self,
+        draws: StreamKeys | None,
+        codes: torch.Tensor,
+        weights: Sequence[torch.Tensor],
+        y: torch.Tensor,
+        c: torch.Tensor,
+        *,
+        T: int,
+        d: int,
+        moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None = None,
+        rates: Rates | None = None,
+    ) -> NetStep:
+        """Attention whose batch shares codes, from the weights to their gradients, a trial at a time.
+
+        Args:
+            draws: of the tokens, as in `attend_tokens`; None where X is integrated out.
+            codes: (k, Tp, length), zero beyond T.
+            weights: `W_x`, (k, d, length), `W_e`, (k, length, length), `V_x`, (k, d, d), and `V_e`, (k, d, length); without
+                draws `W_e` and v, (k,), where `squares` is `||v p - 1_y / q||^2` and the gradients are those of `d/2` times its
+                mean, that of v without the factor d.
+            y, c: as in `attend_population`.
+            T, d: how many tokens there are, and how many numbers a token has.
+            moments, rates: as in `connect`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not fuse attention")
 
     @abstractmethod
     def layer(self, values: torch.Tensor, hot: torch.Tensor | None, *, columns: int, rectify: bool) -> torch.Tensor:

@@ -71,22 +71,22 @@ class DenseBook(CodeBook):
 
     def __init__(self, codes: torch.Tensor, query: Query, kernels: Kernels) -> None:
         super().__init__(codes.dtype)
-        self._codes = codes
+        self.codes = codes
         self._query = query
         self._kernels = kernels
 
     def pull(self, directions: torch.Tensor) -> torch.Tensor:
-        return product(directions, self._codes.mT)
+        return product(directions, self.codes.mT)
 
     def push(self, weights: torch.Tensor) -> torch.Tensor:
-        return product(weights, self._codes)
+        return product(weights, self.codes)
 
     def coefficients(self, y: torch.Tensor) -> torch.Tensor:
         match self._query:
             case "sum":
                 return super().coefficients(y)
             case "dual":
-                return self._kernels.dual(self._codes, y)
+                return self._kernels.dual(self.codes, y)
             case _:
                 assert_never(self._query)
 

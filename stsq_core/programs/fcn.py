@@ -19,12 +19,12 @@ import numpy as np
 import torch
 
 from stsq_core.configs import CHUNK, Fcn, TrialConfig, padded_width
-from stsq_core.kernels import NetStep, Rates
+from stsq_core.kernels import NetStep
 from stsq_core.numerics import Purpose, Step, activate, aligned, backward, product
-from stsq_core.programs.program import Program, Tensors
+from stsq_core.programs.program import FusedProgram, Tensors
 
 
-class FcnProgram(Program):
+class FcnProgram(FusedProgram):
     """k nets of one depth, tail width and rung."""
 
     def __init__(self, configs: tuple[TrialConfig, ...], device: torch.device) -> None:
@@ -38,7 +38,7 @@ class FcnProgram(Program):
         units = (padded_width(configs[0]), *[self.model.tail_width] * (self.model.depth - 1), d)
         inputs = (T * d + T * self.y_first, units[0] + T * self.y_second, *units[1:-1])
         self.shapes = tuple(zip(units, inputs, strict=True))
-        self.fused = self.kernels.fuses_nets and self.model.activation == "relu"
+        self.fused = self.kernels.fuses and self.model.activation == "relu"
 
     def initial(self) -> Tensors:
         parameters = uniform_layers(self.shapes, self._uniforms, self.dtype)
@@ -46,11 +46,10 @@ class FcnProgram(Program):
 
     def gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
         if self.fused:
-            found = self._connect(parameters, self.subsets(step), (Purpose.TOKENS, step), gradient=True)
-            return self._loss(found), dict(zip(parameters, found.gradients, strict=True))
+            return self.fused_gradients(parameters, step)
         X = self._tokens(self.batch, Purpose.TOKENS, step)
         layers, hidden, residual = self._forward(parameters, X, self.subsets(step))
-        loss = (residual * residual).sum((1, 2)) * (self.task.q / (self.task.d * self.batch))
+        loss = self.loss_of((residual * residual).sum(-1))
         gradient = residual / self.batch
         gradients: Tensors = {}
         for layer in range(len(self.shapes), 0, -1):
@@ -65,12 +64,11 @@ class FcnProgram(Program):
                     gradient = backward(gradient, hidden[layer - 2], self.model.activation)
         return loss, gradients
 
-    def advance(self, parameters: Tensors, moments: Tensors, rates: Rates, step: int) -> torch.Tensor:
-        """Take a step, each trial's update right behind its gradient; the losses before it. Only where the net is `fused`."""
-        pairs = [(moments[f"{name}.m"], moments[f"{name}.v"]) for name in parameters] if moments else None
-        y = self.subsets(step)
-        found = self._connect(parameters, y, (Purpose.TOKENS, step), gradient=True, moments=pairs, rates=rates)
-        return self._loss(found)
+    def learn(self, parameters: Tensors, step: Step, **moving: Any) -> NetStep:
+        return self._connect(parameters, self.subsets(step), (Purpose.TOKENS, step), gradient=True, **moving)
+
+    def loss_of(self, squares: torch.Tensor) -> torch.Tensor:
+        return squares.sum(-1) * (self.task.q / (self.task.d * self.batch))
 
     def fresh_losses(self, parameters: Tensors, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
         """`||f - target||^2 / (d/q)` on sampled tokens; the net reads no other number of them than the task's."""
@@ -99,9 +97,6 @@ class FcnProgram(Program):
         hot = (self.y_first, self.y_second, *[False] * (len(self.shapes) - 2))
         inputs = [inputs - self.task.T * is_hot for (_, inputs), is_hot in zip(self.shapes, hot, strict=True)]
         return self.kernels.connect(self.streams.draws(*tokens), list(parameters.values()), y, inputs=inputs, hot=hot, **step)
-
-    def _loss(self, found: NetStep) -> torch.Tensor:
-        return found.squares.sum(-1) * (self.task.q / (self.task.d * self.batch))
 
     def _forward(
         self, parameters: Tensors, X: torch.Tensor, y: torch.Tensor

@@ -6,12 +6,13 @@ Between two reports a step neither waits for the device nor depends on values th
 
 from abc import ABC, abstractmethod
 from itertools import combinations, islice
+from typing import Any
 
 import numpy as np
 import torch
 
 from stsq_core.configs import CHUNK, TrialConfig
-from stsq_core.kernels import kernels_for
+from stsq_core.kernels import NetStep, Rates, kernels_for
 from stsq_core.numerics import Purpose, Step, Streams
 
 __all__ = ["CHUNK", "Program", "Tensors"]
@@ -81,3 +82,28 @@ class Program(ABC):
         """All q-subsets of [T] in lexicographic order, or the first where it stands for all: shape (k, batch, q)."""
         rows = torch.tensor(list(islice(combinations(range(self.task.T), self.task.q), self.batch)), device=self.device)
         return rows.expand(len(self.configs), -1, -1).contiguous()
+
+
+class FusedProgram(Program):
+    """A program whose gradients, and where an optimizer allows it whose updates, may take one compiled loop over the trials."""
+
+    fused: bool
+    """Whether they do."""
+
+    @abstractmethod
+    def learn(self, parameters: Tensors, step: Step, **moving: Any) -> NetStep:
+        """Squares, and gradients or, with moments and rates, a step: see `Kernels.connect`."""
+
+    @abstractmethod
+    def loss_of(self, squares: torch.Tensor) -> torch.Tensor:
+        """Relative losses, (k,), from the squares of a training batch."""
+
+    def advance(self, parameters: Tensors, moments: Tensors, rates: Rates, step: int) -> torch.Tensor:
+        """Take a step, each trial's update right behind its gradient; the losses before it. Only where `fused`."""
+        pairs = [(moments[f"{name}.m"], moments[f"{name}.v"]) for name in parameters] if moments else None
+        return self.loss_of(self.learn(parameters, step, moments=pairs, rates=rates).squares)
+
+    def fused_gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
+        """`gradients` where the program is `fused`."""
+        found = self.learn(parameters, step)
+        return self.loss_of(found.squares), dict(zip(parameters, found.gradients, strict=True))

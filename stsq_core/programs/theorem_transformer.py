@@ -10,15 +10,17 @@ what samples add to the gradient is gathered over tokens before it is taken back
 Source: arXiv:2406.06893. That X integrates out in `population` is derived in docs/theory.md and tested against `minibatch`.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 
-from stsq_core.configs import CHUNK, Transformer, TrialConfig, padded_width
-from stsq_core.kernels import PopulationStep, TokenStep
+from stsq_core.configs import CHUNK, OneHot, Transformer, TrialConfig, padded_width
+from stsq_core.kernels import NetStep, PopulationStep, StreamKeys, TokenStep
 from stsq_core.numerics import Purpose, Step
-from stsq_core.programs.codebook import BookSource, CodeBook
+from stsq_core.programs.codebook import BookSource, CodeBook, DenseBook
 from stsq_core.programs.codes import codes_for
-from stsq_core.programs.program import Program, Tensors
+from stsq_core.programs.program import FusedProgram, Program, Tensors
 
 
 class TransformerProgram(Program):
@@ -49,6 +51,25 @@ class TransformerProgram(Program):
         return {"W": W, "V": V}
 
 
+class SharedBookProgram(TransformerProgram, FusedProgram):
+    """Either objective where a batch shares one code book.
+
+    On a core everything behind the draws is one compiled loop over the trials, but for one-hot codes, whose book costs nothing.
+    """
+
+    def __init__(self, configs: tuple[TrialConfig, ...], device: torch.device) -> None:
+        super().__init__(configs, device)
+        self.books = BookSource(self.codes, self.positions[0], T=self.task.T, streams=self.streams, kernels=self.kernels)
+        self.fused = self.kernels.fuses and not isinstance(self.positions[0], OneHot)
+
+    def learn_from(self, draws: StreamKeys | None, parameters: Tensors, step: Step, **moving: Any) -> NetStep:
+        """`learn`, with the draws of the tokens where they are sampled."""
+        book, y = self.books.training(step), self.subsets(step)
+        assert isinstance(book, DenseBook)
+        weights, c = list(parameters.values()), book.coefficients(y)
+        return self.kernels.learn_attention(draws, book.codes, weights, y, c, T=self.task.T, d=self.task.d, **moving)
+
+
 class PopulationProgram(TransformerProgram):
     """Training with X integrated out: `L = d/2 E ||v p - 1_y / q||^2` over subsets and codes, which are sampled; p are the
     attention weights.
@@ -69,18 +90,25 @@ class PopulationProgram(TransformerProgram):
         return self.full_weights(W_x, parameters["W_e"][trial], V_x, V_e, trial)
 
 
-class PopulationTransformer(PopulationProgram):
+class PopulationTransformer(PopulationProgram, SharedBookProgram):
     """The population objective where a batch shares one code book."""
 
     def __init__(self, configs: tuple[TrialConfig, ...], device: torch.device) -> None:
         super().__init__(configs, device)
-        self.books = self.shared_books()
         self._one_for_all = self._mean_of_orders() if configs[0].one_stands_for_all else None
 
+    def learn(self, parameters: Tensors, step: Step, **moving: Any) -> NetStep:
+        return self.learn_from(None, parameters, step, **moving)
+
+    def loss_of(self, squares: torch.Tensor) -> torch.Tensor:
+        return squares.sum(-1) * (self.task.q / self.batch)
+
     def gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
+        if self.fused:
+            return self.fused_gradients(parameters, step)
         book = self.books.training(step)
         found = self._attend(parameters, book, self.subsets(step), gradient=True)
-        loss = found.squares.sum(-1) * (self.task.q / self.batch)
+        loss = self.loss_of(found.squares)
         scale = (parameters["v"] * self.task.d).view(-1, 1, 1)
         G = book.gradient(found.G) if self._one_for_all is None else found.G[:, :1, :1] * self._one_for_all
         return loss, {"W_e": G * scale, "v": found.shares}
@@ -125,17 +153,21 @@ class MinibatchProgram(TransformerProgram):
         return self.full_weights(W_x, W_e, V_x, V_e, trial)
 
 
-class MinibatchTransformer(MinibatchProgram):
+class MinibatchTransformer(MinibatchProgram, SharedBookProgram):
     """The minibatch objective where a batch shares one code book."""
 
-    def __init__(self, configs: tuple[TrialConfig, ...], device: torch.device) -> None:
-        super().__init__(configs, device)
-        self.books = self.shared_books()
+    def learn(self, parameters: Tensors, step: Step, **moving: Any) -> NetStep:
+        return self.learn_from(self.streams.draws(Purpose.TOKENS, step), parameters, step, **moving)
+
+    def loss_of(self, squares: torch.Tensor) -> torch.Tensor:
+        return squares.sum(-1) * (self.task.q / (self.task.d * self.batch))
 
     def gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
+        if self.fused:
+            return self.fused_gradients(parameters, step)
         book, d = self.books.training(step), self.task.d
         found = self._attend(parameters, book, self.subsets(step), (Purpose.TOKENS, step), gradient=True)
-        loss = found.squares.sum(-1) * (self.task.q / (d * self.batch))
+        loss = self.loss_of(found.squares)
         rows = book.push(torch.cat([found.R, found.H], 1))
         return loss, {"W_x": rows[:, d:], "W_e": book.gradient(found.G), "V_x": found.grad_V_x, "V_e": rows[:, :d]}
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-from stsq_core.programs import FcnProgram, Program, Tensors
+from stsq_core.programs import FusedProgram, Program, Tensors
 from stsq_core.training.descent import Descent
 
 Work = Callable[[], None]
@@ -50,7 +50,7 @@ class EagerStepper(Stepper):
 class FusedStepper(Stepper):
     """One call for gradients and updates, a trial at a time."""
 
-    def __init__(self, program: FcnProgram, descent: Descent, parameters: Tensors, moments: Tensors) -> None:
+    def __init__(self, program: FusedProgram, descent: Descent, parameters: Tensors, moments: Tensors) -> None:
         self._program, self._descent = program, descent
         self._parameters, self._moments = parameters, moments
 
@@ -99,7 +99,7 @@ def stepper_for(program: Program, descent: Descent, parameters: Tensors, moments
             raise
         except Exception as error:
             _warn_once(f"no CUDA graph of a step, which is slower: {type(error).__name__}: {error}")
-    if isinstance(program, FcnProgram) and program.fused and descent.rates(step) is not None:
+    if isinstance(program, FusedProgram) and program.fused and descent.rates(step) is not None:
         return FusedStepper(program, descent, parameters, moments)
     return EagerStepper(program, descent, parameters, moments)
 

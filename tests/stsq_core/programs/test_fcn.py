@@ -1,17 +1,14 @@
 """The fully connected net against torch.nn and autograd; the floor that no training can break."""
 
-import importlib.util
-import shutil
 from types import ModuleType
 from typing import Any
 
-import llvmlite.binding
 import pytest
 import torch
 from torch import nn
 
 from stsq_core import train_pack
-from stsq_core.kernels import compiled, cpu
+from stsq_core.kernels import cpu
 from stsq_core.numerics.streams import Purpose
 from stsq_core.oracles import theory
 from stsq_core.programs import FcnProgram
@@ -108,22 +105,6 @@ def test_machines_with_narrower_vectors_find_the_same(
     monkeypatch.setattr(cpu, "compiled", narrow)
     for mine, wide in zip(found(of_packs(fcn, net, "float32")), expected, strict=True):
         torch.testing.assert_close(mine, wide, rtol=1e-4, atol=1e-6)
-
-
-@pytest.fixture(scope="module")
-def narrow(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    """The compiled loops as a machine without AVX-512 has them, under another name because Numba keeps them by file."""
-    path = tmp_path_factory.mktemp("narrow") / "narrow.py"
-    shutil.copy(compiled.__file__, path)
-    spec = importlib.util.spec_from_file_location("narrow", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(llvmlite.binding, "get_host_cpu_features", dict)
-        spec.loader.exec_module(module)
-    assert (module.VECTOR_BYTES, module.PANEL) == (32, 2)
-    return module
 
 
 def test_a_net_that_is_not_finite_is_seen_and_alone(fcn) -> None:

@@ -1,9 +1,12 @@
 """Both transformer objectives against the definition of the model, written plainly and differentiated by autograd."""
 
+from types import ModuleType
+
 import pytest
 import torch
 
 from stsq_core.configs.stacking import padded_tokens
+from stsq_core.kernels import cpu
 from stsq_core.numerics.streams import Purpose
 from stsq_core.programs.program import CHUNK
 from stsq_core.programs.sample_codes import MinibatchSampleCodes, PopulationSampleCodes, sample_book
@@ -178,3 +181,70 @@ def test_weights_are_the_papers_W_and_V_without_padding(transformer) -> None:
     assert not weights["W"][:, :2].any()
     torch.testing.assert_close(torch.from_numpy(weights["W"][2:, 2:]), parameters["W_e"][0, :11, :11])
     torch.testing.assert_close(torch.from_numpy(weights["V"][:, 2:]), parameters["V_e"][0, :, :11])
+
+
+SHARED = [{"T": 9, "d": 1, "batch": 3}, {"T": 40, "d": 5, "batch": 70}, {"T": 70, "d": 17, "batch": 33}]
+
+
+def a_pack(transformer, shape: dict[str, int], objective: str, dtype: str):
+    """Trials of two seeds and three lengths of codes on one rung, and parameters somewhere."""
+    training = {"steps": 9, "batch_size": shape["batch"], "objective": objective, "dtype": dtype}
+    trials = [
+        transformer(
+            T=shape["T"],
+            d=shape["d"],
+            model__positions={"kind": "random_sign", "d_e": d_e, "query": "dual"},
+            seed=seed,
+            training=training,
+        )
+        for d_e, seed in ((21, 1), (24, 1), (22, 0))
+    ]
+    program = build_program(tuple(trials), CPU)
+    generator = torch.Generator().manual_seed(0)
+    parameters = {
+        name: 0.3 * torch.randn(value.shape, generator=generator, dtype=value.dtype)
+        for name, value in program.initial().items()
+    }
+    return program, parameters
+
+
+def found(program, parameters) -> list[torch.Tensor]:
+    losses, gradients = program.gradients(parameters, 4)
+    return [tensor.clone() for tensor in (losses, *(gradients[name] for name in parameters))]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("objective", ["minibatch", "population"])
+@pytest.mark.parametrize("shape", SHARED)
+def test_the_fused_loop_is_attention_between_products(transformer, shape: dict[str, int], objective: str, dtype: str) -> None:
+    program, parameters = a_pack(transformer, shape, objective, dtype)
+    assert program.fused
+    fused = found(program, parameters)
+    program.fused = False
+    tolerance = {"float32": {"rtol": 1e-4, "atol": 1e-6}, "float64": {"rtol": 1e-11, "atol": 1e-13}}[dtype]
+    for mine, expected in zip(fused, found(program, parameters), strict=True):
+        torch.testing.assert_close(mine, expected, **tolerance)
+
+
+@pytest.mark.parametrize("objective", ["minibatch", "population"])
+def test_machines_with_narrower_vectors_find_the_same(
+    transformer, objective: str, narrow: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, parameters = a_pack(transformer, SHARED[1], objective, "float32")
+    expected = found(program, parameters)
+    monkeypatch.setattr(cpu, "compiled", narrow)
+    for mine, wide in zip(found(program, parameters), expected, strict=True):
+        torch.testing.assert_close(mine, wide, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["minibatch", "population"])
+def test_a_transformer_that_is_not_finite_is_seen_and_alone(transformer, objective: str) -> None:
+    program, parameters = a_pack(transformer, SHARED[1], objective, "float32")
+    whole = found(program, parameters)
+    for name in parameters:
+        broken = {key: value.clone() for key, value in parameters.items()}
+        broken[name][1] = float("nan")
+        losses, *gradients = found(program, broken)
+        assert not losses[1].isfinite()
+        for mine, expected in zip((losses, *gradients), whole, strict=True):
+            assert torch.equal(mine[[0, 2]], expected[[0, 2]])

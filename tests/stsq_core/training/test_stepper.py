@@ -153,10 +153,17 @@ GD, ADAM = {"kind": "gd", "lr": 0.05}, {"kind": "adam", "lr": 0.01}
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("optimizers", [[ADAM, GD, ADAM | {"beta1": 0.5}], [GD, GD | {"lr": 0.1}, GD]])
-def test_an_update_behind_the_gradient_has_the_bits_of_one_after_all(fcn, optimizers: list[dict], dtype: str) -> None:
+@pytest.mark.parametrize("kind", ["fcn", "minibatch", "population"])
+def test_an_update_behind_the_gradient_has_the_bits_of_one_after_all(
+    fcn, transformer, kind: str, optimizers: list[dict], dtype: str
+) -> None:
     """A stack of one rule takes one call, one that an optimizer of another rule shares takes two: a trial must not notice."""
-    shape = {"T": 7, "width": 20, "model__tail_width": 50, "training": {"steps": 6, "batch_size": 40, "dtype": dtype}}
-    configs = tuple(fcn(seed=i % 2, optimizer=optimizer, **shape) for i, optimizer in enumerate(optimizers))
+    training = {"steps": 6, "batch_size": 40, "dtype": dtype}
+    if kind == "fcn":
+        made, shape = fcn, {"T": 7, "width": 20, "model__tail_width": 50, "training": training}
+    else:
+        made, shape = transformer, {"T": 12, "d": 3, "d_e": 20, "training": training | {"objective": kind}}
+    configs = tuple(made(seed=i % 2, optimizer=optimizer, **shape) for i, optimizer in enumerate(optimizers))
     ends = []
     for fused in (True, False):
         program = build_program(configs, CPU)
