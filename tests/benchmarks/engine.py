@@ -264,6 +264,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--markdown", action="store_true")
     args = parser.parse_args()
+    if args.toy:
+        global PACK
+        PACK = 5
     gates, rounds = Gates("engine", toy=args.toy), 1 if args.toy else args.rounds
     torch.set_num_threads(1)
     jax = has_jax()

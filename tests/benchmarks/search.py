@@ -316,7 +316,8 @@ def main() -> int:
     parser.add_argument("--json", help="where to write the tables and gates")
     args = parser.parse_args()
     if args.toy:
-        args.cells, args.peer_cells = 3, 3
+        global FEW, MANY
+        args.cells, args.peer_cells, FEW, MANY = 3, 3, 8, 16
     begun = time.perf_counter()
     jobs = jobs_of(args.cells, args.peer_cells)
     with multiprocessing.Pool(os.cpu_count()) as pool:
