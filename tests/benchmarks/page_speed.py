@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("--loads", type=int, default=5)
     parser.add_argument("--gate", action="store_true")
     args = parser.parse_args()
-    loads = 1 if args.toy else args.loads
+    num_loads = 1 if args.toy else args.loads
     missed = False
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         run = make_run(Path(folder) / "run", sweep() if args.toy else large_sweep())
@@ -61,10 +61,10 @@ def main() -> int:
             with browser.tab(url) as tab:
                 tab.wait("document.body?.dataset.looks > 0")  # the renderer has drawn it
             for name, address in (("static", page.as_uri()), ("live", url)):
-                loads = [measured(browser, address) for _ in range(loads)]
+                loads = [measured(browser, address) for _ in range(num_loads)]
                 paint, answer = (statistics.median(values) for values in zip(*loads, strict=True))
                 missed |= paint >= MOST_PAINT_MS or answer >= MOST_INTERACTION_MS
-                print(f"{name} page: first paint {paint:.0f} ms, interaction {answer:.0f} ms (medians of {loads} loads)")
+                print(f"{name} page: first paint {paint:.0f} ms, interaction {answer:.0f} ms (medians of {num_loads} loads)")
     return int(missed and args.gate)
 
 
