@@ -25,6 +25,8 @@ ONE_BY_ONE = {
     )
 }
 """Files of long tests that share nothing: their tests go to the workers one by one, all others file by file."""
+ON_ONE_HEAD = "tests/cluster/jobs/test_control.py", "tests/cluster/jobs/test_job_access.py"
+"""Files whose tests use one Ray head: they go to one worker."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -47,13 +49,13 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """File by file to the workers in the order of the collection, but those of `ONE_BY_ONE` test by test."""
+    """File by file to the workers in the order of the collection, but for those that are named above."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return nodeid if file in ONE_BY_ONE else file
+            return nodeid if file in ONE_BY_ONE else "head" if file in ON_ONE_HEAD else file
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)

@@ -142,6 +142,16 @@ def stsq(tmp_path: Path) -> Iterator[Stsq]:
             process.communicate(timeout=30)
 
 
+@pytest.fixture(scope="session")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small sweep, run by the command, with its page and offline W&B files; to be copied."""
+    stsq = Stsq(tmp_path_factory.mktemp("ran"))
+    (stsq.folder / "sweep.yaml").write_text(yaml.safe_dump(SMALL, sort_keys=False))
+    ended = stsq.run("run", "sweep.yaml", "--inline", "--wandb", "offline", "--out", "run")
+    assert ended.code == 0, ended
+    return stsq.folder / "run"
+
+
 def wait_until(condition: Callable[[], object], timeout_s: float = 90.0, what: str = "the condition") -> object:
     """Wait for a condition; returns its first true value."""
     deadline = time.monotonic() + timeout_s

@@ -2,9 +2,9 @@
 
 import json
 import re
+import shutil
 import signal
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,8 @@ import pytest
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_optuna_is_served_until_it_is_told_to_end(stsq: Any, write_sweep: Callable[..., Path], number: signal.Signals) -> None:
-    ran = stsq.run("run", write_sweep(), "--inline", "--wandb", "disabled", "--out", "run")
-    assert ran.code == 0, ran
+def test_optuna_is_served_until_it_is_told_to_end(stsq: Any, ran: Path, number: signal.Signals) -> None:
+    shutil.copytree(ran, stsq.folder / "run")
     process = stsq.start("open", "optuna", "run")
     assert process.stdout is not None
     printed = process.stdout.readline()
@@ -29,12 +28,12 @@ def test_optuna_is_served_until_it_is_told_to_end(stsq: Any, write_sweep: Callab
     assert (ended.code, ended.out.strip()) == (0, "ended"), ended
 
 
-def test_a_run_that_is_none_and_a_missing_terminal_are_told(stsq: Any, write_sweep: Callable[..., Path]) -> None:
+def test_a_run_that_is_none_and_a_missing_terminal_are_told(stsq: Any, ran: Path) -> None:
     for viewer in ("optuna", "leet"):
         refused = stsq.run("open", viewer, "nowhere")
         assert refused.code == 2
         assert "does not exist" in refused.err
-    stsq.run("run", write_sweep(), "--inline", "--wandb", "offline", "--out", "run")
+    shutil.copytree(ran, stsq.folder / "run")
     refused = stsq.run("open", "leet", "run")
     assert refused.code == 2
     assert "this is none" in refused.err

@@ -5,24 +5,18 @@ import json
 import os
 import sys
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from ray_heads import Head, call, copy_rooms, ray_head
+from ray_heads import Head, call, copy_rooms
 
 pytestmark = pytest.mark.jobs
 
 Numbers = Callable[[Path], dict[str, tuple[object, ...]]]
 Until = Callable[..., object]
-
-
-@pytest.fixture(scope="module")
-def head() -> Iterator[Head]:
-    with ray_head() as head:
-        yield head
 
 
 @pytest.fixture
@@ -38,7 +32,7 @@ def package(tmp_path: Path, small: dict[str, Any]) -> Path:
     (folder / "failing.yaml").write_text(yaml.safe_dump(failing))
     slow = copy.deepcopy(small)
     slow["trials"][0] |= {"grid": {}, "seeds": 1}  # one long pack, so that the other worker ends some trials
-    slow["trials"][0]["base"]["training"] |= {"steps": 60_000, "log_every": 1000}
+    slow["trials"][0]["base"]["training"] |= {"steps": 40_000, "log_every": 1000}
     (folder / "slow.yaml").write_text(yaml.safe_dump(slow))
     return folder
 

@@ -5,22 +5,15 @@ import secrets
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ray_heads import RAY, Head, call, ray_head
+from ray_heads import RAY, Head, call
 
 pytestmark = pytest.mark.jobs
 
 WRONG = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 STRANGERS = {"no token": {"RAY_AUTH_MODE": "disabled"}, "a wrong token": WRONG}
-
-
-@pytest.fixture(scope="module")
-def head() -> Iterator[Head]:
-    with ray_head() as head:
-        yield head
 
 
 @pytest.fixture(params=STRANGERS, ids=lambda name: name.replace(" ", "-"))
@@ -133,9 +126,9 @@ def test_no_stranger_joins_the_cluster(head: Head, stranger: dict[str, str]) -> 
 
 
 def test_the_token_is_in_no_jobs_description(head: Head) -> None:
-    submitted = head.ray("submit", "--submission-id", "plain", "--", "true")
+    submitted = head.ray("submit", "--submission-id", "described", "--", "true")
     assert submitted.returncode == 0, submitted
     token = Path(head.access["RAY_AUTH_TOKEN_PATH"]).read_text()
-    printed = submitted.stdout + head.ray("list").stdout + head.stsq("job", "logs", "plain").stdout
+    printed = submitted.stdout + head.ray("list").stdout + head.stsq("job", "logs", "described").stdout
     assert token not in printed
     assert os.environ.get("RAY_AUTH_TOKEN", "") == ""

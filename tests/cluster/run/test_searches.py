@@ -280,11 +280,11 @@ def test_a_plan_of_searches_says_what_is_expected_and_the_most(here: Here, write
 
 @pytest.mark.ray
 def test_a_killed_worker_and_a_killed_driver_leave_no_trial_running(
-    stsq: Any, write_sweep: Write, hunt: dict[str, Any], until: Any, numbers: Numbers
+    stsq: Any, here: Here, write_sweep: Write, hunt: dict[str, Any], until: Any, numbers: Numbers
 ) -> None:
     """Scenario 22: SIGKILL a worker: no Optuna trial stays RUNNING after the restart; and scenario 7, the driver."""
     sweep, run = write_sweep(slow(hunt, 3_000)), stsq.folder / "runs/hunt"
-    assert stsq.run("run", sweep, *QUIET, "--out", "undisturbed", timeout_s=600).code == 0
+    assert here("run", sweep, *QUIET, "--out", "undisturbed").code == 0
     options = ("--wandb", "disabled", "--workers", 2)
     process = stsq.start("run", sweep, *options, "--checkpoint-every", 0.2)
     state = until(lambda: next(run.glob("checkpoints/*.state"), None), timeout_s=300, what="a checkpoint")

@@ -42,7 +42,7 @@ def ray_folders(root: Path) -> list[Path]:
 
 
 def test_ray_gives_the_numbers_of_an_inline_run_and_leaves_nothing_behind(
-    stsq: Any, write_sweep: Write, until: Any, numbers: Numbers, root: Path
+    stsq: Any, here: Callable[..., Any], write_sweep: Write, until: Any, numbers: Numbers, root: Path
 ) -> None:
     process = stsq.start("run", write_sweep(), "--workers", 2)
     until(lambda: ray_folders(root) or process.poll() is not None, what="Ray's folder")
@@ -52,15 +52,15 @@ def test_ray_gives_the_numbers_of_an_inline_run_and_leaves_nothing_behind(
     run = stsq.folder / "runs/small"
     assert len(list(run.glob("wandb/offline-run-*/*.wandb"))) == 8
     assert not list(run.glob("ray/*"))
-    assert stsq.run("run", write_sweep(), "--inline", "--wandb", "disabled", "--out", "inline").code == 0
+    assert here("run", write_sweep(), "--inline", "--wandb", "disabled", "--out", "inline").code == 0
     assert numbers(run) == numbers(stsq.folder / "inline")
 
 
 def test_killed_worker_then_killed_driver_change_no_bit(
-    stsq: Any, write_sweep: Write, small: dict[str, Any], until: Any, numbers: Numbers
+    stsq: Any, here: Callable[..., Any], write_sweep: Write, small: dict[str, Any], until: Any, numbers: Numbers
 ) -> None:
     sweep = write_sweep(slow(small, steps=4_000))
-    assert stsq.run("run", sweep, "--inline", "--wandb", "disabled", "--out", "undisturbed").code == 0
+    assert here("run", sweep, "--inline", "--wandb", "disabled", "--out", "undisturbed").code == 0
     run = stsq.folder / "runs/small"
 
     process = stsq.start("run", sweep, *QUIET, "--checkpoint-every", 0.2)
@@ -77,7 +77,7 @@ def test_killed_worker_then_killed_driver_change_no_bit(
     assert again.code == 0, again
     assert numbers(run) == numbers(stsq.folder / "undisturbed")
     assert curves(run) == curves(stsq.folder / "undisturbed")
-    assert "nothing to train" in stsq.run("run", sweep, *QUIET).err
+    assert "nothing to train" in here("run", sweep, *QUIET).err
 
 
 def test_a_worker_that_dies_every_time_fails_its_pack_and_no_other(
