@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
 
 from rich.console import Console
 
@@ -19,11 +21,19 @@ from stsq_core.configs import Stsq, UserError
 from sweeps.laws import LawComparison, ScalingLaw, compare_families
 from sweeps.thresholds import WidthThreshold
 
+SHOWN_FAMILIES = 50
+SHOWN_HELD_OUT = 50
+SHOWN_RATIOS = 20
+ALL = "`stsq show RUN --json` prints all"
+
 
 def show_laws(console: Console, comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThreshold]) -> None:
-    """Every law of every family of cells, best first, with the verdict and held-out cells; whether families share a number."""
+    """Every law of each family of cells, best first, with the verdict and held-out cells; whether families share a number.
+
+    Of many families, held-out cells and ratios the first.
+    """
     names = family_names([comparison.laws[0] for comparison in comparisons], thresholds)
-    for comparison, name in zip(comparisons, names, strict=True):
+    for comparison, name in islice(zip(comparisons, names, strict=True), SHOWN_FAMILIES):
         print_line(console, f"{name or comparison.kind}: {comparison.conclusion}")
         if comparison.naming:
             print_line(console, f"  {comparison.naming}")
@@ -34,10 +44,17 @@ def show_laws(console: Console, comparisons: Sequence[LawComparison], thresholds
         _show_held_out(console, comparison)
         for note in comparison.notes:
             print_line(console, f"  {note}")
+    _more(console, len(comparisons) - SHOWN_FAMILIES, "families")
     for families in compare_families(comparisons):
         print_line(console, f"{families.kind}, {families.num_families} families: {families.conclusion}")
-        for ratio in families.ratios:
+        for ratio in families.ratios[:SHOWN_RATIOS]:
             print_line(console, f"  {families.ratio_words(ratio)}")
+        _more(console, len(families.ratios) - SHOWN_RATIOS, "ratios", indent="  ")
+
+
+def _more(console: Console, num: int, what: str, *, indent: str = "") -> None:
+    if num > 0:
+        print_line(console, f"{indent}and {num:,} more {what}; {ALL}")
 
 
 def read_task(text: str) -> Stsq:
@@ -106,10 +123,12 @@ def _show_held_out(console: Console, comparison: LawComparison) -> None:
     """Held-out cells under the named law, or one that has an interval."""
     named = comparison.named
     law = named if named and named.draws else next((law for law in comparison.laws if law.draws), comparison.laws[0])
-    for own in comparison.predictions(law):
+    told = tuple(threshold for threshold in comparison.held_out if threshold.is_bounded)
+    for own in replace(comparison, held_out=told[:SHOWN_HELD_OUT]).predictions(law):
         error = "" if own.error is None else f", {own.error:+.1%}"
         print_line(
             console,
             f"  held out, T={own.task.T} q={own.task.q} d={own.task.d}: predicted {width_words(own.predicted)} by"
             f" {fitted_formula(law).text}, measured {measured_words(own)}{error}: {agreement_words(own)}",
         )
+    _more(console, len(told) - SHOWN_HELD_OUT, "held-out cells", indent="  ")

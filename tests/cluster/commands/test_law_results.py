@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from cluster.commands import law_results
 from cluster.commands.law_results import read_task, show_laws, show_predictions
 from stsq_core import TrialConfig, TrialResult, UserError
 from stsq_core.configs.task import Stsq
@@ -67,6 +68,19 @@ def test_families_are_compared_at_once(thresholds: tuple[WidthThreshold, ...]) -
         "transformer, 2 families: The 2 families do not share b of m = d + b q ln T: it differs by optimizer.kind."
     )
     assert ratio.startswith("  b at optimizer.kind = gd over b at adam: 1.11 (")
+
+
+def test_of_many_families_and_held_out_cells_the_first_are_told(
+    thresholds: tuple[WidthThreshold, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(law_results, "SHOWN_FAMILIES", 2)
+    monkeypatch.setattr(law_results, "SHOWN_HELD_OUT", 1)
+    comparisons = compared(thresholds, 96, 192)
+    lines = printed(show_laws, comparisons * 4, thresholds)
+    assert sum(line.startswith("  held out, T=96") for line in lines) == 2
+    assert not [line for line in lines if "held out, T=192" in line]
+    assert lines.count("  and 1 more held-out cells; `stsq show RUN --json` prints all") == 2
+    assert "and 2 more families; `stsq show RUN --json` prints all" in lines
 
 
 def test_held_out_cells_are_told_with_their_prediction(thresholds: tuple[WidthThreshold, ...]) -> None:
