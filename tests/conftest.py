@@ -17,6 +17,7 @@ IN_PROCESSES = {"stsq", "head"}
 ONE_BY_ONE = {
     f"tests/{name}.py"
     for name in (
+        "benchmarks/test_toy_sizes",
         "cluster/commands/test_session",
         "cluster/run/test_searches",
         "cluster/tune/test_tune_runner",
