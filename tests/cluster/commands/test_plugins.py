@@ -46,6 +46,7 @@ def test_the_page_of_the_docs_shows_these_files() -> None:
     assert f"```yaml\n{(DOCS / 'selected_max.yaml').read_text()}```" in page
 
 
+@pytest.mark.slow
 def test_the_docs_sweep_runs_inline_and_every_reader_reads_it_without_being_told(
     here: Callable, sweep: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

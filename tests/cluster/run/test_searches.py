@@ -158,6 +158,7 @@ def test_ctrl_c_leaves_no_trial_running_and_the_same_command_goes_on(
     assert not {"RUNNING", "WAITING"} & states(run).keys()
 
 
+@pytest.mark.slow
 def test_a_grid_stopped_in_the_middle_trains_exactly_the_rest(
     here: Here, tmp_path: Path, write_sweep: Write, small: dict[str, Any], numbers: Numbers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +240,7 @@ def test_a_time_budget_that_ends_in_mid_search_is_exit_code_1_and_goes_on(
     assert here("run", write_sweep(hunt), "--set", "budget.minutes=50", *QUIET).code == 0
 
 
+@pytest.mark.slow
 def test_points_of_a_former_seed_are_completed(here: Here, tmp_path: Path, write_sweep: Write, hunt: dict[str, Any]) -> None:
     hunt |= {"trials": hunt["trials"][1:], "search": {"batch": 4, "cap": 4}}
     hunt["trials"][0]["base"]["training"]["steps"] = 10
@@ -269,6 +271,7 @@ def test_a_recheck_says_whether_steps_or_width_was_the_limit(
     assert "does not declare" not in again.err
 
 
+@pytest.mark.slow
 def test_a_plan_of_searches_says_what_is_expected_and_the_most(here: Here, write_sweep: Write, hunt: dict[str, Any]) -> None:
     sweep = write_sweep(hunt)
     printed = here("plan", sweep).out

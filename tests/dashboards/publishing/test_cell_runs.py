@@ -89,6 +89,7 @@ def test_the_table_holds_every_trial_of_the_cell(make_run: MakeRun, large: dict[
         assert (row["status"], row["relative_loss"]) == (record.status, record.relative_loss)
 
 
+@pytest.mark.slow
 def test_online_rows_are_sent_once_while_the_sweep_goes_on_and_again_adds_none(
     make_run: MakeRun, large: dict[str, Any], server: Any
 ) -> None:

@@ -12,6 +12,7 @@ pytest.importorskip("triton")
 HERE = Path(__file__).parent
 
 
+@pytest.mark.slow
 def test_every_kernel_builds_and_spills_nothing(request: pytest.FixtureRequest) -> None:
     cache = request.config.cache
     assert cache is not None

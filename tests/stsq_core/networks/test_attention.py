@@ -176,6 +176,7 @@ def test_linear_attention_with_the_best_weights_has_the_loss_of_the_closed_form(
     assert all(loss >= expected - 4 * e for loss, e in losses)
 
 
+@pytest.mark.slow
 def test_trained_linear_attention_comes_to_the_closed_form_and_not_below() -> None:
     model = {"kind": "attention", "positions": SIGNS, "scores": "linear", "init": "gaussian", "init_scale": 0.2}
     training = {"steps": 1500, "batch_size": 128}

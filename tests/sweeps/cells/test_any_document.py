@@ -74,6 +74,7 @@ def planned(path: Path, settings: tuple[str, ...] = ()) -> str:
     return printed.getvalue()
 
 
+@pytest.mark.slow
 @settings(max_examples=200, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from(sorted(DOCUMENTS)), seed=st.integers(0, 2**32))
 def test_a_damaged_sweep_is_planned_or_refused(tmp_path: Path, name: str, seed: int) -> None:

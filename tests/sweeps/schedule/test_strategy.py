@@ -61,6 +61,7 @@ def test_it_asks_for_a_trial_once_and_ends(make, train):
     assert not strategy.ask()
 
 
+@pytest.mark.slow
 def test_it_asks_for_the_same_trials_every_time(make, train, tmp_path):
     first = [config.trial_id for config in drained(make(), train)]
     (tmp_path / "study.journal").unlink(missing_ok=True)
@@ -75,6 +76,7 @@ def test_records_of_other_trials_are_no_error(make, train, fcn, record):
     assert strategy.finished
 
 
+@pytest.mark.slow
 def test_the_order_in_which_trials_end_does_not_matter(make, train, tmp_path):
     ids = {config.trial_id for config in drained(make(), train)}
     (tmp_path / "study.journal").unlink(missing_ok=True)

@@ -288,6 +288,7 @@ def test_a_trial_is_read_once_however_many_there_are(monkeypatch: pytest.MonkeyP
     assert len(counts) == 2008
 
 
+@pytest.mark.slow
 def test_one_sampler_keeps_two_studies_apart(tmp_path: Path) -> None:
     sampler, storage = sampler_of(), f"sqlite:///{tmp_path}/studies.db"
     studies = [optuna.create_study(study_name=name, storage=storage, sampler=sampler) for name in ("one", "two")]

@@ -36,6 +36,7 @@ def test_a_search_finds_a_known_threshold_with_few_points(hunt, simulated):
     assert threshold.num_seeds == len(one.asked) <= 40
 
 
+@pytest.mark.slow
 def test_every_point_has_a_seed_of_its_own_also_at_a_width_that_comes_again(hunt, simulated):
     """Scenario 19: a repeated width always carries a new seed."""
     one = hunt(*TWO_CELLS, "search.sampler=grid", "search.tolerance=0.02", "search.cap=32", "search.batch=4")
