@@ -82,7 +82,8 @@ def trend_of_widths(log_widths: np.ndarray, log_losses: np.ndarray) -> Trend:
     if not math.isfinite(medians[-1]):
         return "diverging"
     finite = np.isfinite(log_losses) & np.isfinite(medians)[:, None]
-    scatter = 1.5 * float(np.median(np.abs(log_losses - medians[:, None], where=finite, out=np.zeros(finite.shape))[finite]))
+    deviations = np.subtract(log_losses, medians[:, None], where=finite, out=np.zeros(finite.shape))
+    scatter = 1.5 * float(np.median(np.abs(deviations[finite])))
     margin = max(MARGIN, 3 * scatter / math.sqrt(log_losses.shape[1]))
     if medians.min() > LEARNED:
         return "flat"
