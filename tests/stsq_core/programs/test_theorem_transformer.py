@@ -226,6 +226,7 @@ def test_the_fused_loop_is_attention_between_products(transformer, shape: dict[s
         torch.testing.assert_close(mine, expected, **tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["minibatch", "population"])
 def test_machines_with_narrower_vectors_find_the_same(
     transformer, objective: str, narrow: ModuleType, monkeypatch: pytest.MonkeyPatch
