@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from stsq_core.kernels import compiled
+from stsq_core.kernels import compiled, network_loops
 from stsq_core.kernels.interface import DUAL_TOLERANCE, Kernels, NetStep, PopulationStep, Rates, StreamKeys, TokenStep
 from stsq_core.kernels.plain import layer
+from stsq_core.kernels.plain_networks import after_step
 
 
 class CpuKernels(Kernels):
@@ -124,6 +125,137 @@ class CpuKernels(Kernels):
         )  # fmt: skip
         return NetStep(outputs[0], () if moves else outputs[1:])
 
+    def attend(
+        self,
+        scores: torch.Tensor,
+        X: torch.Tensor,
+        u: torch.Tensor,
+        bias: torch.Tensor,
+        *,
+        T: int,
+        kind: int,
+        q: int,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        p, c = X.new_empty((*X.shape[:2], X.shape[3])), X.new_empty(X.shape[:3])
+        network_loops.attend(*_arrays(scores, X, u), T, kind, q, *_arrays(bias, p, c))
+        return p, c
+
+    def attend_back(
+        self, X: torch.Tensor, p: torch.Tensor, grad_p: torch.Tensor, grad_c: torch.Tensor, *, kind: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        at_scores, at_u = torch.empty_like(p), torch.empty_like(grad_c, memory_format=torch.contiguous_format)
+        network_loops.attend_back(*_arrays(X, p, grad_p, grad_c), kind, *_arrays(at_scores, at_u))
+        return at_scores, at_u
+
+    def relay(
+        self,
+        X: torch.Tensor,
+        D: torch.Tensor,
+        L: torch.Tensor,
+        C: torch.Tensor,
+        W: torch.Tensor,
+        base: torch.Tensor,
+        a: torch.Tensor,
+        bias: torch.Tensor,
+        *,
+        T: int,
+        kind: int,
+        q: int,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        P = X.new_empty((*X.shape[:2], D.shape[1], T, X.shape[3]))
+        p, v = torch.empty_like(base), torch.empty_like(a)
+        network_loops.relay(*_arrays(X, D, L, C, W, base, a), T, kind, q, *_arrays(bias, P, p, v))
+        return P, p, v
+
+    def relay_back(
+        self,
+        X: torch.Tensor,
+        L: torch.Tensor,
+        C: torch.Tensor,
+        W: torch.Tensor,
+        a: torch.Tensor,
+        P: torch.Tensor,
+        p: torch.Tensor,
+        grad_p: torch.Tensor,
+        grad_v: torch.Tensor,
+        *,
+        T: int,
+        kind: int,
+    ) -> tuple[torch.Tensor, ...]:
+        k, heads, wide = len(X), W.shape[1], X.shape[3]
+        at_D, at_bias = X.new_zeros((k, heads, wide, wide)), X.new_zeros(k)
+        grads = (at_D, *(torch.zeros_like(values) for values in (L, C, W, p, a)), at_bias)
+        network_loops.relay_back(*_arrays(X, L, C, W, a, P, p, grad_p, grad_v), T, kind, *_arrays(*grads))
+        return grads
+
+    def gru(
+        self, x: torch.Tensor, fed: torch.Tensor, states: torch.Tensor, kept: torch.Tensor, *, t: int, before: int, units: int
+    ) -> None:
+        network_loops.gru(*_arrays(x.detach(), fed, states, kept), t, before, after_step(t, before), units)
+
+    def gru_back(
+        self,
+        slope: torch.Tensor,
+        fed_back: torch.Tensor,
+        carried: torch.Tensor,
+        states: torch.Tensor,
+        kept: torch.Tensor,
+        at_x: torch.Tensor,
+        at_fed: torch.Tensor,
+        *,
+        t: int,
+        before: int,
+        units: int,
+    ) -> None:
+        network_loops.gru_back(*_arrays(slope, fed_back, carried, states, kept, at_x, at_fed), t, before, units)
+
+    def elman(
+        self, x: torch.Tensor, fed: torch.Tensor, states: torch.Tensor, *, t: int, before: int, units: int, is_tanh: bool
+    ) -> None:
+        network_loops.elman(*_arrays(x.detach(), fed, states), t, after_step(t, before), units, is_tanh)
+
+    def elman_back(
+        self,
+        slope: torch.Tensor,
+        fed_back: torch.Tensor,
+        states: torch.Tensor,
+        at_x: torch.Tensor,
+        *,
+        t: int,
+        before: int,
+        units: int,
+        is_tanh: bool,
+    ) -> None:
+        network_loops.elman_back(*_arrays(slope, fed_back, states, at_x), t, after_step(t, before), units, is_tanh)
+
+    def net(
+        self, X: torch.Tensor, y: torch.Tensor, weights: Sequence[torch.Tensor], layout: Sequence[tuple[int, int]]
+    ) -> tuple[list[torch.Tensor], torch.Tensor]:
+        line = 64 // X.itemsize
+        h = [X.new_empty((*X.shape[:2], -(-W.shape[1] // line) * line)) for W in weights[:-1]]
+        outputs = X.new_empty((*X.shape[:2], weights[-1].shape[1]))
+        network_loops.net(*_arrays(X, y), _flat(weights), _table(weights, layout), _arrays(*h), outputs.numpy())
+        return h, outputs
+
+    def net_back(
+        self,
+        X: torch.Tensor,
+        y: torch.Tensor,
+        weights: Sequence[torch.Tensor],
+        layout: Sequence[tuple[int, int]],
+        h: Sequence[torch.Tensor],
+        slope: torch.Tensor,
+        *,
+        at_inputs: bool,
+    ) -> tuple[torch.Tensor | None, list[torch.Tensor]]:
+        gradients = [torch.empty_like(W) for W in weights]
+        at_X = torch.zeros_like(X) if at_inputs else X.new_empty((0, *X.shape[1:]))
+        table = _table(weights, layout)
+        network_loops.net_back(
+            *_arrays(X, y), _flat(weights), table, _arrays(*h), *_arrays(slope), _flat(gradients), at_X.numpy()
+        )  # fmt: skip
+        return at_X if at_inputs else None, gradients
+
     def layer(self, values: torch.Tensor, hot: torch.Tensor | None, *, columns: int, rectify: bool) -> torch.Tensor:
         return layer(values, hot, columns=columns, rectify=rectify)
 
@@ -177,6 +309,10 @@ class CpuKernels(Kernels):
 
 def _arrays(*tensors: torch.Tensor) -> tuple[np.ndarray, ...]:
     return tuple(tensor.contiguous().numpy() for tensor in tensors)
+
+
+def _table(weights: Sequence[torch.Tensor], layout: Sequence[tuple[int, int]]) -> np.ndarray:
+    return np.array([(*W.shape[1:], *read) for W, read in zip(weights, layout, strict=True)])
 
 
 def _flat(tensors: Sequence[torch.Tensor]) -> tuple[np.ndarray, ...]:

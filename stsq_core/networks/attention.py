@@ -19,16 +19,15 @@ from stsq_core.configs import (
     Attention,
     Learned,
     Positions,
-    Scores,
     Transformer,
     TrialConfig,
     UserError,
-    missing_case,
     padded_tokens,
 )
 from stsq_core.kernels import Kernels
+from stsq_core.networks.attended import Weighing
 from stsq_core.networks.network import Network
-from stsq_core.numerics import Purpose, Streams, dot, placeless, product
+from stsq_core.numerics import Purpose, Streams, product
 from stsq_core.programs import (
     BookSource,
     CodeBook,
@@ -56,6 +55,7 @@ class AttentionNetwork(Network):
                 asks = {"x_query": model.x_query == "gaussian", "attend_query": model.attend_query}
             case other:
                 raise TypeError(f"not a model of attention: {other.kind}")
+        self.weighing = Weighing(self.model.scores, kernels)
         self._scale = model.init_scale if model.init == "gaussian" else 0.0
         d_e = model.positions.d_e
         self.codes = codes_for((model.positions,) * len(configs), length=d_e, dtype=dtype, kernels=kernels)
@@ -98,33 +98,34 @@ class AttentionNetwork(Network):
             yield from self._second_layer(parameters, samples)
             return
         for h in self._suffixes():
-            p = self._weigh(parameters, samples.scores(self._asked(parameters, h, samples.z_query)), samples)
-            yield h, p, samples.mixture(p)
+            u = self._asked(parameters, h, samples.z_query)
+            yield h, *self.weighing.attended(samples, u, bias=parameters.get("b"))
 
     def _second_layer(self, parameters: Tensors, samples: Samples) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
-        Z = self._first_layer(parameters, samples)
-        keys, z_query = Z[:, :, :-1], Z[:, :, -1].contiguous()
-        values = keys.mT.contiguous()
-        for h in self._suffixes():
-            u = self._asked(parameters, h, z_query)
-            p = self._weigh(parameters, _scores_of_one(values, u), samples)
-            yield h, p, dot(values, p.unsqueeze(2))
+        """Heads of columns `z_t + sum_h U_h Z p_ht`, which are not written down: inner products with u are those of Z with u
+        and of Z p_ht with `U_h^T u`; a mixture by p is that of Z by p, and `U_h Z` times that of the p_ht by p.
+        """
+        heads, z, bias = self._suffixes(), samples.z_query, parameters.get("b")
+        for h in heads:
+            _, c = self.weighing.attended(samples, self._asked(parameters, f"_1{h}", samples.z_query), bias=bias)
+            z = z + product(c, parameters[f"U{h}"].mT)
+        base, a = [], []
+        for g in heads:
+            u = self._asked(parameters, g, z)
+            base.append(self.weighing.scores(samples, u))
+            a.append(torch.stack([self.weighing.scores(samples, product(u, parameters[f"U{h}"])) for h in heads], 2))
+        first = [self._matrix(parameters, f"_1{h}") for h in heads]
+        p, mixed = self.weighing.relayed(samples, first, torch.stack(base, 2), torch.stack(a, 2), bias=bias)
+        for place, g in enumerate(heads):
+            c = self.weighing.mixture(samples, p[:, :, place])
+            for n, h in enumerate(heads):
+                c = c + product(self.weighing.mixture(samples, mixed[:, :, place, n]), parameters[f"U{h}"].mT)
+            yield g, p[:, :, place], c
 
-    def _first_layer(self, parameters: Tensors, samples: Samples) -> torch.Tensor:
-        """All columns and the query after the first layer, (k, rows, T + 1, m)."""
-        Z = dense(samples)
-        k, rows, columns, m = Z.shape
-        flat, keys = Z.view(k, rows * columns, m), Z[:, :, :-1].reshape(k * rows, columns - 1, m)
-        for h in self._suffixes():
-            asked = self._asked(parameters, f"_1{h}", flat).view(k * rows, columns, m)
-            scores = product(asked, keys.mT).view(k, rows, columns, columns - 1)
-            p = self._weigh(parameters, scores, samples)
-            mixed = product(p.reshape(k * rows, columns, columns - 1), keys)
-            Z = Z + product(mixed.view(k, rows * columns, m), parameters[f"U{h}"].mT).view(Z.shape)
-        return Z
-
-    def _weigh(self, parameters: Tensors, scores: torch.Tensor, samples: Samples) -> torch.Tensor:
-        return weigh(scores, self.model.scores, q=samples.y.shape[-1], bias=parameters.get("b"))
+    def _matrix(self, parameters: Tensors, name: str) -> torch.Tensor:
+        if self.model.rank is None:
+            return parameters[f"W{name}"]
+        return product(parameters[f"A{name}"], parameters[f"B{name}"].mT)
 
     def _asked(self, parameters: Tensors, name: str, z: torch.Tensor) -> torch.Tensor:
         """`W z` for rows z, (k, rows, m)."""
@@ -153,14 +154,6 @@ class AttentionNetwork(Network):
         """Zeros, or entries of standard deviation `init_scale`: W and V of the first head are those of `FullTransformer`."""
         draws = self.streams.draws(Purpose.INIT, place)
         return self.kernels.normals(draws, rows=rows, numbers=columns, dtype=self.dtype).mul_(self._scale)
-
-
-def _scores_of_one(values: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-    """`<z_t, u>` for columns (k, rows, m, T) and one direction a row, (k, rows, m): (k, rows, T)."""
-    k, rows, m, T = values.shape
-    # A second row of zeros: a product with a vector would round as the number of slices has it.
-    pair = torch.nn.functional.pad(u.view(k * rows, 1, m), (0, 0, 0, 1))
-    return product(pair, values.view(k * rows, m, T))[:, 0].view(k, rows, T)
 
 
 class Columns:
@@ -207,38 +200,6 @@ class Columns:
         if (trained := E.shape[1]) < T:
             raise UserError(f"learned codes end at the T of the task; got T={T} beyond T={trained}: use other codes")
         return DenseBook(torch.nn.functional.pad(E[:, :T], (0, 0, 0, padded_tokens(T) - T)), "sum", self._kernels)
-
-
-def dense(samples: Samples) -> torch.Tensor:
-    """The columns of Z as rows, z_query behind them, (k, rows, T + 1, d + d_e): what a layer that updates them needs."""
-    k, rows, _, T = samples.X.shape
-    codes = samples.codes.codes if isinstance(samples.codes, SampleBook) else samples.codes.rows.unsqueeze(1)
-    Z = torch.cat([samples.X.mT, codes.expand(k, rows, T, -1)], -1)
-    return torch.cat([Z, samples.z_query.unsqueeze(2)], 2)
-
-
-def weigh(scores: torch.Tensor, kind: Scores, *, q: int, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """The weights p of scores along the last axis, of the same shape (`architecture.Scores` says how).
-
-    Args:
-        scores: (k, ..., T).
-        kind: which attention.
-        q: how many scores `top_q` keeps at least.
-        bias: b of `sigmoid`, (k, 1).
-    """
-    match kind:
-        case "softmax":
-            return scores.softmax(-1)
-        case "linear":
-            return scores
-        case "top_q":
-            least = scores.detach().topk(min(q, scores.shape[-1]), -1, sorted=True).values[..., -1:]
-            return scores.masked_fill(scores.detach() < least, -math.inf).softmax(-1)
-        case "sigmoid":
-            assert bias is not None
-            return placeless(torch.sigmoid, scores + bias.view(-1, *[1] * (scores.dim() - 1)))
-        case _:
-            raise missing_case(kind, "stsq_core/networks/attention.py: weigh")
 
 
 def mass(weights: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

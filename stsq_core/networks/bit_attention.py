@@ -66,7 +66,8 @@ class BitAttentionNetwork(Network):
         mixed = product(kinds, product(parameters["E"], W_V))
         if self.model.values == "embeddings":
             mixed = product(p, product(parameters["P"], W_V)) + mixed
-        return _read(parameters, mixed).unsqueeze(2)
+        layers = [parameters[name] for name in ("W1", "W2") if name in parameters]
+        return relu_net(mixed, layers, kernels=self.kernels).unsqueeze(2)
 
     def attention_mass(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor | None:
         """The share of attention on the hidden bits, (k, batch)."""
@@ -117,8 +118,3 @@ class BitAttentionNetwork(Network):
             of_kind = product(parameters["E"], query.mT)
             scores = scores + of_kind[:, :1] + is_true * (of_kind[:, 1:] - of_kind[:, :1])
         return (scores / math.sqrt(self.model.width)).softmax(-1)
-
-
-def _read(parameters: Tensors, mixed: torch.Tensor) -> torch.Tensor:
-    """What the readout makes of the values that a head returns, (k, rows, 1)."""
-    return relu_net(mixed, [parameters[name] for name in ("W1", "W2") if name in parameters])

@@ -12,13 +12,16 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from stsq_core.configs import Fcn, Ffn, TrialConfig
+from stsq_core.configs import Fcn, Ffn, Moment, SelectedMean, Stsq, TrialConfig
 from stsq_core.kernels import Kernels
-from stsq_core.networks.layers import initial_layer, relu_net, with_one
+from stsq_core.networks.layers import affine, initial_layer, relu_net, with_one
 from stsq_core.networks.network import Network
-from stsq_core.numerics import Purpose, Streams, activate, product
+from stsq_core.numerics import Purpose, Streams, activate
 from stsq_core.programs import Tensors, uniform_layers
 from stsq_core.tasks import Batch, Source
+
+DRAWN_ONCE = (Stsq, SelectedMean, Moment)
+"""Tasks whose y holds no position twice."""
 
 
 class FcnNetwork(Network):
@@ -45,12 +48,16 @@ class FcnNetwork(Network):
         return parameters
 
     def outputs(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor:
-        values, hot = batch.X.flatten(2), _multi_hot(batch)
-        for layer in range(len(self.shapes)):
-            if layer:
+        values, layers = batch.X.flatten(2), list(parameters.values())
+        if self.model.activation == "relu" and (batch.y is None or isinstance(self.task, DRAWN_ONCE)):
+            y, size = (None, 0) if batch.y is None else _places(batch, batch.y)
+            hot = dict.fromkeys(self.hot_at, size) if size else {}
+            return relu_net(values, layers, kernels=self.kernels, y=y, hot=hot).view(batch.target.shape)
+        dense = _multi_hot(batch)
+        for n, layer in enumerate(layers):
+            if n:
                 values = values.relu() if self.model.activation == "relu" else activate(values, self.model.activation)
-            read = self._read(values, hot if layer in self.hot_at else None)
-            values = product(read, parameters[f"W{layer + 1}"].mT)
+            values = affine(self._read(values, dense if n in self.hot_at else None), layer)
         return values.view(batch.target.shape)
 
     def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
@@ -91,8 +98,16 @@ class FeedforwardNetwork(Network):
             raise ValueError(
                 f"a feedforward net reads prompts of {inputs} numbers in all; got {prompt.shape[2]}: leave T_test out"
             )
-        outputs = relu_net(prompt, list(parameters.values()))
+        outputs = relu_net(prompt, list(parameters.values()), kernels=self.kernels)
         return outputs.view(*prompt.shape[:2], self.examples.num_outputs, -1)
+
+
+def _places(batch: Batch, y: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """The places of the ones of `_multi_hot`, (k, batch, R q), and its length."""
+    k, count, R, _ = y.shape
+    T = batch.X.shape[2]
+    first = T * torch.arange(R, device=y.device).unsqueeze(-1)
+    return (y + first).view(k, count, -1), R * T
 
 
 def _multi_hot(batch: Batch) -> torch.Tensor | None:

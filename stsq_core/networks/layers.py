@@ -5,9 +5,11 @@ keep zero.
 """
 
 import math
+from typing import Any
 
 import torch
 
+from stsq_core.kernels import Kernels
 from stsq_core.numerics import aligned, product
 from stsq_core.tasks import Source
 
@@ -42,8 +44,59 @@ def affine(read: torch.Tensor, layer: torch.Tensor) -> torch.Tensor:
     return product(read, layer.mT)
 
 
-def relu_net(values: torch.Tensor, layers: list[torch.Tensor]) -> torch.Tensor:
-    """Layers one after another, (k, rows, inputs) to (k, rows, units), rectified between two of them."""
-    for layer in layers[:-1]:
-        values = affine(with_one(values), layer).relu()
-    return affine(with_one(values), layers[-1])
+def relu_net(
+    values: torch.Tensor,
+    layers: list[torch.Tensor],
+    *,
+    kernels: Kernels,
+    inputs: int | None = None,
+    y: torch.Tensor | None = None,
+    hot: dict[int, int] | None = None,
+) -> torch.Tensor:
+    """Layers one after another, (k, rows, inputs) to (k, rows, units), rectified between two of them.
+
+    Args:
+        values: what the first layer reads.
+        layers: their weights.
+        kernels: of the device.
+        inputs: how many of the values are read, all by default; zeros follow.
+        y: places of the ones of a multi-hot vector that some layers read, too, (k, rows, q), each once.
+        hot: the length of that vector by the place of each layer that reads it.
+    """
+    hot, inputs = hot or {}, values.shape[-1] if inputs is None else inputs
+    layout = [(read, hot.get(n, 0)) for n, read in enumerate([inputs, *(layer.shape[1] for layer in layers[:-1])])]
+    if kernels.fuses and len(layers) > 1:
+        if values.requires_grad and (rest := aligned(values.shape[-1], values.dtype) - values.shape[-1]):
+            values = torch.nn.functional.pad(values, (0, rest))
+        members = torch.empty((*values.shape[:2], 0), dtype=torch.int64) if y is None else y
+        outputs = _Net.apply(values, members, tuple(layout), kernels, *layers)  # type: ignore[no-untyped-call]
+        assert isinstance(outputs, torch.Tensor)
+        return outputs
+    values = values[..., :inputs]
+    for n, layer in enumerate(layers):
+        if n in hot:
+            assert y is not None
+            values = torch.cat([values, values.new_zeros((*values.shape[:2], hot[n])).scatter_(2, y, 1.0)], -1)
+        values = affine(with_one(values), layer)
+        values = values.relu() if n < len(layers) - 1 else values
+    return values
+
+
+class _Net(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, X: torch.Tensor, y: torch.Tensor, layout: tuple[tuple[int, int], ...], kernels: Kernels, *layers: torch.Tensor
+    ) -> torch.Tensor:
+        held = [layer.detach().contiguous() for layer in layers]
+        h, outputs = kernels.net(X.detach(), y, held, layout)
+        ctx.save_for_backward(X, y, *held, *h)
+        ctx.layout, ctx.kernels = layout, kernels
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Any) -> Any:
+        X, y, *rest = ctx.saved_tensors
+        weights, h = rest[: len(ctx.layout)], rest[len(ctx.layout) :]
+        at_inputs = ctx.needs_input_grad[0]
+        at_X, gradients = ctx.kernels.net_back(X.detach(), y, weights, ctx.layout, h, outer[0], at_inputs=at_inputs)
+        return at_X, None, None, None, *gradients

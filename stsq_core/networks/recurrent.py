@@ -1,6 +1,7 @@
 """Recurrent nets over a prompt: bidirectional, as in arXiv:2503.11272 (a GRU in the authors' code), or forwards only.
 
-States along a sequence have hand-derived gradients: the weights' products of all steps are one product at the end. States are
+States along a sequence have hand-derived gradients: what inputs add is one product for all steps, and so is the gradient of the
+weights; a step is a product and one loop over all gates (`Kernels.gru`, `Kernels.elman`). States are
 (k, rows, units): the net's own, then a one, which feeds the bias, then zeros up to a whole number of vectors. Weights `W` are
 (k, gates x units, units), zero in the rows and all but one of the columns beyond the net's own units; so those stay zero.
 
@@ -10,21 +11,21 @@ Source: the GRU is `torch.nn.GRU`'s (Cho et al. 2014, arXiv:1406.1078, the reset
 """
 
 import math
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 import torch
 
-from stsq_core.configs import Cell, Rnn
+from stsq_core.configs import Rnn
+from stsq_core.kernels import Kernels
 from stsq_core.networks.layers import affine, initial_layer, with_one
 from stsq_core.networks.network import Network
-from stsq_core.numerics import product
+from stsq_core.numerics import aligned, product
 from stsq_core.programs import Tensors
 from stsq_core.tasks import Batch, Source
 
-VECTORS = 32
-"""Units are filled up to a multiple of this: elementwise loops then leave nothing over (see `stsq_core.numerics.activations`).
-"""
+VECTORS = 16
+"""Units are filled up to a multiple of this: states are then whole cache lines, as products of stacks ask for."""
 
 DIRECTIONS = ("forward", "backward")
 
@@ -63,15 +64,16 @@ class RecurrentNetwork(Network):
         k, T, count, _ = Z.shape
         read = with_one(Z.reshape(k, T * count, -1))
         everywhere = self.examples.num_outputs == self.task.T
-        states = []
-        for way in self.directions:
+        answers: list[torch.Tensor] = []
+        for way, readout in zip(self.directions, self._readouts(parameters["W_out"]), strict=True):
             x = affine(read, parameters[f"W_x {way}"]).view(k, T, count, -1)
-            units, backwards = self.model.width, way == "backward"
-            found = scan(x, parameters[f"W_h {way}"], units=units, cell=self.model.cell, reverse=backwards)
-            states.append(found[..., :units] if everywhere else found[:, [0 if backwards else T - 1], :, :units])
-        seen = torch.cat(states, -1)
-        answers = affine(with_one(seen.flatten(1, 2)), parameters["W_out"])
-        return answers.reshape(k, seen.shape[1], count, -1).transpose(1, 2)
+            backwards = way == "backward"
+            found = _Scan.apply(x, parameters[f"W_h {way}"], self.model, backwards, self.kernels)  # type: ignore[no-untyped-call]
+            seen = found if everywhere else found[:, [0 if backwards else T - 1]]
+            answers.append(affine(seen.flatten(1, 2), readout))
+        size = self.examples.output_size
+        total = answers[0] if len(answers) == 1 else answers[0] + answers[1]
+        return total[..., :size].view(k, -1, count, size).transpose(1, 2)
 
     def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
         """The arrays without padding, biases last."""
@@ -88,6 +90,15 @@ class RecurrentNetwork(Network):
             arrays[name] = rows[:, :size]
         return arrays
 
+    def _readouts(self, W_out: torch.Tensor) -> list[torch.Tensor]:
+        """Each direction's part of the readout, (k, size, units), filled up as states are, and rows to whole cache lines."""
+        units, size = self.model.width, self.examples.output_size
+        rows, rest = aligned(size, self.dtype) - size, padded_units(units) - units
+        parts = [W_out[..., n * units : (n + 1) * units] for n in range(len(self.directions))]
+        bias = W_out[..., len(parts) * units, None]
+        parts[0] = torch.cat([parts[0], bias], -1)
+        return [torch.nn.functional.pad(part, (0, units + rest - part.shape[-1], 0, rows)) for part in parts]
+
     def _by_gate(self, layer: torch.Tensor) -> torch.Tensor:
         """Rows of zeros below each gate's units."""
         units = self.model.width
@@ -101,121 +112,50 @@ def padded_units(units: int) -> int:
     return -(-(units + 1) // VECTORS) * VECTORS
 
 
-def scan(x: torch.Tensor, W: torch.Tensor, *, units: int, cell: Cell, reverse: bool) -> torch.Tensor:
-    """The states after each step, (k, T, rows, units padded), from zero.
-
-    Args:
-        x: what the inputs add at the gates, (k, T, rows, gates x units padded).
-        W: (k, gates x units padded, units padded); the column `units` is the bias.
-        units: the net's own.
-        cell: gru, whose gates are reset, update and candidate; or relu or tanh, with one.
-        reverse: from the last position to the first.
+class _Scan(torch.autograd.Function):
+    """The states after each step, (k, T, rows, units padded), from zero, for what the inputs add at the gates, (k, T, rows,
+    gates x units padded), and weights (k, gates x units padded, units padded), whose column `units` is the bias; the gates of a
+    gru are reset, update and candidate.
     """
-    match cell:
-        case "gru":
-            found = _Gru.apply(x, W, units, reverse)  # type: ignore[no-untyped-call]
-        case "relu" | "tanh":
-            found = _Elman.apply(x, W, units, reverse, cell)  # type: ignore[no-untyped-call]
-        case _:
-            assert_never(cell)
-    assert isinstance(found, torch.Tensor)
-    return found
 
-
-def _start(x: torch.Tensor, size: int, units: int) -> torch.Tensor:
-    state = x.new_zeros((len(x), x.shape[2], size))
-    state[..., units] = 1
-    return state
-
-
-def _order(T: int, reverse: bool) -> range:
-    return range(T)[::-1] if reverse else range(T)
-
-
-def _befores(states: torch.Tensor, units: int, reverse: bool) -> torch.Tensor:
-    """The state before each step."""
-    before = torch.empty_like(states)
-    first = _start(states, states.shape[-1], units)
-    if reverse:
-        before[:, :-1], before[:, -1] = states[:, 1:], first
-    else:
-        before[:, 1:], before[:, 0] = states[:, :-1], first
-    return before
-
-
-def _weight_gradient(slopes: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-    """`sum slope before^T` over steps and rows, (k, gates x units, units)."""
-    return product(slopes.flatten(1, 2).mT, before.flatten(1, 2))
-
-
-class _Gru(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, W: torch.Tensor, units: int, reverse: bool) -> torch.Tensor:
-        k, T, rows, _ = x.shape
-        H = W.shape[2]
-        states = x.new_empty((k, T, rows, H))
-        gates, fed = x.new_empty((3, k, T, rows, H)), x.new_empty((k, T, rows, H))
-        h = _start(x, H, units)
-        for t in _order(T, reverse):
-            fed_r, fed_z, fed_n = product(h, W.mT).chunk(3, -1)
-            x_r, x_z, x_n = x[:, t].chunk(3, -1)
-            r, z = (x_r + fed_r).sigmoid_(), (x_z + fed_z).sigmoid_()
-            fed_n = fed_n.contiguous()
-            n = (x_n + r * fed_n).tanh_()
-            h = n + z * (h - n)
-            h[..., units] = 1  # feeds the bias of the next step
-            for store, value in zip((states, *gates, fed), (h, r, z, n, fed_n), strict=True):
-                store[:, t] = value
-        ctx.save_for_backward(W, states, gates, fed)
-        ctx.units, ctx.reverse = units, reverse
-        return states
+    def forward(ctx: Any, x: torch.Tensor, W: torch.Tensor, model: Rnn, reverse: bool, kernels: Kernels) -> torch.Tensor:
+        k, T, rows, width = x.shape
+        H, units, steps = W.shape[2], model.width, _steps(T, reverse)
+        states, fed = x.new_empty((k, T + 1, rows, H)), x.new_empty((k, rows, width))
+        first = states[:, steps[0][1]]
+        first.zero_()
+        first[..., units] = 1
+        kept = x.new_empty((k, T, rows, 4 * H)) if model.cell == "gru" else None
+        for t, before in steps:
+            torch.bmm(states[:, before], W.mT, out=fed)
+            if kept is None:
+                kernels.elman(x, fed, states, t=t, before=before, units=units, is_tanh=model.cell == "tanh")
+            else:
+                kernels.gru(x, fed, states, kept, t=t, before=before, units=units)
+        ctx.save_for_backward(W, states, kept)
+        ctx.model, ctx.steps, ctx.reverse, ctx.kernels = model, steps, reverse, kernels
+        return states[:, :T] if reverse else states[:, 1:]
 
     @staticmethod
     def backward(ctx: Any, *outer: Any) -> Any:
-        (slope,) = outer
-        W, states, gates, fed = ctx.saved_tensors
-        before = _befores(states, ctx.units, ctx.reverse)
-        at_x, at_fed = (slope.new_empty((*fed.shape[:3], W.shape[1])) for _ in range(2))
-        carried = torch.zeros_like(fed[:, 0])
-        for t in reversed(_order(fed.shape[1], ctx.reverse)):
-            r, z, n = gates[:, :, t]
-            at_h = slope[:, t] + carried
-            at_h[..., ctx.units] = 0  # a constant
-            at_n = at_h * (1 - z) * (1 - n * n)
-            at_r = at_n * fed[:, t] * r * (1 - r)
-            at_z = at_h * (before[:, t] - n) * z * (1 - z)
-            at_x[:, t] = torch.cat([at_r, at_z, at_n], -1)
-            here = torch.cat([at_r, at_z, at_n * r], -1)
-            at_fed[:, t] = here
-            carried = at_h * z + product(here, W)
-        return at_x, _weight_gradient(at_fed, before), None, None
+        W, states, kept = ctx.saved_tensors
+        slope, kernels, units, T = outer[0].contiguous(), ctx.kernels, ctx.model.width, len(ctx.steps)
+        at_x = slope.new_empty((*slope.shape[:3], W.shape[1]))
+        at_fed = at_x if kept is None else torch.empty_like(at_x)
+        carried, fed_back = torch.zeros_like(slope[:, 0]), torch.zeros_like(slope[:, 0])
+        for t, before in reversed(ctx.steps):
+            if kept is None:
+                is_tanh = ctx.model.cell == "tanh"
+                kernels.elman_back(slope, fed_back, states, at_x, t=t, before=before, units=units, is_tanh=is_tanh)
+            else:
+                kernels.gru_back(slope, fed_back, carried, states, kept, at_x, at_fed, t=t, before=before, units=units)
+            if (t, before) != ctx.steps[0]:
+                torch.bmm(at_fed[:, t], W, out=fed_back)
+        before_all = states[:, 1:] if ctx.reverse else states[:, :T]
+        return at_x, product(at_fed.flatten(1, 2).mT, before_all.flatten(1, 2)), None, None, None
 
 
-class _Elman(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, W: torch.Tensor, units: int, reverse: bool, cell: str) -> torch.Tensor:
-        k, T, rows, H = x.shape
-        states = x.new_empty((k, T, rows, H))
-        h = _start(x, H, units)
-        for t in _order(T, reverse):
-            h = x[:, t] + product(h, W.mT)
-            h = h.tanh_() if cell == "tanh" else h.relu_()
-            h[..., units] = 1
-            states[:, t] = h
-        ctx.save_for_backward(W, states)
-        ctx.units, ctx.reverse, ctx.cell = units, reverse, cell
-        return states
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Any) -> Any:
-        (slope,) = outer
-        W, states = ctx.saved_tensors
-        at_x = torch.empty_like(states)
-        carried = torch.zeros_like(states[:, 0])
-        for t in reversed(_order(states.shape[1], ctx.reverse)):
-            h, at_h = states[:, t], slope[:, t] + carried
-            at_h[..., ctx.units] = 0
-            here = at_h * (1 - h * h) if ctx.cell == "tanh" else at_h * (h > 0)
-            at_x[:, t] = here
-            carried = product(here, W)
-        return at_x, _weight_gradient(at_x, _befores(states, ctx.units, ctx.reverse)), None, None, None
+def _steps(T: int, reverse: bool) -> list[tuple[int, int]]:
+    """The steps in order, each with the place of the state before it: that after it has the other of places t and t + 1."""
+    return [(t, t + 1) for t in range(T)][::-1] if reverse else [(t, t) for t in range(T)]

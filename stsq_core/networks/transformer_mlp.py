@@ -48,9 +48,11 @@ class TransformerMlpNetwork(Network):
         Z = self.examples.prompt(batch, source)
         k, count, T, D = Z.shape
         p, V = self._attend(parameters, Z)
-        mixed = product(p, V).view(k, count, -1, T, V.shape[-1])[..., :D].transpose(2, 3)
-        seen = affine(with_one(mixed.reshape(k, count * T, -1)), parameters["W_O"])
-        answers = relu_net(seen, [parameters["W1"], parameters["W2"]]).reshape(k, count, T, -1)
+        mixed = product(p, V).view(k, count, -1, T, V.shape[-1]).transpose(2, 3).reshape(k, count * T, -1)
+        W_O, bias = self._spread(parameters["W_O"])
+        layers = [parameters["W1"], parameters["W2"]]
+        seen = product(mixed, W_O.mT) + bias
+        answers = relu_net(seen, layers, kernels=self.kernels, inputs=self.model.heads * D).reshape(k, count, T, -1)
         return answers if self.examples.num_outputs == self.task.T else answers.sum(2, keepdim=True) / T
 
     def attention_mass(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor | None:
@@ -78,6 +80,14 @@ class TransformerMlpNetwork(Network):
         read = with_one(Z.reshape(k, count * T, D))
         Q, K, V = (self._by_head(affine(read, parameters[name]), count, T) for name in PROJECTIONS)
         return (product(Q, K.mT) / math.sqrt(D)).softmax(-1), V
+
+    def _spread(self, W_O: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The projection of what heads return with the zeros behind each head's D, and its bias, rows filled up with zeros."""
+        D, heads, units = self.task.prompt_size, self.model.heads, W_O.shape[1]
+        wide, rows = aligned(D, self.dtype), aligned(units, self.dtype)
+        own = W_O[..., : heads * D].reshape(len(W_O), units, heads, D)
+        spread = torch.nn.functional.pad(own, (0, wide - D, 0, 0, 0, rows - units)).flatten(2)
+        return spread, torch.nn.functional.pad(W_O[..., heads * D], (0, rows - units)).unsqueeze(1)
 
     def _by_head(self, values: torch.Tensor, count: int, T: int) -> torch.Tensor:
         rows = values.shape[-1] // self.model.heads

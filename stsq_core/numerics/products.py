@@ -32,8 +32,11 @@ def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     if padding is None:  # every slice begins on a cache line: MKL takes the same kernel for all of them
         return torch.bmm(a, b)
     more_M, more_K, more_N = padding
-    a = torch.nn.functional.pad(a, (0, more_K, 0, more_M)).contiguous()
-    b = torch.nn.functional.pad(b, (0, more_N, 0, more_K)).contiguous()
+    if more_K or more_M:
+        a = torch.nn.functional.pad(a, (0, more_K, 0, more_M))
+    if more_K or more_N:
+        b = torch.nn.functional.pad(b, (0, more_N, 0, more_K))
+    a, b = a.contiguous(), b.contiguous()
     return torch.bmm(a, b)[:, :M, :N]
 
 

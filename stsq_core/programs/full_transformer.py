@@ -38,19 +38,32 @@ class SharedCodes:
         self.z = book.push(self.named)
 
     @property
-    def rows(self) -> torch.Tensor:
-        """The codes themselves, (k, T, d_e)."""
+    def dense(self) -> torch.Tensor | None:
+        """The codes as the rows of an array, (k, Tp, d_e), where there is one."""
+        return self._book.codes if isinstance(self._book, DenseBook) else None
+
+    @property
+    def columns(self) -> torch.Tensor:
+        """The codes themselves, (k, d_e, Tp)."""
+        if isinstance(self._book, DenseBook):
+            return self._book.codes.mT
         k, _, d_e = self.z.shape
         unit = torch.eye(d_e, dtype=self.z.dtype, device=self.z.device).expand(k, -1, -1)
-        return self._book.pull(unit)[..., : self._T].mT
+        return self._book.pull(unit)
+
+    @property
+    def rows(self) -> torch.Tensor:
+        """The codes, (k, T, d_e)."""
+        return self.columns[..., : self._T].mT
 
     def scores(self, directions: torch.Tensor) -> torch.Tensor:
         """`<e_t, u>` for one direction a sample, (k, batch, d_e): (k, batch, T)."""
         return self._book.pull(directions)[..., : self._T]
 
     def mixture(self, weights: torch.Tensor) -> torch.Tensor:
-        """`sum_t p_t e_t` for weights (k, batch, T): (k, batch, d_e)."""
-        return self._book.push(torch.nn.functional.pad(weights, (0, padded_tokens(self._T) - self._T)))
+        """`sum_t p_t e_t` for weights (k, batch, T or Tp): (k, batch, d_e)."""
+        rest = padded_tokens(self._T) - weights.shape[-1]
+        return self._book.push(torch.nn.functional.pad(weights, (0, rest)) if rest else weights)
 
 
 @dataclass(frozen=True)

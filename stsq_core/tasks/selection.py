@@ -27,4 +27,6 @@ class StsqExamples(Examples[Stsq]):
 
 def selected(X: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The tokens `x_{y_j}` of X, (k, batch, T, d), for subsets y, (k, batch, q): (k, batch, q, d)."""
-    return X.gather(2, y.unsqueeze(-1).expand(-1, -1, -1, X.shape[3]))
+    k, count, T, d = X.shape
+    first = torch.arange(0, k * count * T, T, device=y.device).view(k, count, 1)
+    return X.view(-1, d).index_select(0, (y + first).flatten()).view(*y.shape, d)  # whole rows, which `gather` does not copy

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from stsq_core import TrialConfig, train_pack
-from stsq_core.networks.attention import mass, weigh
+from stsq_core.networks.attended import weigh
+from stsq_core.networks.attention import mass
 from stsq_core.networks.network_program import NetworkProgram
 from stsq_core.programs.full_transformer import FullTransformer
 from stsq_core.tasks.examples import Batch

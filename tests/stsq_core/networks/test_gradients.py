@@ -1,6 +1,12 @@
 """Every network of prompts: its gradient is the slope of its objective, in float64."""
 
+from typing import get_args
+
 import pytest
+import torch
+
+from stsq_core.configs import Scores
+from stsq_core.kernels.plain import PlainKernels
 
 QSTR = {"kind": "qstr", "T": 5, "q": 2, "d": 3, "link": "hermite2"}
 SELECTION = {"kind": "stsq", "T": 5, "q": 2, "d": 3}
@@ -19,7 +25,25 @@ PAIRS = [
     (BITS, {"kind": "bit_attention", "width": 6, "keys": "positions", "mlp_width": 0}),
     (BITS, {"kind": "bit_attention", "width": 6, "values": "bits", "mlp_width": 5}),
     (BITS, {"kind": "ffn", "width": 6, "depth": 2}),
+    (BITS, {"kind": "fcn", "width": 6, "tail_width": 9, "depth": 4}),
+    ({"kind": "selected_mean", "T": 5, "q": 2, "d": 3}, {"kind": "fcn", "width": 6, "tail_width": 9, "y_enters": "second"}),
+    ({"kind": "qstr", "T": 5, "q": 2, "d": 3}, {"kind": "fcn", "width": 6, "tail_width": 9, "y_enters": "both"}),
 ]
+SIGNS = {"kind": "random_sign", "d_e": 7}
+STARTED = {"kind": "attention", "positions": SIGNS, "init": "gaussian", "init_scale": 0.3}
+ATTENTION = [
+    *(STARTED | {"scores": scores, "layers": layers} for scores in get_args(Scores) for layers in (1, 2)),
+    STARTED | {"layers": 2, "heads": 3},
+    STARTED | {"layers": 2, "heads": 2, "rank": 2, "scores": "sigmoid"},
+    *(
+        STARTED | {"layers": layers, "positions": positions}
+        for layers in (1, 2)
+        for positions in ({"kind": "one_hot"}, {"kind": "learned", "d_e": 7}, SIGNS | {"redraw": "per_sample"})
+    ),
+]
+"""On 35 tokens, which do not fill the rows of the loops, of one coordinate or more."""
+
+PAIRS += [({"kind": "stsq", "T": 35, "q": 3, "d": 1 + n % 5}, model) for n, model in enumerate(ATTENTION)]
 
 
 @pytest.mark.parametrize(("task", "model"), PAIRS, ids=lambda record: "-".join(str(v) for v in record.values()))
@@ -27,3 +51,18 @@ def test_the_gradient_is_the_slope_of_the_objective(program, slopes, task, model
     printed, measured = slopes(program(task, model))
     assert printed == pytest.approx(measured, rel=1e-5, abs=1e-9)
     assert abs(printed) > 1e-4
+
+
+@pytest.mark.parametrize(("task", "model"), PAIRS, ids=lambda record: "-".join(str(v) for v in record.values()))
+def test_compiled_loops_find_what_tensor_operations_find(program, monkeypatch, task, model) -> None:
+    ours = program(task, model)
+    parameters = ours.initial()
+    losses, gradients = ours.gradients(parameters, 0)
+    for name in ("gru", "gru_back", "elman", "elman_back"):
+        monkeypatch.setattr(type(ours.kernels), name, getattr(PlainKernels, name))
+    for name in ("fuses",):
+        monkeypatch.setattr(type(ours.kernels), name, False)
+    plain_losses, plain_gradients = ours.gradients(parameters, 0)
+    torch.testing.assert_close(losses, plain_losses, rtol=1e-12, atol=0)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, plain_gradients[name], rtol=1e-9, atol=1e-13)
