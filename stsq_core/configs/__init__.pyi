@@ -22,7 +22,7 @@ from .positions import (
     RandomSign as RandomSign,
     Sinusoidal as Sinusoidal,
 )
-from .prompt_models import BitAttention as BitAttention, Cell as Cell, Ffn as Ffn, Rnn as Rnn, TransformerMlp as TransformerMlp
+from .prompt_models import BitAttention as BitAttention, Ffn as Ffn, Rnn as Rnn, TransformerMlp as TransformerMlp
 from .record import Record as Record, as_tuple as as_tuple
 from .retrieval import Qstr as Qstr, Retrieval as Retrieval, SimpleQstr as SimpleQstr
 from .selected_tokens import Moment as Moment, SelectedMean as SelectedMean
