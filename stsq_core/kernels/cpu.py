@@ -126,15 +126,7 @@ class CpuKernels(Kernels):
         return NetStep(outputs[0], () if moves else outputs[1:])
 
     def attend(
-        self,
-        scores: torch.Tensor,
-        X: torch.Tensor,
-        u: torch.Tensor,
-        bias: torch.Tensor,
-        *,
-        T: int,
-        kind: int,
-        q: int,
+        self, scores: torch.Tensor, X: torch.Tensor, u: torch.Tensor, bias: torch.Tensor, *, T: int, kind: int, q: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         p, c = X.new_empty((*X.shape[:2], X.shape[3])), X.new_empty(X.shape[:3])
         network_loops.attend(*_arrays(scores, X, u), T, kind, q, *_arrays(bias, p, c))

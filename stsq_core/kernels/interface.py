@@ -242,15 +242,7 @@ class Kernels(ABC):
         raise NotImplementedError(f"{type(self).__name__} does not fuse attention")
 
     def attend(
-        self,
-        scores: torch.Tensor,
-        X: torch.Tensor,
-        u: torch.Tensor,
-        bias: torch.Tensor,
-        *,
-        T: int,
-        kind: int,
-        q: int,
+        self, scores: torch.Tensor, X: torch.Tensor, u: torch.Tensor, bias: torch.Tensor, *, T: int, kind: int, q: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Weights p of the scores with `X^T u` added, (k, rows, Tp), zero beyond T, and `X p`, (k, rows, d).
 

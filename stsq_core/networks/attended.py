@@ -45,13 +45,7 @@ class Weighing:
         return weigh(scores, self.kind, q=q, bias=bias)
 
     def relayed(
-        self,
-        samples: Samples,
-        first: list[torch.Tensor],
-        base: torch.Tensor,
-        a: torch.Tensor,
-        *,
-        bias: torch.Tensor | None,
+        self, samples: Samples, first: list[torch.Tensor], base: torch.Tensor, a: torch.Tensor, *, bias: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The weights p of a second layer behind one with weights P_h of its own for every token, and `P_h^T p`.
 

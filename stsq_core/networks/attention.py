@@ -15,30 +15,12 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from stsq_core.configs import (
-    Attention,
-    Learned,
-    Positions,
-    Transformer,
-    TrialConfig,
-    UserError,
-    padded_tokens,
-)
+from stsq_core.configs import Attention, Learned, Positions, Transformer, TrialConfig, UserError, padded_tokens
 from stsq_core.kernels import Kernels
 from stsq_core.networks.attended import Weighing
 from stsq_core.networks.network import Network
 from stsq_core.numerics import Purpose, Streams, product
-from stsq_core.programs import (
-    BookSource,
-    CodeBook,
-    Codes,
-    DenseBook,
-    SampleBook,
-    Samples,
-    SharedCodes,
-    Tensors,
-    codes_for,
-)
+from stsq_core.programs import BookSource, CodeBook, Codes, DenseBook, SampleBook, Samples, SharedCodes, Tensors, codes_for
 from stsq_core.tasks import Batch, Source
 
 
