@@ -1,24 +1,33 @@
-"""What a step costs of the nets of qSTR: in a pack of five, alone, and as plain torch modules with torch's AdamW.
+"""What a step costs of the nets of qSTR: in packs of 1, 5 and 16, and as plain torch modules with torch's AdamW.
 
-CPU seconds of this process on one thread, so that other work on the machine counts less:
+CPU seconds of this process on one thread, so that other work on the machine counts less, the median of turns that alternate:
 
-    python tests/benchmarks/prompt_packs.py [--steps 40] [--toy]
+    python tests/benchmarks/prompt_packs.py [--turns 9] [--toy]
+
+Exits with 1 where a pack is slower than the plain modules.
 """
 
+import statistics
+import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import torch
-from gates import parser_of
+from gates import Gates, parser_of
 
-from stsq_core import TrialConfig, train_pack
+from stsq_core import TrialConfig
+from stsq_core.networks import NetworkProgram
+from stsq_core.training.descent import Descent
 
 N, D_X, BATCH = 12, 10, 64
 MODELS: dict[str, dict[str, Any]] = {
     "transformer_mlp": {"kind": "transformer_mlp", "width": 100},
     "rnn": {"kind": "rnn", "width": 100},
+    "rnn, tanh": {"kind": "rnn", "width": 100, "cell": "tanh"},
+    "rnn, relu": {"kind": "rnn", "width": 100, "cell": "relu"},
     "ffn": {"kind": "ffn"},
 }
 
@@ -45,13 +54,16 @@ class Transformer(torch.nn.Module):
 
 
 class Recurrent(torch.nn.Module):
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, cell: str = "gru") -> None:
         super().__init__()
-        self.gru = torch.nn.GRU(size, 100, batch_first=True, bidirectional=True)
+        fields = {"batch_first": True, "bidirectional": True}
+        self.cells = (
+            torch.nn.GRU(size, 100, **fields) if cell == "gru" else torch.nn.RNN(size, 100, nonlinearity=cell, **fields)
+        )
         self.readout = torch.nn.Linear(200, 1)
 
     def forward(self, Z: torch.Tensor) -> torch.Tensor:
-        return self.readout(self.gru(Z)[0])
+        return self.readout(self.cells(Z)[0])
 
 
 class Feedforward(torch.nn.Module):
@@ -65,53 +77,76 @@ class Feedforward(torch.nn.Module):
         return self.net(Z.flatten(1)).unsqueeze(-1)
 
 
-PLAIN: dict[str, Callable[[int], torch.nn.Module]] = {"transformer_mlp": Transformer, "rnn": Recurrent, "ffn": Feedforward}
+PLAIN: dict[str, Callable[[int], torch.nn.Module]] = {
+    "transformer_mlp": Transformer,
+    "rnn": Recurrent,
+    "rnn, tanh": partial(Recurrent, cell="tanh"),
+    "rnn, relu": partial(Recurrent, cell="relu"),
+    "ffn": Feedforward,
+}
+PACKS = (1, 5, 16)
+Steps = Callable[[int], float]
+"""Takes so many steps, and hands back the CPU seconds of a model-step."""
 
 
-def plain_step_s(kind: str, steps: int) -> float:
-    """CPU seconds of a step of torch's modules on prompts of the same size, drawn by torch."""
+def plain_steps(kind: str) -> Steps:
+    """torch's modules on prompts of the same size, drawn by torch."""
     size = trial(MODELS[kind], 1, 0).task.prompt_size
     module = PLAIN[kind](size)
     optimizer = torch.optim.AdamW(module.parameters(), lr=0.001, weight_decay=0.01)
 
-    def run(count: int) -> None:
+    def take(count: int) -> float:
+        begun = time.process_time()
         for _ in range(count):
             Z, target = torch.randn(BATCH, N, size), torch.randn(BATCH, N, 1)
             optimizer.zero_grad()
             (module(Z) - target).square().mean().backward()
             optimizer.step()
+        return (time.process_time() - begun) / count
 
-    run(3)
-    begun = time.process_time()
-    run(steps)
-    return (time.process_time() - begun) / steps
+    return take
 
 
-def pack_step_s(kind: str, steps: int, seeds: int) -> float:
-    """CPU seconds of a model-step in a pack, by the difference of two lengths, so that what happens once cancels."""
+def pack_steps(kind: str, seeds: int, *, most: int) -> Steps:
+    """A pack, for at most so many steps."""
+    configs = tuple(trial(MODELS[kind], most, seed) for seed in range(seeds))
+    program = NetworkProgram(configs, torch.device("cpu"))
+    descent = Descent(tuple(c.optimizer for c in configs), most, dtype=program.dtype, kernels=program.kernels)
+    parameters, steps = program.initial(), iter(range(most))
+    update = descent.bound(parameters, descent.moments(parameters))
 
-    def seconds(count: int) -> float:
+    def take(count: int) -> float:
         begun = time.process_time()
-        train_pack([trial(MODELS[kind], count, seed) for seed in range(seeds)])
-        return time.process_time() - begun
+        for _ in range(count):
+            step = next(steps)
+            _, gradients = program.gradients(parameters, step)
+            update(gradients, step)
+        return (time.process_time() - begun) / (count * seeds)
 
-    seconds(1)
-    return (seconds(1 + steps) - seconds(1)) / (steps * seeds)
+    return take
 
 
-def main() -> None:
+def main() -> int:
     parser = parser_of(__doc__)
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--steps", type=int, default=5, help="of a turn")
     args = parser.parse_args()
-    steps, seeds = (1, 2) if args.toy else (args.steps, 5)
+    turns, steps, packs = (1, 1, (1, 2)) if args.toy else (args.turns, args.steps, PACKS)
+    gates = Gates("prompt_packs", toy=args.toy)
     torch.set_num_threads(1)
+    print(f"{'ms a model-step':18}{'plain torch':>12}" + "".join(f"{f'pack of {k}':>12}" for k in packs) + "   ratios")
     for kind in MODELS:
-        printed = [pack_step_s(kind, steps, seeds), pack_step_s(kind, steps, 1), plain_step_s(kind, steps)]
-        print(
-            f"{kind}: {', '.join(f'{1000 * s:.2f}' for s in printed)} ms a model-step: pack of {seeds}, alone, plain torch",
-            flush=True,
-        )
+        runs = [plain_steps(kind), *(pack_steps(kind, k, most=2 + turns * steps) for k in packs)]
+        for run in runs:
+            run(2)
+        times = [[run(steps) for run in runs] for _ in range(turns)]
+        medians = [1000 * statistics.median(own) for own in zip(*times, strict=True)]
+        ratios = [statistics.median(turn[1 + n] / turn[0] for turn in times) for n in range(len(packs))]
+        print(f"{kind:18}" + "".join(f"{ms:12.2f}" for ms in medians), " ", ", ".join(f"{r:.2f}" for r in ratios), flush=True)
+        for k, ratio in zip(packs, ratios, strict=True):
+            gates.at_most(f"{kind}, pack of {k}, times plain torch", ratio, 1.0)
+    return gates.end()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
