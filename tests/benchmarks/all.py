@@ -20,6 +20,8 @@ HERE = Path(__file__).parent
 RUNS = (
     "engine",
     "gpu_engine",
+    "networks",
+    "prompt_packs",
     "end_to_end --trials 64",
     "end_to_end --trials 256 --peer-trials 96",
     "end_to_end --trials 64 --wandb --peer-trials 16",

@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from stsq_core import TrialConfig
 from stsq_core.configs.training import Evaluation
+from stsq_core.networks import NetworkProgram
 from stsq_core.programs import program as program_module
 from stsq_core.training.cost import memory_bytes
 from stsq_core.training.descent import Descent
@@ -152,6 +153,50 @@ def test_a_step_stays_on_the_device(transformer, fcn, monkeypatch: pytest.Monkey
         assert program.fresh_losses(parameters, 0, q=1).device == DEVICE, kind
         mass = program.fresh_attention_mass(parameters, 0)
         assert mass is None if kind.startswith("fcn") else mass.device == DEVICE, kind
+
+
+SELECTION, QSTR, SIGNS = (
+    {"kind": "stsq", "T": 9, "q": 2, "d": 3},
+    {"kind": "qstr", "T": 5, "q": 2, "d": 3},
+    {"kind": "random_sign", "d_e": 9},
+)
+STARTED = {"kind": "attention", "positions": SIGNS, "init": "gaussian"}
+NETWORKS = [
+    *((SELECTION, STARTED | {"scores": scores}) for scores in ("softmax", "linear", "sigmoid", "top_q")),
+    (SELECTION, STARTED | {"layers": 2, "heads": 2, "rank": 3}),
+    (SELECTION, STARTED | {"layers": 2, "positions": SIGNS | {"redraw": "per_sample"}}),
+    (SELECTION, STARTED | {"positions": {"kind": "learned", "d_e": 5}}),
+    ({"kind": "selected_mean", "T": 9, "q": 2, "d": 3}, {"kind": "fcn", "width": 5, "tail_width": 6}),
+    *((QSTR, {"kind": "rnn", "width": 7, "cell": cell}) for cell in ("gru", "relu", "tanh")),
+    (QSTR, {"kind": "transformer_mlp", "width": 7}),
+    (QSTR, {"kind": "ffn", "tail_width": 7}),
+    ({"kind": "sparse_boolean", "T": 8, "q": 2, "function": "and"}, {"kind": "bit_attention", "width": 4, "mlp_width": 5}),
+]
+
+
+@pytest.mark.parametrize(("task", "model"), NETWORKS, ids=lambda record: "-".join(str(v) for v in record.values()))
+def test_a_step_of_a_network_stays_on_the_device(task: dict, model: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a rehearsal, as in a capture: what is made once may come from the host then."""
+    monkeypatch.setattr(cuda, "launch", checked_launch)
+    monkeypatch.setattr(program_module, "kernels_for", cuda.CudaKernels)
+    data = {
+        "task": task,
+        "model": model,
+        "training": {"steps": 12, "batch_size": 6},
+        "optimizer": {"kind": "adamw", "lr": 0.01},
+    }
+    trials = tuple(TrialConfig.model_validate(data | {"seed": seed}) for seed in range(2))
+    program = build_program(trials, DEVICE)
+    assert isinstance(program, NetworkProgram)
+    descent = Descent(tuple(t.optimizer for t in trials), 12, dtype=program.dtype, kernels=program.kernels)
+    parameters, step = program.initial(), torch.zeros(1, dtype=torch.int64, device=DEVICE)
+    moments = descent.moments(parameters)
+    program.gradients(parameters, step)
+    with NothingFromTheHost(), NothingThatWaits():
+        losses, gradients = program.gradients(parameters, step)
+        descent.update(parameters, gradients, moments, step)
+    assert losses.shape == (2,)
+    assert {name: g.shape for name, g in gradients.items()} == {name: p.shape for name, p in parameters.items()}
 
 
 def held_on_a_gpu(trials: list[TrialConfig]) -> int:
