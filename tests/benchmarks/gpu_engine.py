@@ -23,8 +23,12 @@ from gates import Gates, parser_of
 from peers.eager import Size, eager_loop
 
 from stsq_core import TrialConfig
+from stsq_core.networks import NetworkProgram
+from stsq_core.programs import Program
 from stsq_core.training.cost import num_parameters, step_cost
-from stsq_core.training.stack import Stack
+from stsq_core.training.descent import Descent
+from stsq_core.training.stack import Stack, build_program
+from stsq_core.training.stepper import GraphStepper, stepper_for
 
 SIZE = Size(T=200, q=3, d=5, d_e=64, batch=256)
 PACKS = (128, 512)
@@ -34,6 +38,8 @@ FCN_WIDTHS = (16, 64, 256, 512)
 MICROSECONDS_GATE = {"minibatch": 8.0, "population": 4.0}
 EAGER_GATE = 200.0
 ROOFLINE_GATE, MATRIX_GATE = 1 / 3, 0.5
+NETWORK_GATE = 3.0
+"""Autograd's time over that of gradients derived by hand."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +184,38 @@ def compare_fcns(card: Card, intervals: int, gates: Gates, *, markdown: bool) ->
     table.show()
 
 
+def captured_microseconds(program: Program, steps: int) -> float:
+    """A model-step of a captured step, replayed."""
+    configs = program.configs
+    descent = Descent(tuple(c.optimizer for c in configs), 8 * steps, dtype=program.dtype, kernels=program.kernels)
+    parameters = program.initial()
+    stepper = stepper_for(program, descent, parameters, descent.moments(parameters), step=0)
+    if not isinstance(stepper, GraphStepper):
+        raise RuntimeError(f"a step of {type(program).__name__} was not captured")
+
+    def run() -> None:
+        for step in range(steps):
+            stepper.advance(step)
+
+    return best_seconds(run, rounds=5) / steps / len(configs) * 1e6
+
+
+def compare_networks(gates: Gates, steps: int, *, markdown: bool) -> None:
+    pack = PACKS[0]
+    table = Table("networks, captured", "pack", "derived, us", "autograd, us", "ratio", markdown=markdown)
+    kinds = {
+        "transformer": transformers(pack=pack, objective="minibatch", query="dual", seeds=pack, every=steps, intervals=8),
+        "fully connected": fcns(64, pack=pack, every=steps, intervals=8),
+    }
+    for name, configs in kinds.items():
+        device = torch.device("cuda")
+        derived = captured_microseconds(build_program(configs, device), steps)
+        network = captured_microseconds(NetworkProgram(configs, device), steps)
+        table.add(name, f"{pack}", f"{derived:.2f}", f"{network:.2f}", f"{network / derived:.1f}")
+        gates.at_most(f"{name}, pack of {pack}, autograd over derived", network / derived, NETWORK_GATE)
+    table.show()
+
+
 def main() -> int:
     parser = parser_of(__doc__)
     parser.add_argument("--intervals", type=int, default=5, help="intervals between reports that are timed, at least 2")
@@ -193,6 +231,7 @@ def main() -> int:
     print(f"float32 products {card.products / 1e12:.1f} TFLOP/s, copies {card.copies / 1e12:.2f} TB/s\n", flush=True)
     intervals = 2 if args.toy else args.intervals
     compare_transformers(card, intervals, gates, markdown=args.markdown)
+    compare_networks(gates, 10 if args.toy else 100, markdown=args.markdown)
     compare_fcns(card, intervals, gates, markdown=args.markdown)
     return gates.end()
 
