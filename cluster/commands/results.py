@@ -23,6 +23,7 @@ from dashboards.words import (
 from stsq_core.configs import WIDTH
 from sweeps.findings import Findings, Verdict
 from sweeps.laws import LawComparison, ScalingLaw
+from sweeps.schema import LOSS
 from sweeps.store import Outcomes
 from sweeps.thresholds import WidthThreshold
 
@@ -53,6 +54,8 @@ def show_run(
     """The thresholds of a run with their laws, and its failures; of thousands of cells and notes the first."""
     where = f"; `stsq report {run}` writes all to {run}/report/thresholds.csv"
     print_table(console, threshold_table(thresholds, named_laws(comparisons)))
+    if thresholds and thresholds[0].metric != LOSS:
+        print_line(console, f"A trial is solved where its {thresholds[0].measure} is at most {thresholds[0].target_loss:g}.")
     if len(thresholds) > SHOWN_CELLS:
         print_line(console, f"and {len(thresholds) - SHOWN_CELLS:,} more cells{where}")
     show_laws(console, comparisons, thresholds)

@@ -180,7 +180,7 @@ def annotate(findings: Findings, thresholds: Iterable[WidthThreshold], studies: 
     by_id = {cell.cell_id: cell for cell in findings.cells}
     with quiet_optuna():
         for cell_id, study in studies:
-            study.set_metric_names(["relative loss"])
+            study.set_metric_names([findings.spec.criterion.measure])
             save_note(study, note(findings, by_id[cell_id], measured.get(cell_id)))
             for name, figure in (_figures(views.get(cell_id)) | overview).items():
                 save_plotly_graph_object(study, figure, graph_object_id=name)
@@ -193,7 +193,7 @@ def note(findings: Findings, cell: Cell, threshold: WidthThreshold | None) -> st
     rows = [
         ("sweep", f"{findings.spec.heading} ({findings.run.path.name})"),
         ("hypothesis", findings.spec.hypothesis),
-        ("solved", f"relative loss at most {criterion.target_loss:g} in {share}"),
+        ("solved", f"{criterion.measure} at most {criterion.target_loss:g} in {share}"),
         (f"{criterion.size.nouns} declared", f"{widths[0]} to {widths[-1]}" if len(widths) > 1 else str(widths[0])),
         *_measured(threshold),
     ]

@@ -28,8 +28,8 @@ from dashboards.plots import (
 from dashboards.words import CARD, INK, element
 from sweeps.cells import Cell
 from sweeps.findings import Findings, read_findings
-from sweeps.schema import fields_of, free_fields
-from sweeps.store import MEASURED, LedgerRecord, RunDirectory, read_curves, read_metrics, trials_of_journal
+from sweeps.schema import Criterion, fields_of, free_fields
+from sweeps.store import MEASURED, LedgerRecord, RunDirectory, is_solved, read_curves, read_metrics, trials_of_journal
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -192,7 +192,7 @@ def trial_rows(findings: Findings, cells: Sequence[Cell]) -> list[Row]:
     training = {trial_id for path in journals for trial_id in trials_of_journal(path)} - ended.keys()
     axes = _axes(cells)
     return [
-        row | _end(ended.get(row["trial_id"]), row["trial_id"], chosen, training, findings.spec.criterion.target_loss)
+        row | _end(ended.get(row["trial_id"]), row["trial_id"], chosen, training, findings.spec.criterion)
         for cell in cells
         for row in _declared(cell, axes)
     ]
@@ -224,12 +224,12 @@ def _declared(cell: Cell, axes: Sequence[str]) -> Iterator[Row]:
         yield {"trial_id": trial_id, **shared, "m": m, "lr": lr, "seed": seed}
 
 
-def _end(record: LedgerRecord | None, trial_id: str, chosen: set[str], training: set[str], target: float) -> Row:
+def _end(record: LedgerRecord | None, trial_id: str, chosen: set[str], training: set[str], criterion: Criterion) -> Row:
     """The status and result of a trial."""
     if record is None:
         status = "training" if trial_id in training else "waiting"
         return {"status": status, "solved": None, "chosen": None, **dict.fromkeys(ENDED)}
-    solved = record.relative_loss is not None and record.relative_loss <= target
+    solved = is_solved(record, criterion) or False
     result = {name: getattr(record, name) for name in ENDED}
     return {"status": record.status, "solved": solved, "chosen": trial_id in chosen, **result, **(record.metrics or {})}
 

@@ -20,7 +20,8 @@ from dashboards.plots import MAX_CELLS, MAX_SEED_LINES, CellView, cell_names, ce
 from dashboards.words import Html, architecture_name, element, interval_text, prose, star_words, table, whole_letter
 from stsq_core.configs import SAMPLES, WIDTH
 from sweeps.findings import Findings
-from sweeps.thresholds import Points, WidthThreshold
+from sweeps.schema import LOSS
+from sweeps.thresholds import Point, Points, WidthThreshold
 
 MAX_TRIALS_LISTED = 60
 
@@ -38,7 +39,7 @@ def cell_section(findings: Findings, views: Sequence[CellView], given: str) -> P
         "One cell in detail",
         lead_paragraph(
             f"From top to bottom: the distribution of the threshold's replicates; the share of seeds solved at each {noun}; the"
-            f" relative loss of every seed. Only trials with the learning rate chosen for each {noun}. Hover over a mark to see"
+            f" {findings.spec.criterion.measure} of every seed. Only trials with the learning rate chosen for each {noun}. Hover over a mark to see"
             " its trial."
         ),
         _chooser(shown, names),
@@ -72,7 +73,7 @@ def _panel(threshold: WidthThreshold, name: str, view: CellView | None, run: str
     if view is None:
         picture: object = element("p", "No trial of this cell gave a number.", class_="note")
     else:
-        words = f"{kind}, {name}: relative loss, share of seeds solved and threshold against {threshold.size.quantity}"
+        words = f"{kind}, {name}: {threshold.measure}, share of seeds solved and threshold against {threshold.size.quantity}"
         picture = [
             element("p", *_keys(view), class_="key"),
             *figure_element(plotly_strips(cell_strips(view)), words),
@@ -127,7 +128,7 @@ def _facts(threshold: WidthThreshold, run: str) -> Html:
         ("Threshold", status_tag(threshold.status, status)),
         *m_star,
         (f"{threshold.level:.0%} interval", interval_text(threshold)),
-        ("Criterion", f"{threshold.success_rate:.0%} of seeds at a loss of {threshold.target_loss:g} or less"),
+        ("Criterion", f"{threshold.success_rate:.0%} of seeds at {_judged(threshold)} {threshold.target_loss:g} or less"),
         _range(threshold),
         ("Ended", ", ".join(ended)),
         ("Cell", element("code", threshold.cell_id)),
@@ -136,6 +137,18 @@ def _facts(threshold: WidthThreshold, run: str) -> Html:
         ("Command", element("code", f"stsq show {run}")),
     ]
     return element("dl", *(part for name, value in pairs for part in (element("dt", prose(name)), element("dd", value))))
+
+
+def _judged(threshold: WidthThreshold) -> str:
+    return "a loss of" if threshold.metric == LOSS else f"{threshold.measure} of"
+
+
+def _loss_text(point: Point) -> str:
+    """The loss with its standard error, where it has one."""
+    if point.relative_loss is None:
+        return ""
+    error = point.relative_loss_stderr
+    return f"{point.relative_loss:.4g}" + ("" if error is None else f" ± {error:.1g}")
 
 
 def _range(threshold: WidthThreshold) -> tuple[str, str]:
@@ -155,7 +168,7 @@ def _trials(threshold: WidthThreshold, name: str, run: str) -> Html:
             "m": point.width,
             "seed": point.seed,
             "lr": f"{point.lr:g}",
-            "loss": "" if point.relative_loss is None else f"{point.relative_loss:.4g} ± {point.relative_loss_stderr or 0:.1g}",
+            "loss": _loss_text(point),
             "status": point.status,
             "again": element("code", f"stsq trial {run} {point.trial_id}"),
         }
@@ -163,7 +176,7 @@ def _trials(threshold: WidthThreshold, name: str, run: str) -> Html:
     ]
     columns = {
         "m": f"#`{threshold.size.letter}`",
-        "loss": "#Relative loss",
+        "loss": f"#{threshold.measure[0].upper()}{threshold.measure[1:]}",
         "status": "Status",
         "lr": "#Rate",
         "seed": "#Seed",

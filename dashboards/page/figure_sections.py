@@ -36,6 +36,7 @@ from dashboards.plots import (
 from dashboards.words import INK, WIDTHS, Formula, Html, architecture_name, element, prose, star_words, translucent
 from stsq_core.configs import SAMPLES, WIDTH
 from sweeps.findings import Findings, KnownThresholds, interval_histories
+from sweeps.schema import LOSS
 
 MAX_RETRACED = 2 * MAX_CELLS
 """Cells whose intervals through training are computed."""
@@ -124,10 +125,12 @@ def losses_section(views: Sequence[CellView], names: Sequence[str]) -> PageSecti
     keys += [legend_entry("dotted", "exact floor", colour="var(--ink)")] if any(view.floor for view in views) else []
     size = views[0].threshold.size
     when = "at every evaluation, against the samples drawn until then" if size == SAMPLES else "after the last step"
+    metric, measure = views[0].threshold.metric, views[0].threshold.measure
+    nothing = ": 1 is a network that has learned nothing" if metric.startswith(LOSS) else ""
     return page_section(
         "losses",
         f"Loss against {size.quantity}",
-        lead_paragraph(f"Relative loss on fresh data {when}: 1 is a network that has learned nothing. Logarithmic axes."),
+        lead_paragraph(f"{measure[0].upper()}{measure[1:]} on fresh data {when}{nothing}. Logarithmic axes."),
         element("p", *keys, class_="key"),
         *_multiples(views, loss_charts, _loss_words),
         downloads(names, ("losses.png", "losses.pdf")),
@@ -154,7 +157,7 @@ def curves_section(views: Sequence[CellView]) -> PageSection | None:
         element(
             "p",
             element("span", *ends),
-            legend_entry("dashed", "target", colour="var(--target)"),
+            *([] if views[0].target_of_batch is None else [legend_entry("dashed", "target", colour="var(--target)")]),
             class_="key",
         ),
         *_multiples(views, curve_charts, _curve_words),

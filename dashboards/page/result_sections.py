@@ -23,7 +23,7 @@ from dashboards.words import (
 )
 from stsq_core.configs import SAMPLES, WIDTH
 from sweeps.findings import LEAST_SEEDS, Findings, Verdict
-from sweeps.schema import Criterion
+from sweeps.schema import LOSS, Criterion
 from sweeps.thresholds import WidthThreshold
 
 MAX_SETTINGS = 60
@@ -174,8 +174,12 @@ def _own_note(threshold: WidthThreshold, row: Row, common: Sequence[str]) -> str
 
 def _reach_words(criterion: Criterion) -> str:
     if criterion.statistic == "mean":
-        return f"the mean relative loss over seeds is at most {criterion.target_loss:g}"
-    reach = f"{criterion.success_rate:.0%} of seeds reach a relative loss of {criterion.target_loss:g}"
+        return f"the mean {criterion.measure} over seeds is at most {criterion.target_loss:g}"
+    share = f"{criterion.success_rate:.0%} of seeds"
+    if criterion.metric == LOSS:
+        reach = f"{share} reach a relative loss of {criterion.target_loss:g}"
+    else:
+        reach = f"{share} have {criterion.measure} at most {criterion.target_loss:g}"
     return f"{reach}, by the number of seeds that do alone" if criterion.statistic == "solved" else reach
 
 

@@ -270,9 +270,9 @@ def provenance_section(findings: Findings) -> PageSection:
 def criterion_words(criterion: Criterion) -> str:
     """When a width is wide enough, in words."""
     if criterion.statistic == "mean":
-        return f"mean relative loss over seeds at most {criterion.target_loss:g}"
+        return f"mean {criterion.measure} over seeds at most {criterion.target_loss:g}"
     solved = ", by their number alone" if criterion.statistic == "solved" else ""
-    return f"relative loss at most {criterion.target_loss:g} for {criterion.success_rate:.0%} of seeds{solved}"
+    return f"{criterion.measure} at most {criterion.target_loss:g} for {criterion.success_rate:.0%} of seeds{solved}"
 
 
 def _interval_words(findings: Findings) -> str:

@@ -20,6 +20,7 @@ from dashboards.words import (
 from stsq_core.configs import WIDTH
 from sweeps.findings import Answer, Findings, Regime, Verdict
 from sweeps.laws import LawComparison, ScalingLaw
+from sweeps.schema import LOSS
 from sweeps.store import Status
 from sweeps.thresholds import WidthThreshold
 
@@ -169,16 +170,17 @@ def _growth(regime: Regime) -> list[Phrase]:
     start, end = first.config_sample.task.T, last.config_sample.task.T
     architecture = architecture_name(regime.kind)
     name, size, T = f"a {architecture[0].lower()}{architecture[1:]}", regime.size, regime.letter("T")
+    judged = "" if first.metric == LOSS else f", judged by the {first.measure}"
     if start == end or first.m_star is None or last.m_star is None:
         return [
             Phrase(f"{name} needs a {size.noun} of "),
             Phrase(f"{first.m_star:.1f}", regime.kind),
-            Phrase(f" at `{T}` = {start}"),
+            Phrase(f" at `{T}` = {start}{judged}"),
         ]
     return [
         Phrase(f"{end / start:.3g} times the tokens take "),
         Phrase(f"{last.m_star / first.m_star:.2g} times the {size.quantity}", regime.kind),
-        Phrase(f" of {name} (`{size.letter}`* = {first.m_star:.1f} at `{T}` = {start}, {last.m_star:.1f} at `{T}` = {end})"),
+        Phrase(f" of {name} (`{size.letter}`* = {first.m_star:.1f} at `{T}` = {start}, {last.m_star:.1f} at `{T}` = {end}){judged}"),
     ]
 
 

@@ -198,7 +198,7 @@ def losses_figure(charts: Sequence[Chart]) -> Figure:
             axes = figure.add_subplot(rows, columns, place + 1)
             _draw(axes, chart, grid=False)
             axes.set_title(title, loc="left", fontsize=8.5)
-            axes.set_ylabel("relative loss" if place % columns == 0 else "")
+            axes.set_ylabel(chart.y.label.tex if place % columns == 0 else "")
             axes.set_xlabel(chart.x.label.tex if place + columns >= len(shown) else "")
     return figure
 

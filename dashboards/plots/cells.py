@@ -12,6 +12,7 @@ from stsq_core.configs import SAMPLES
 from stsq_core.oracles import theory
 from sweeps.findings import Findings
 from sweeps.laws import has_fcn_bound
+from sweeps.schema import LOSS
 from sweeps.store import Curve, read_curves, read_metrics
 from sweeps.thresholds import Points, WidthThreshold
 
@@ -61,8 +62,13 @@ class CellView:
 
     @property
     def target_loss(self) -> float:
-        """The relative loss that counts as solved."""
+        """The relative loss, or what is judged in its place, that counts as solved."""
         return self.threshold.target_loss
+
+    @property
+    def target_of_batch(self) -> float | None:
+        """The target beside training losses; None where something else is judged."""
+        return self.target_loss if self.threshold.metric == LOSS else None
 
     @property
     def width_range(self) -> tuple[float, float]:
@@ -85,8 +91,9 @@ class CellView:
 
     @property
     def curve_range(self) -> tuple[float, float]:
-        """The training losses shown and the target, with room around them."""
-        return _range([self.target_loss, *(float(loss) for curve in self.curves for loss in curve.losses)])
+        """The training losses shown and their target, with room around them."""
+        target = [] if self.target_of_batch is None else [self.target_of_batch]
+        return _range([*target, *(float(loss) for curve in self.curves for loss in curve.losses)] or [self.target_loss])
 
 
 def cell_views(thresholds: Sequence[WidthThreshold], curves: Mapping[str, Curve]) -> tuple[CellView, ...]:

@@ -50,7 +50,8 @@ def curve_charts(cells: Sequence[CellView]) -> list[Chart]:
             for place, curve in enumerate(cell.curves)
         ]  # fmt: skip
         x, y = Axis(Formula.of("step"), log=False), _loss_axis("relative loss of the batch", cell.curve_range)
-        charts.append(Chart(_title(cell), x, y, (*lines, Rule("y", cell.target_loss, TARGET))))
+        rules = [] if cell.target_of_batch is None else [Rule("y", cell.target_of_batch, TARGET)]
+        charts.append(Chart(_title(cell), x, y, (*lines, *rules)))
     return charts
 
 
@@ -142,7 +143,7 @@ def _loss_chart(cell: CellView, *dots: Layer, median_width: float = 2) -> Chart:
     )
     layers += [*dots, median, Rule("y", cell.target_loss, TARGET)]
     x = Axis(size_label(threshold.size), ends=cell.width_range, ticks=cell.width_ticks)
-    return Chart(_title(cell), x, _loss_axis("relative loss", cell.loss_range), tuple(layers))
+    return Chart(_title(cell), x, _loss_axis(threshold.measure, cell.loss_range), tuple(layers))
 
 
 def _title(cell: CellView) -> str:
@@ -154,7 +155,7 @@ def _loss_axis(label: str, ends: tuple[float, float]) -> Axis:
 
 
 def _dots(cell: CellView) -> Marks:
-    hover = f"{cell.threshold.size.letter} = {{x}}<br>relative loss {{y:.4g}}"
+    hover = f"{cell.threshold.size.letter} = {{x}}<br>{cell.threshold.measure} {{y:.4g}}"
     return Marks(cell.dot_widths, cell.dot_losses, series_shade(cell.kind, 0), size=5, opacity=0.5, hover=hover)
 
 
@@ -173,5 +174,5 @@ def _seed(view: CellView, own: Points, seed: int) -> Marks:
         width=1,
         joined_opacity=0.28,
         texts=tuple(texts),
-        hover=f"{view.threshold.size.letter} = {{x}}<br>relative loss {{y:.4g}}<br>{{text}}",
+        hover=f"{view.threshold.size.letter} = {{x}}<br>{view.threshold.measure} {{y:.4g}}<br>{{text}}",
     )

@@ -20,6 +20,7 @@ from dashboards.publishing.client import INTERRUPTED, write_client_files
 from dashboards.publishing.keys import cell_config
 from dashboards.publishing.projection import Outcome, Row, RunProjection, Table, short
 from sweeps.cells import Cell, ExpandedSweep, Shard
+from sweeps.schema import LOSS, Criterion
 from sweeps.store import (
     LEAST_LOSS,
     Ledger,
@@ -27,6 +28,7 @@ from sweeps.store import (
     Outcomes,
     RunDirectory,
     disk_errors,
+    judged_loss,
     lines_after,
     read_curves,
     read_results,
@@ -64,7 +66,7 @@ class CellRuns:
         self._tags = tags
         self._cells = {cell.cell_id: cell for cell in sweep.cells if shard.owns(cell.cell_id)}
         self._cell_of = {trial_id: cell.cell_id for cell in self._cells.values() for trial_id in cell.trials.trial_ids}
-        self._states = {i: CellState(cell, self._criterion.target_loss) for i, cell in self._cells.items()}
+        self._states = {i: CellState(cell, self._criterion) for i, cell in self._cells.items()}
         self._logs = {cell_id: CellLog(run.wandb / "cells" / f"{cell_id}.jsonl") for cell_id in self._cells}
         self._closing = False
         self._offset = 0
@@ -144,6 +146,7 @@ class CellRuns:
             "high": threshold.high,
             "level": threshold.level,
             "target_loss": target,
+            **({} if threshold.metric == LOSS else {"metric": threshold.metric}),
             "num_ended": threshold.num_trials,
             "num_solved": int((points.outcomes.relative_loss <= target).sum()),
             "num_diverged": threshold.num_diverged,
@@ -151,7 +154,10 @@ class CellRuns:
         }
         exit_code = (1 if threshold.num_failed else 0) if is_complete else INTERRUPTED
         last = max(datetime.fromisoformat(text).timestamp() for text in points.outcomes.finished_at.tolist())
-        columns = tuple(threshold.size.letter if name == "m" else name for name in COLUMNS)
+        names = {"m": threshold.size.letter}
+        if threshold.metric != LOSS:
+            names |= {"relative_loss": threshold.measure, "relative_loss_stderr": f"standard error of {threshold.measure}"}
+        columns = tuple(names.get(name, name) for name in COLUMNS)
         return Outcome(summary, exit_code, last, {"trials": Table(columns, tuple(_trial_rows(threshold)))})
 
 
@@ -167,19 +173,20 @@ def _trial_rows(threshold: WidthThreshold) -> Iterator[tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class Ended:
-    """How one trial ended; `relative_loss` is inf where it diverged, nan where it failed."""
+    """How one trial ended; `judged` is what stands against the target. Both are inf where it diverged, nan where it failed."""
 
     lr: float
     relative_loss: float
+    judged: float
     pack_id: str
 
 
 class CellState:
     """The trials of a cell that have ended."""
 
-    def __init__(self, cell: Cell, target_loss: float) -> None:
+    def __init__(self, cell: Cell, criterion: Criterion) -> None:
         trials = cell.trials
-        self._target_loss = target_loss
+        self._criterion = criterion
         self._letter = trials.families[0].size.letter
         self._places = {trial_id: place for place, trial_id in enumerate(trials.trial_ids)}
         self._widths, self._rates = trials.widths, trials.rates
@@ -204,12 +211,12 @@ class CellState:
     def take(self, record: LedgerRecord) -> tuple[bool, int | None]:
         """Take a ledger line; returns whether a row is due, and the width that it completes (None: none)."""
         place = self._places[record.trial_id]
-        width, loss = int(self._widths[place]), record.relative_loss
+        width = int(self._widths[place])
         known = record.trial_id in self._ended[width]
-        missing = math.nan if record.status == "failed" else math.inf
-        self._ended[width][record.trial_id] = Ended(
-            float(self._rates[place]), missing if loss is None else loss, record.pack_id
-        )
+        missing = math.inf if record.status == "diverged" else math.nan
+        numbers = record.relative_loss, judged_loss(record, self._criterion.metric)
+        loss, judged = (missing if number is None else number for number in numbers)
+        self._ended[width][record.trial_id] = Ended(float(self._rates[place]), loss, judged, record.pack_id)
         self._changed.add(width)
         self.num_lines += 1
         self._left[width] -= not known
@@ -229,15 +236,15 @@ class CellState:
         own: dict[float, dict[str, Ended]] = {}
         for trial_id, ended in self._ended[width].items():
             own.setdefault(ended.lr, {})[trial_id] = ended
-        return own[min(sorted(own), key=lambda lr: _median([ended.relative_loss for ended in own[lr].values()]))]
+        return own[min(sorted(own), key=lambda lr: _median([ended.judged for ended in own[lr].values()]))]
 
     def _of_width(self, width: int) -> Iterator[tuple[str, Any]]:
         best = self.best(width)
         losses = [ended.relative_loss for ended in best.values()]
-        measured = [loss for loss in losses if not math.isnan(loss)]
+        measured = [ended.judged for ended in best.values() if not math.isnan(ended.judged)]
         yield f"num_trials/{self._letter}={width}", len(self._ended[width])
         if measured:
-            yield f"success_rate/{self._letter}={width}", sum(loss <= self._target_loss for loss in measured) / len(measured)
+            yield f"success_rate/{self._letter}={width}", sum(own <= self._criterion.target_loss for own in measured) / len(measured)
         if math.isfinite(median := _median(losses)):
             yield f"relative_loss/{self._letter}={width}", median
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from dashboards.publishing.keys import run_config
 from stsq_core.configs import SAMPLES, WIDTH, Size, TrialConfig
-from sweeps.store import MEASURED, Curve, LedgerRecord
+from sweeps.schema import Criterion
+from sweeps.store import MEASURED, Curve, LedgerRecord, is_solved
 
 NO_CURVE: Curve = (np.zeros(0, dtype=int), np.zeros(0))
 NO_METRICS: Mapping[str, Curve] = {}
@@ -126,16 +127,15 @@ def trial_row(step: int, relative_loss: float, metrics: Mapping[str, float]) -> 
     return Row(step, {"step": step, "relative_loss": relative_loss} | dict(metrics))
 
 
-def trial_outcome(record: LedgerRecord, *, target_loss: float, counts: bool | None) -> Outcome:
+def trial_outcome(record: LedgerRecord, *, criterion: Criterion, counts: bool | None) -> Outcome:
     """The end of a trial: its final evaluation, whether it is `solved`, and whether it `counts_for_threshold`.
 
-    `solved` is None for a failed trial, which has no result for its width; `counts` is None while that is not known.
+    `solved` is None for a trial that says nothing of its width, as a failed one; `counts` is None while that is not known.
     """
-    loss = record.relative_loss
     summary = {
         "status": record.status,
         **{name: getattr(record, name) for name in MEASURED},
-        "solved": None if record.status == "failed" else loss is not None and loss <= target_loss,
+        "solved": is_solved(record, criterion),
         "reason": record.reason,
         **({} if counts is None else {"counts_for_threshold": counts}),
         **(record.metrics or {}),

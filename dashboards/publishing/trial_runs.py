@@ -79,7 +79,7 @@ class TrialRuns:
             rows = rows_of(curves.get(record.trial_id, NO_CURVE), metrics.get(record.trial_id, NO_METRICS))
             kept = Thinning(record.trial_config).kept(rows, ended=True)
             counts = self._counts.get(record.trial_id)
-            outcome = trial_outcome(record, target_loss=self._criterion.target_loss, counts=counts)
+            outcome = trial_outcome(record, criterion=self._criterion, counts=counts)
             projections.append(self._project(record.trial_config, tuple(kept), outcome))
         return projections
 

@@ -13,7 +13,7 @@ from sweeps.cells.packs import ANYWHERE, Pack, Room, make_packs
 from sweeps.cells.searched import SearchedCell, searched_cells_of
 from sweeps.cells.shard import Shard
 from sweeps.cells.trials import Trials
-from sweeps.schema import SweepSpec
+from sweeps.schema import LOSS, SweepSpec
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,12 @@ class ExpandedSweep:
 
     @cached_property
     def theorem_lines(self) -> list[str]:
-        """Which of the paper's conditions cells do not meet, in words; without thresholds no loss is asked for."""
+        """Which of the paper's conditions cells do not meet, in words; without thresholds of the loss none is asked for."""
         cells = [(cell.trials[0], max(cell.rates)) for cell in self.cells]
         cells += [(cell.family.sample, max(cell.rates)) for cell in self.searched]
-        return theorem_lines(cells, target_loss=self.spec.criterion.target_loss if self.spec.has_thresholds else None)
+        criterion = self.spec.criterion
+        is_asked = self.spec.has_thresholds and criterion.metric == LOSS
+        return theorem_lines(cells, target_loss=criterion.target_loss if is_asked else None)
 
 
 def expand(sweep: SweepSpec | ExpandedSweep) -> tuple[Cell, ...]:

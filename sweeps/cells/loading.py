@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from stsq_core.configs import SAMPLES, TrialConfig, UserError, shown
 from sweeps.cells.cell import describe
 from sweeps.cells.expanded_sweep import ExpandedSweep
-from sweeps.cells.named_in_results import check_names
+from sweeps.cells.named_in_results import check_metric, check_names
 from sweeps.schema import (
     PlacedError,
     Slug,
@@ -148,6 +148,7 @@ def check_sweep(document: YamlDocument, *, is_kept: bool = False) -> ExpandedSwe
             sweep = replace(sweep, spec=spec)
         spec.laws.check(cells)
         _check_targets(spec, cells)
+        check_metric(spec, (*sweep.cells, *sweep.searched))
         if not (document.has_settings or is_kept):  # narrowed, it may have lost the cells that claims are about
             check_names(spec, (*sweep.cells, *sweep.searched))
     except ValidationError as error:

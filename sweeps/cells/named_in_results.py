@@ -1,9 +1,9 @@
-"""What claims and drawings name of a sweep's results: metrics that an evaluation gives, and values that some cell has."""
+"""What criterion, claims and drawings name of a sweep's results: metrics that an evaluation gives, values that some cell has."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from stsq_core.configs import TrialConfig, shown
+from stsq_core.configs import BitAttention, Fcn, Ffn, OneHot, Rnn, TrialConfig, TransformerMlp, shown
 from sweeps.cells.cell import Cell
 from sweeps.cells.searched import SearchedCell
 from sweeps.schema import (
@@ -18,6 +18,7 @@ from sweeps.schema import (
     ThresholdOrder,
     fields_of,
     listed,
+    metric_at,
     suggestion,
 )
 
@@ -25,6 +26,39 @@ AnyCell = Cell | SearchedCell
 
 SHOWN_VALUES = 20
 """The most values of a field that a message lists."""
+
+
+def check_metric(spec: SweepSpec, cells: Sequence[AnyCell]) -> None:
+    """Refuse a criterion by a metric that some cell's trials do not give.
+
+    Raises:
+        PlacedError: the cell, and what to ask for.
+    """
+    for cell in cells:
+        sample = _sample(cell)
+        metric, given = metric_at(spec.criterion.metric, sample.task.T), sample.evaluation.metric_names
+        if metric not in given:
+            name, _, number = metric.partition("@")[2].partition("=")
+            ask = f"{name}_test: [{number}]" if name else "describe: true"
+            problem = f"the evaluation of {cell.label} gives no {metric} (it gives {listed(given)}): ask for it, evaluation: {{{ask}}}"
+        elif reason := _not_of_the_model(sample, metric):
+            problem = f"{reason} in {cell.label}, whose trials give no {metric}: use metric: loss, or another model"
+        else:
+            continue
+        raise PlacedError(("criterion", "metric"), problem)
+
+
+def _not_of_the_model(sample: TrialConfig, metric: str) -> str | None:
+    """Why a described metric is none of a built-in model's."""
+    model = sample.model
+    is_direction = metric.startswith("cosine_")
+    if isinstance(model, Fcn | Ffn | Rnn) and (is_direction or metric == "attention_mass"):
+        return f"model.kind={model.kind} has no attention"
+    if is_direction and (isinstance(model, TransformerMlp | BitAttention) or getattr(model, "heads", 1) > 1):
+        return f"model.kind={model.kind} has no single W and V"
+    if metric == "cosine_W_centred" and not isinstance(codes := getattr(model, "positions", None), OneHot):
+        return f"model.positions.kind={getattr(codes, 'kind', None)} is not one_hot"
+    return None
 
 
 def check_names(spec: SweepSpec, cells: Sequence[AnyCell]) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from stsq_core.configs import WIDTH, Fcn, Stsq
 from stsq_core.oracles import theory
+from sweeps.schema import LOSS
 from sweeps.thresholds import WidthThreshold
 
 
@@ -25,7 +26,8 @@ class LineRatio:
 def has_fcn_bound(threshold: WidthThreshold) -> bool:
     """Whether the exact floor bounds the threshold: one of the width of a fully connected net that learns token selection."""
     sample = threshold.config_sample
-    return type(sample.model) is Fcn and type(sample.task) is Stsq and threshold.size == WIDTH
+    is_of_the_loss = threshold.size == WIDTH and threshold.metric == LOSS
+    return type(sample.model) is Fcn and type(sample.task) is Stsq and is_of_the_loss
 
 
 def fcn_line(thresholds: Iterable[WidthThreshold]) -> tuple[LineRatio, ...]:

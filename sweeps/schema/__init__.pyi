@@ -37,6 +37,12 @@ from .fields import (
     with_field as with_field,
     without_field as without_field,
 )
+from .judged_metric import (
+    LOSS as LOSS,
+    judged_number as judged_number,
+    metric_at as metric_at,
+    metric_words as metric_words,
+)
 from .kept_sweeps import as_kept as as_kept
 from .law_settings import LawSettings as LawSettings
 from .overrides import apply_settings as apply_settings

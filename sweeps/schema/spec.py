@@ -14,6 +14,7 @@ from sweeps.schema.claims import Claim, Slug, ThresholdClaim, Words
 from sweeps.schema.drawings import Drawing
 from sweeps.schema.errors import FieldError, Path
 from sweeps.schema.fields import not_a_size, unknown_field, width_fields
+from sweeps.schema.judged_metric import LOSS, is_relative, metric_words, unknown_metric
 from sweeps.schema.law_settings import LawSettings
 from sweeps.schema.search_spec import SearchSettings, WidthRange
 
@@ -42,9 +43,14 @@ class Criterion(Record):
     `of` says what the threshold is about: the width m, another whole number of the trials (`model.rank`,
     `training.num_samples`), or `samples`, those that a trial draws until an evaluation first finds its loss at the target:
     then the threshold is the median over seeds.
+
+    `metric` is what is judged in place of the final relative loss: that at another number of tokens or subset size
+    (`loss@T=400`, `loss@2T` for twice each cell's T, `loss@q=6`), or `attention_mass`, `cosine_W`, `cosine_W_centred` or
+    `cosine_V`, each as 1 minus itself. The trials' evaluation must ask for it.
     """
 
     of: str = WIDTH.name
+    metric: str = LOSS
     target_loss: Annotated[float, Field(gt=0, lt=1)] = 0.1
     success_rate: Annotated[float, Field(gt=0, lt=1)] = 0.5
     level: Annotated[float, Field(gt=0, lt=1)] = 0.9
@@ -71,10 +77,29 @@ class Criterion(Record):
             )
         return self
 
+    @model_validator(mode="after")
+    def _judges_by_a_metric(self) -> Self:
+        if reason := unknown_metric(self.metric):
+            raise FieldError(("metric",), reason)
+        if self.of == SAMPLES.name and self.metric != LOSS:
+            raise FieldError(
+                ("metric",), f"samples are counted up to a relative loss; got metric={self.metric}, of=samples: leave metric out"
+            )
+        if self.of == "task.T" and is_relative(self.metric):
+            raise FieldError(
+                ("metric",), f"{self.metric} changes with T; got metric={self.metric}, of=task.T: give a number, as in loss@T=64"
+            )
+        return self
+
     @property
     def size(self) -> Size:
         """What the threshold is about."""
         return size_named(self.of)
+
+    @property
+    def measure(self) -> str:
+        """What must be at most the target, in words."""
+        return metric_words(self.metric)
 
 
 class Budget(Record):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from optuna.trial import TrialState
 
-from sweeps.schema import Criterion, SamplerName
+from sweeps.schema import LOSS, Criterion, SamplerName
 from sweeps.store import STATUSES, Curve, none_of_nan
 from sweeps.thresholds import CellPoints
 
@@ -44,8 +44,9 @@ class FinishedPoint:
 def finished_points(points: CellPoints, criterion: Criterion, sampler: SamplerName) -> tuple[FinishedPoint, ...]:
     """The complete points, in the order of `points`.
 
-    The value is the relative loss at the point's rate. Optuna's TPE and GP look for the least value, so for them it is the
-    distance of the log loss from the log target: they then look for the threshold and not for the widest net.
+    The value is the relative loss, or what the criterion judges in its place, at the point's rate. Optuna's TPE and GP look for
+    the least value, so for them it is the distance of the log loss from the log target: they then look for the threshold and
+    not for the widest net.
     """
     outcomes, log_target = points.outcomes, math.log(criterion.target_loss)
     ended = []
@@ -60,7 +61,7 @@ def finished_points(points: CellPoints, criterion: Criterion, sampler: SamplerNa
                 state=TrialState.COMPLETE if is_finite else TrialState.FAIL,
                 value=value if is_finite else None,
                 constraint=gap if is_finite else None,
-                attributes=_attributes(points, place, solved=gap <= 0),
+                attributes=_attributes(points, place, criterion, solved=gap <= 0),
                 trial_id=outcomes.trial_ids[trial],
                 pack_id=str(outcomes.pack_id[trial]),
             )
@@ -68,7 +69,7 @@ def finished_points(points: CellPoints, criterion: Criterion, sampler: SamplerNa
     return tuple(ended)
 
 
-def _attributes(points: CellPoints, place: int, *, solved: bool) -> dict[str, Any]:
+def _attributes(points: CellPoints, place: int, criterion: Criterion, *, solved: bool) -> dict[str, Any]:
     outcomes, rates, trials = points.outcomes, points.cell.rates, points.trials[place].tolist()
     chosen = int(points.chosen[place])
     status = STATUSES[outcomes.status[trials[chosen]]] if points.evidence[place] else "failed"
@@ -76,7 +77,9 @@ def _attributes(points: CellPoints, place: int, *, solved: bool) -> dict[str, An
         "seed": int(points.seeds[place]),
         "status": status if status != "finished" else ("solved" if solved else "unsolved"),
         "lr": rates[chosen],
-        "relative_loss": none_of_nan(outcomes.relative_loss[trials[chosen]].item()),
+        "relative_loss" if criterion.metric == LOSS else criterion.measure: none_of_nan(
+            outcomes.relative_loss[trials[chosen]].item()
+        ),
         "stderr": none_of_nan(outcomes.relative_loss_stderr[trials[chosen]].item()),
         "losses": {f"{rate:g}": none_of_nan(outcomes.relative_loss[t].item()) for rate, t in zip(rates, trials, strict=True)},
         "trial_ids": {f"{rate:g}": outcomes.trial_ids[t] for rate, t in zip(rates, trials, strict=True)},

@@ -64,7 +64,7 @@ class Search(Strategy):
         by_cell = outcomes_by_cell([search.cell for search in self._cells.values()], records)
         with storage_errors(self._place):
             for cell_id, outcomes in by_cell.items():
-                self._cells[cell_id].take(outcomes)
+                self._cells[cell_id].take(outcomes.judged_by(self._spec.criterion.metric))
 
     @property
     def finished(self) -> bool:

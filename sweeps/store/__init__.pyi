@@ -44,6 +44,8 @@ from .outcomes import (
     LEAST_LOSS as LEAST_LOSS,
     STATUSES as STATUSES,
     Outcomes as Outcomes,
+    is_solved as is_solved,
+    judged_loss as judged_loss,
     none_of_nan as none_of_nan,
 )
 from .results import Results as Results, cells_with_points as cells_with_points, read_results as read_results

@@ -9,6 +9,7 @@ import numpy as np
 
 from stsq_core.configs import NUMERICS, WIDTH, Size, plugins_of
 from sweeps.cells import Trials
+from sweeps.schema import LOSS, Criterion, judged_number
 from sweeps.store.ledger import COLUMNS, SCHEMA, LedgerRecord, Status
 
 FINISHED, DIVERGED, FAILED = range(3)
@@ -66,6 +67,33 @@ class Outcomes(Sequence[LedgerRecord]):
     @cached_property
     def trial_ids(self) -> tuple[str, ...]:
         return self.trials.trial_ids
+
+    def judged_by(self, metric: str) -> "Outcomes":
+        """With the number that a criterion judges by in place of the relative loss; again, the same.
+
+        A finished trial without it counts as failed: it says nothing.
+        """
+        if metric == LOSS:
+            return self
+        lengths = [family.sample.task.T for family in self.trials.families]
+        given = zip(self.metrics.tolist(), self.trials.family.tolist(), strict=True)
+        pairs = [judged_number(metric, metrics, lengths[family]) for metrics, family in given]
+        judged = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+        finished = self.status == FINISHED
+        lacks = finished & np.isnan(judged[:, 0])
+        judged[~finished] = np.nan
+        reasons = self.reason.copy()
+        reasons[lacks] = f"its evaluation gave no {metric}"
+        return Outcomes(
+            self.trials,
+            {
+                **self._columns,
+                "relative_loss": judged[:, 0],
+                "relative_loss_stderr": judged[:, 1],
+                "status": np.where(lacks, FAILED, self.status).astype(np.int8),
+                "reason": reasons,
+            },
+        )
 
     def num_ended(self, status: Status) -> int:
         """How many ended in one way."""
@@ -145,6 +173,21 @@ class Rows:
                 # NumPy would make a table of a column of sequences; the None at its end keeps it one of objects.
                 columns[name] = np.array([*column, None], dtype=object)[:-1]
         return Outcomes(trials, columns)
+
+
+def judged_loss(record: LedgerRecord, metric: str) -> float | None:
+    """The number by which one trial is judged; None where it has none."""
+    if metric == LOSS or record.status != "finished":
+        return record.relative_loss
+    return none_of_nan(judged_number(metric, record.metrics, record.config["task"]["T"])[0])
+
+
+def is_solved(record: LedgerRecord, criterion: Criterion) -> bool | None:
+    """Whether a trial reached the target; None where it says nothing."""
+    loss = judged_loss(record, criterion.metric)
+    if loss is None:
+        return False if record.status == "diverged" else None
+    return loss <= criterion.target_loss
 
 
 def none_of_nan(value: float) -> float | None:

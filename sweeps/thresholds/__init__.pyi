@@ -16,4 +16,4 @@ from .search_state import (
     state_of as state_of,
 )
 from .thresholds import thresholds_of as thresholds_of, width_thresholds as width_thresholds
-from .width_threshold import Points as Points, WidthThreshold as WidthThreshold
+from .width_threshold import Point as Point, Points as Points, WidthThreshold as WidthThreshold

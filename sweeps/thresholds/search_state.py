@@ -170,7 +170,7 @@ class SearchPlan:
 
 def plan_searches(spec: SweepSpec, results: Results) -> tuple[SearchPlan, ...]:
     """The plan of each searched cell, given what the ledger holds."""
-    held = outcomes_by_cell(results.searched, results.records)
+    held = outcomes_by_cell(results.searched, results.records.judged_by(spec.criterion.metric))
     return tuple(
         _plan(spec, cell, CellPoints.of(cell, held.get(cell.cell_id, results.records[:0]))) for cell in results.searched
     )

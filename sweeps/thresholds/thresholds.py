@@ -2,6 +2,7 @@
 
 Definition. With the learning rate chosen for each width, S(m) is the fraction of seeds whose relative loss is at most the
 target. The threshold `m*` is the least m where S(m) reaches the success rate; module `crossings` has it for every criterion.
+A criterion's `metric` puts another number of the trials in the place of the loss, here and in searches.
 
 Which trials count. A diverged trial is an unsolved one. A failed one (lost worker, out of memory) says nothing about the
 width: it is counted, and all else is as if it had never been declared. The rate of a width is the one with the least median log
@@ -51,7 +52,8 @@ def thresholds_of(spec: SweepSpec, results: Results) -> tuple[WidthThreshold, ..
     """The thresholds of a run; none of a sweep that is not about them."""
     if not spec.has_thresholds:
         return ()
-    rechecks = Rechecks(results.rechecks) if len(results.rechecks) else NO_RECHECKS
+    again = results.rechecks.judged_by(spec.criterion.metric)
+    rechecks = Rechecks(again) if len(again) else NO_RECHECKS
     return width_thresholds(results.records, spec.criterion, searched=results.searched, settings=spec.search, rechecks=rechecks)
 
 
@@ -68,7 +70,7 @@ def width_thresholds(
     The same records and criterion give the same numbers, intervals included: each cell's draws are seeded by its name.
     """
     size = criterion.size
-    outcomes = Outcomes.of(records, size)
+    outcomes = Outcomes.of(records, size).judged_by(criterion.metric)
     trials = outcomes.trials
     order = np.lexsort((outcomes.status == FAILED, trials.family))  # so that no failed trial stands for its cell
     members = np.split(order, np.flatnonzero(np.diff(trials.family[order])) + 1) if len(order) else []

@@ -8,7 +8,7 @@ import numpy as np
 import scipy  # its submodules load when they are used
 
 from stsq_core.configs import Transformer, TrialConfig
-from sweeps.schema import Criterion
+from sweeps.schema import LOSS, Criterion
 
 Trend = Literal["falling", "flat", "turned", "diverging", "unclear"]
 
@@ -118,7 +118,7 @@ class Missed:
 
     def words(self, criterion: Criterion, sample: TrialConfig, *, is_final: bool) -> str:
         """Why no width reaches the target, with what to try by what was seen."""
-        size = criterion.size
+        size, judged = criterion.size, "loss" if criterion.metric == LOSS else criterion.measure
         opening = "not reached" if is_final else "not reached so far"
         place, loss = self._least()
         num_solved, num = int(np.sum(self.log_losses <= math.log(criterion.target_loss))), len(self.log_losses)
@@ -126,15 +126,15 @@ class Missed:
         tries += ["another rate"] if loss > LEARNED else ["a smaller rate", "a schedule"]
         if self.trend == "diverging":
             tries = ["a smaller rate", "a schedule"]
-            seen = f"{_loss(loss)} at {size.letter} = {place}, and wider ones diverged"
+            seen = f"{_least(judged, loss)} at {size.letter} = {place}, and wider ones diverged"
         elif loss <= math.log(criterion.target_loss):
             seen = f"{num_solved} of {num} trials reach the target, at no {size.noun} {criterion.success_rate:.0%} of them"
         elif loss > LEARNED:
             median = min(float(np.median(self.log_losses[np.isfinite(self.log_losses)])), 0.0)
-            seen = f"nothing learned at any {size.noun}, loss {math.exp(median):.2f} throughout"
+            seen = f"nothing learned at any {size.noun}, {judged} {math.exp(median):.2f} throughout"
         else:
             beyond = {"turned": "rising", "flat": "not falling"}.get(self.trend, "unclear whether falling")
-            seen = f"{_loss(loss)} at {size.letter} = {place}, {beyond} beyond"
+            seen = f"{_least(judged, loss)} at {size.letter} = {place}, {beyond} beyond"
             if self.trend == "unclear":
                 tries = ["a larger high", "a larger cap"]
         match sample.model:
@@ -169,8 +169,8 @@ def _diverge(log_losses: np.ndarray) -> bool:
     return bool(len(finite)) and len(log_losses) - 1 - int(finite[-1]) >= WIDEST
 
 
-def _loss(log_loss: float) -> str:
-    return f"least loss {math.exp(log_loss):.2g}"
+def _least(judged: str, log_loss: float) -> str:
+    return f"least {judged} {math.exp(log_loss):.2g}"
 
 
 def _listed(words: list[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Literal, overload
 import numpy as np
 
 from stsq_core.configs import WIDTH, Size, TrialConfig
-from sweeps.schema import Criterion, Statistic
+from sweeps.schema import LOSS, Criterion, Statistic, metric_words
 from sweeps.store import STATUSES, Outcomes, Status, none_of_nan
 from sweeps.thresholds.recheck import Recheck
 from sweeps.thresholds.resampling import attainable_level
@@ -96,7 +96,8 @@ class WidthThreshold:
     `level`: None where the end is censored (`low_censored`: it lies below the least width; `high_censored`: above the
     largest) or where one seed cannot give an interval. `replicates` are bootstrap replicates of log m*, or draws from its
     posterior where the widths were searched (then `search` says how far the search is); -inf below and inf above the range.
-    `recheck` is what came of twice the steps.
+    `recheck` is what came of twice the steps. Where the criterion judges by another `metric`, that stands in its points in place of
+    the relative loss.
     """
 
     cell_id: str
@@ -125,6 +126,12 @@ class WidthThreshold:
     search: SearchState | None = field(default=None, repr=False, compare=False)
     recheck: Recheck | None = None
     size: Size = WIDTH
+    metric: str = LOSS
+
+    @property
+    def measure(self) -> str:
+        """What is judged against the target, in words."""
+        return metric_words(self.metric)
 
     @property
     def is_bounded(self) -> bool:
@@ -193,6 +200,7 @@ def threshold_of(
         statistic=criterion.statistic,
         search=search,
         size=criterion.size,
+        metric=criterion.metric,
     )
 
 
