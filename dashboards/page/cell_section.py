@@ -39,8 +39,8 @@ def cell_section(findings: Findings, views: Sequence[CellView], given: str) -> P
         "One cell in detail",
         lead_paragraph(
             f"From top to bottom: the distribution of the threshold's replicates; the share of seeds solved at each {noun}; the"
-            f" {findings.spec.criterion.measure} of every seed. Only trials with the learning rate chosen for each {noun}. Hover over a mark to see"
-            " its trial."
+            f" {findings.spec.criterion.measure} of every seed. Only trials with the learning rate chosen for each {noun}."
+            " Hover over a mark to see its trial."
         ),
         _chooser(shown, names),
         *(_panel(one, names[one.cell_id], by_cell.get(one.cell_id), run) for one in shown),
@@ -128,7 +128,7 @@ def _facts(threshold: WidthThreshold, run: str) -> Html:
         ("Threshold", status_tag(threshold.status, status)),
         *m_star,
         (f"{threshold.level:.0%} interval", interval_text(threshold)),
-        ("Criterion", f"{threshold.success_rate:.0%} of seeds at {_judged(threshold)} {threshold.target_loss:g} or less"),
+        ("Criterion", _criterion(threshold)),
         _range(threshold),
         ("Ended", ", ".join(ended)),
         ("Cell", element("code", threshold.cell_id)),
@@ -139,8 +139,11 @@ def _facts(threshold: WidthThreshold, run: str) -> Html:
     return element("dl", *(part for name, value in pairs for part in (element("dt", prose(name)), element("dd", value))))
 
 
-def _judged(threshold: WidthThreshold) -> str:
-    return "a loss of" if threshold.metric == LOSS else f"{threshold.measure} of"
+def _criterion(threshold: WidthThreshold) -> str:
+    share, target = f"{threshold.success_rate:.0%} of seeds", f"{threshold.target_loss:g}"
+    if threshold.metric == LOSS:
+        return f"{share} at a loss of {target} or less"
+    return f"{threshold.measure} at most {target} for {share}"
 
 
 def _loss_text(point: Point) -> str:

@@ -180,7 +180,9 @@ def _growth(regime: Regime) -> list[Phrase]:
     return [
         Phrase(f"{end / start:.3g} times the tokens take "),
         Phrase(f"{last.m_star / first.m_star:.2g} times the {size.quantity}", regime.kind),
-        Phrase(f" of {name} (`{size.letter}`* = {first.m_star:.1f} at `{T}` = {start}, {last.m_star:.1f} at `{T}` = {end}){judged}"),
+        Phrase(
+            f" of {name} (`{size.letter}`* = {first.m_star:.1f} at `{T}` = {start}, {last.m_star:.1f} at `{T}` = {end}){judged}"
+        ),
     ]
 
 

@@ -177,8 +177,8 @@ def _failure_row(label: str, reason: str, members: Outcomes) -> Row:
 _COLUMNS = (
     "cell_id", "architecture", "label", "T", "q", "d", "of", "status", "m_star", "M", "low", "high", "low_censored",
     "high_censored", "level", "metric", "target_loss", "success_rate", "bound", "law", "relative_residual", "narrowest",
-    "widest", "num_widths", "num_seeds", "num_trials", "num_diverged", "num_failed", "crosses_more_than_once", "statistic", "search",
-    "limit", "note",
+    "widest", "num_widths", "num_seeds", "num_trials", "num_diverged", "num_failed", "crosses_more_than_once", "statistic",
+    "search", "limit", "note",
 )  # fmt: skip
 
 

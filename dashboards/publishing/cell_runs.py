@@ -244,7 +244,10 @@ class CellState:
         measured = [ended.judged for ended in best.values() if not math.isnan(ended.judged)]
         yield f"num_trials/{self._letter}={width}", len(self._ended[width])
         if measured:
-            yield f"success_rate/{self._letter}={width}", sum(own <= self._criterion.target_loss for own in measured) / len(measured)
+            yield (
+                f"success_rate/{self._letter}={width}",
+                sum(own <= self._criterion.target_loss for own in measured) / len(measured),
+            )
         if math.isfinite(median := _median(losses)):
             yield f"relative_loss/{self._letter}={width}", median
 

@@ -1,9 +1,9 @@
-"""What criterion, claims and drawings name of a sweep's results: metrics that an evaluation gives, values that some cell has."""
+"""What criterion, claims and drawings name of a sweep's results: metrics that an evaluation gives, values of some cell."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from stsq_core.configs import BitAttention, Fcn, Ffn, OneHot, Rnn, TrialConfig, TransformerMlp, shown
+from stsq_core.configs import BitAttention, Fcn, Ffn, OneHot, Rnn, TransformerMlp, TrialConfig, shown
 from sweeps.cells.cell import Cell
 from sweeps.cells.searched import SearchedCell
 from sweeps.schema import (
@@ -40,7 +40,8 @@ def check_metric(spec: SweepSpec, cells: Sequence[AnyCell]) -> None:
         if metric not in given:
             name, _, number = metric.partition("@")[2].partition("=")
             ask = f"{name}_test: [{number}]" if name else "describe: true"
-            problem = f"the evaluation of {cell.label} gives no {metric} (it gives {listed(given)}): ask for it, evaluation: {{{ask}}}"
+            has = f"gives no {metric} (it gives {listed(given)})"
+            problem = f"the evaluation of {cell.label} {has}: ask for it, evaluation: {{{ask}}}"
         elif reason := _not_of_the_model(sample, metric):
             problem = f"{reason} in {cell.label}, whose trials give no {metric}: use metric: loss, or another model"
         else:

@@ -1,4 +1,4 @@
-"""The number that a criterion judges trials by: the relative loss, that at another T or q, or one that grows as a trial learns."""
+"""The number that a criterion judges trials by: the relative loss, that at another T or q, or one that grows in training."""
 
 import math
 import re

@@ -83,11 +83,13 @@ class Criterion(Record):
             raise FieldError(("metric",), reason)
         if self.of == SAMPLES.name and self.metric != LOSS:
             raise FieldError(
-                ("metric",), f"samples are counted up to a relative loss; got metric={self.metric}, of=samples: leave metric out"
+                ("metric",),
+                f"samples are counted up to a relative loss; got metric={self.metric}, of=samples: leave metric out",
             )
         if self.of == "task.T" and is_relative(self.metric):
             raise FieldError(
-                ("metric",), f"{self.metric} changes with T; got metric={self.metric}, of=task.T: give a number, as in loss@T=64"
+                ("metric",),
+                f"{self.metric} changes with T; got metric={self.metric}, of=task.T: give a number, as in loss@T=64",
             )
         return self
 

@@ -96,8 +96,8 @@ class WidthThreshold:
     `level`: None where the end is censored (`low_censored`: it lies below the least width; `high_censored`: above the
     largest) or where one seed cannot give an interval. `replicates` are bootstrap replicates of log m*, or draws from its
     posterior where the widths were searched (then `search` says how far the search is); -inf below and inf above the range.
-    `recheck` is what came of twice the steps. Where the criterion judges by another `metric`, that stands in its points in place of
-    the relative loss.
+    `recheck` is what came of twice the steps. Where the criterion judges by another `metric`, that stands in
+    its points in place of the relative loss.
     """
 
     cell_id: str

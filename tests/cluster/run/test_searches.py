@@ -312,3 +312,30 @@ def _training(run: Path, pack_id: str) -> int | None:
 def _lines(run: Path) -> list[str]:
     ledger = run / "ledger.jsonl"
     return ledger.read_text().splitlines() if ledger.exists() else []
+
+
+def test_a_metric_is_searched_and_another_judges_the_run_without_training(
+    here: Here, write_sweep: Write, hunt: dict[str, Any], tmp_path: Path
+) -> None:
+    codes = hunt["trials"][0]
+    codes["base"] |= {
+        "evaluation": {"T_test": [12], "describe": True},
+        "training": {"objective": "population", "batch_size": 16, "steps": 100},
+    }
+    hunt |= {"trials": [codes], "criterion": {"metric": "loss@2T", "target_loss": 0.7}}
+    path, run = write_sweep(hunt), tmp_path / "runs/hunt"
+    first = here("run", path, *QUIET)
+    assert first.code == 0, first
+    assert "A trial is solved where its relative loss at 2T is at most 0.7." in first.out
+    ledger = (run / "ledger.jsonl").read_bytes()
+    (row,) = json.loads(here("show", run, "--json").out)["thresholds"]
+    solved = {record.trial_config.width: record.metrics["loss@T=12"] <= 0.7 for record in Ledger(run / "ledger.jsonl").read()}
+    assert row["metric"] == "loss@2T"
+    assert row["status"] == "found"
+    assert min(width for width, is_solved in solved.items() if is_solved) <= row["high"]
+    again = here("run", run, *QUIET, "--set", "criterion.metric=loss", "--set", "search.cap=4")
+    assert again.code in (0, 3), again
+    assert (run / "ledger.jsonl").read_bytes() == ledger
+    (other,) = json.loads(here("show", run, "--json").out)["thresholds"]
+    assert other["metric"] == "loss"
+    assert other["m_star"] is None or other["m_star"] < row["m_star"]

@@ -93,3 +93,69 @@ def test_a_sweep_narrowed_by_a_setting_may_lose_what_a_claim_is_about(tmp_path: 
 @pytest.mark.parametrize("name", catalog_names())
 def test_every_sweep_of_the_catalogue_names_what_exists(name: str) -> None:
     load_sweep(name)
+
+
+CODES = {"kind": "transformer", "positions": {"kind": "random_sign", "d_e": 4}}
+
+
+def judged(folder: Path, metric: str, **base: Any) -> Path:
+    (group,) = SWEEP["trials"]
+    grid = {name: axis for name, axis in group["grid"].items() if name != "model.width" or "model" not in base}
+    trials = [group | {"base": group["base"] | base, "grid": grid}]
+    return written(folder, trials=trials, criterion={"metric": metric})
+
+
+@pytest.mark.parametrize(
+    ("metric", "base"),
+    [
+        ("loss@q=3", {}),
+        ("loss@2T", {"model": CODES, "evaluation": {"T_test": [8, 16]}}),
+        ("cosine_W", {"model": CODES, "evaluation": {"describe": True}}),
+        (
+            "cosine_W_centred",
+            {"model": {"kind": "transformer", "positions": {"kind": "one_hot"}}, "evaluation": {"describe": True}},
+        ),
+        (
+            "attention_mass",
+            {"model": CODES | {"kind": "attention", "heads": 2, "init": "gaussian"}, "evaluation": {"describe": True}},
+        ),
+    ],
+)
+def test_a_criterion_judges_by_what_every_cell_gives(tmp_path: Path, metric: str, base: dict[str, Any]) -> None:
+    assert load_sweep(judged(tmp_path, metric, **base)).criterion.metric == metric
+
+
+@pytest.mark.parametrize(
+    ("metric", "base", "problem"),
+    [
+        (
+            "loss@q=4",
+            {},
+            "no loss@q=4 (it gives loss, loss_stderr, loss@q=3, loss_stderr@q=3): ask for it, evaluation: {q_test: [4]}",
+        ),
+        ("loss@2T", {"model": CODES}, "gives no loss@T=16 (it gives loss, loss_stderr, "),
+        ("loss@2T", {"model": CODES}, "ask for it, evaluation: {T_test: [16]}"),
+        ("attention_mass", {}, "ask for it, evaluation: {describe: true}"),
+        ("attention_mass", {"evaluation": {"describe": True}}, "model.kind=fcn has no attention in fcn"),
+        ("cosine_V", {"evaluation": {"describe": True}}, "whose trials give no cosine_V: use metric: loss, or another model"),
+        (
+            "cosine_W",
+            {"model": CODES | {"kind": "attention", "heads": 2, "init": "gaussian"}, "evaluation": {"describe": True}},
+            "model.kind=attention has no single W and V",
+        ),
+        ("cosine_W_centred", {"model": CODES, "evaluation": {"describe": True}}, "positions.kind=random_sign is not one_hot"),
+    ],
+)
+def test_a_criterion_by_what_some_cell_lacks_is_refused(
+    tmp_path: Path, metric: str, base: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(UserError) as raised:
+        load_sweep(judged(tmp_path, metric, **base))
+    assert ": criterion.metric: " in str(raised.value)
+    assert problem in str(raised.value)
+
+
+def test_a_metric_that_a_setting_asks_for_is_looked_for_too(tmp_path: Path) -> None:
+    assert load_sweep(written(tmp_path), ["criterion.metric=loss@q=3"]).criterion.metric == "loss@q=3"
+    with pytest.raises(UserError, match=r"gives no loss@q=5"):
+        load_sweep(written(tmp_path), ["criterion.metric=loss@q=5"])
