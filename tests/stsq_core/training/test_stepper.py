@@ -115,6 +115,7 @@ def test_a_step_that_cannot_be_captured_is_called_with_one_warning(
 ) -> None:
     trial = transformer()
     program = build_program((trial,), CPU)
+    program.fused = False  # as on a GPU
     descent = Descent((trial.optimizer,), 20, dtype=torch.float32, kernels=program.kernels)
     parameters = program.initial()
     assert isinstance(stepper_for(program, descent, parameters, descent.moments(parameters), step=0), EagerStepper)
