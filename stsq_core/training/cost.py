@@ -241,6 +241,9 @@ def _held_bytes(config: TrialConfig, device: str) -> float:
 def _shared_codes_numbers(config: TrialConfig, device: str) -> float:
     task, batch, D, P = config.task, config.batch, padded_width(config), padded_tokens(config.task.T)
     is_sampled = config.training.objective == "minibatch"
+    if device == "cpu" and not _is_one_hot(config):  # scores as an evaluation finds them, or all gradients at the end
+        scored = P * P + P * D + 2 * (P + D) + (4 * task.d * P + 2 * task.d * D) * is_sampled
+        return P * D + batch * (task.q + 1) + float(max(num_parameters(config), scored))
     attending = 2.0 * P * P
     if device == "cpu":
         attending += (6 * task.d * P + 2 * task.d * D) * is_sampled
