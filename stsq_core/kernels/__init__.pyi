@@ -2,8 +2,10 @@ from .choice import kernels_for as kernels_for
 from .interface import (
     Kernels as Kernels,
     NetStep as NetStep,
+    NetStreams as NetStreams,
     PopulationStep as PopulationStep,
     Rates as Rates,
+    RateTable as RateTable,
     StreamKeys as StreamKeys,
     TokenStep as TokenStep,
 )

@@ -1258,6 +1258,29 @@ def connect(keys, owner, y, weights, layout, gradient, squares, gradients, moves
                 _move_all(i, weights, gradients, m, v, numbers_of_step)
 
 
+@_compiled
+def connect_steps(
+    tokens, asked, owner, first, num, T, y, weights, layout, squares, gradients, m, v, by_step, beta1, beta2, eps, adam
+):
+    """`connect` with its draws, `num` steps from `first` on; `squares` are those of the last.
+
+    Args:
+        tokens, asked: of each distinct seed what its keys of tokens and of subsets are made of (`keys`).
+        y: (k, rows, q), written.
+        by_step: (steps, 2, k), the first two of `Rates` at each step; the others follow.
+    """
+    token_keys, subset_keys = np.empty_like(tokens), np.empty_like(asked)
+    distinct = np.empty((len(asked), y.shape[1], y.shape[2]), np.int64)
+    for step in range(first, first + num):
+        keys(tokens, step, token_keys)
+        keys(asked, step, subset_keys)
+        subsets(subset_keys, T, distinct)
+        for i in range(len(y)):
+            y[i] = distinct[owner[i]]
+        numbers = (by_step[step, 0], by_step[step, 1], beta1, beta2, eps, adam)
+        connect(token_keys, owner, y, weights, layout, True, squares, gradients, True, m, v, numbers)
+
+
 # Descent
 
 

@@ -6,7 +6,17 @@ import numpy as np
 import torch
 
 from stsq_core.kernels import compiled, network_loops
-from stsq_core.kernels.interface import DUAL_TOLERANCE, Kernels, NetStep, PopulationStep, Rates, StreamKeys, TokenStep
+from stsq_core.kernels.interface import (
+    DUAL_TOLERANCE,
+    Kernels,
+    NetStep,
+    NetStreams,
+    PopulationStep,
+    Rates,
+    RateTable,
+    StreamKeys,
+    TokenStep,
+)
 from stsq_core.kernels.plain import layer
 from stsq_core.kernels.plain_networks import after_step
 
@@ -99,6 +109,33 @@ class CpuKernels(Kernels):
             tuple(output.reshape(-1) for output in outputs), moves, *_moving(weights, moments, rates),
         )  # fmt: skip
         return NetStep(squares, tuple(gradients) if gradient and not moves else ())
+
+    def net_steps(
+        self,
+        streams: NetStreams,
+        weights: Sequence[torch.Tensor],
+        *,
+        rows: int,
+        q: int,
+        inputs: Sequence[int],
+        hot: Sequence[bool],
+        moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None,
+        rates: RateTable,
+    ) -> Callable[[int, int], torch.Tensor]:
+        k, T = len(weights[0]), inputs[0] // weights[-1].shape[1]
+        table = zip(weights, inputs, hot, strict=True)
+        layout = np.array([(*layer.shape[1:], below, T * is_hot) for layer, below, is_hot in table])
+        squares, y = torch.empty((k, rows), dtype=weights[0].dtype), np.empty((k, rows, q), np.int64)
+        gradients = tuple(np.empty(layer[0].numel(), squares.numpy().dtype) for layer in weights)
+        drawn, flat = _arrays(*vars(streams).values()), _flat(weights)
+        m, v = (flat, flat) if moments is None else (_flat(half) for half in zip(*moments, strict=True))
+        numbers, sums = tuple(vector.numpy() for vector in vars(rates).values()), squares.numpy()
+
+        def run(step: int, count: int) -> torch.Tensor:
+            compiled.connect_steps(*drawn, step, count, T, y, flat, layout, sums, gradients, m, v, *numbers)
+            return squares
+
+        return run
 
     def learn_attention(
         self,

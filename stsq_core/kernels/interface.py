@@ -95,6 +95,31 @@ class Rates:
     adam: torch.Tensor
 
 
+@dataclass(frozen=True)
+class RateTable:
+    """The numbers of all steps: `by_step`, (steps, 2, k), has `rate` and `root` of `Rates`; the others hold for every step."""
+
+    by_step: torch.Tensor
+    beta1: torch.Tensor
+    beta2: torch.Tensor
+    eps: torch.Tensor
+    adam: torch.Tensor
+
+    def at(self, step: int) -> Rates:
+        """The numbers of a step."""
+        rate, root = self.by_step[step]
+        return Rates(rate, root, self.beta1, self.beta2, self.eps, self.adam)
+
+
+@dataclass(frozen=True)
+class NetStreams:
+    """Of each distinct seed what the keys of a step's tokens and subsets are made of (`Kernels.keys`), and whose is whose."""
+
+    tokens: torch.Tensor
+    subsets: torch.Tensor
+    owner: torch.Tensor
+
+
 class Kernels(ABC):
     """One device's implementation.
 
@@ -211,6 +236,24 @@ class Kernels(ABC):
             gradient: whether more than the squares is wanted.
             moments, rates: where there are rates, each trial's weights take the step of `descend` while its gradient is in the
                 cache, and no gradient is handed back.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not fuse nets")
+
+    def net_steps(
+        self,
+        streams: NetStreams,
+        weights: Sequence[torch.Tensor],
+        *,
+        rows: int,
+        q: int,
+        inputs: Sequence[int],
+        hot: Sequence[bool],
+        moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None,
+        rates: RateTable,
+    ) -> Callable[[int, int], torch.Tensor]:
+        """What takes so many steps from a step on, each as `connect` takes it, on batches of `rows` samples with subsets of q.
+
+        It hands back the squares of the last. A step of a small net takes less time than the calls that it is made of.
         """
         raise NotImplementedError(f"{type(self).__name__} does not fuse nets")
 

@@ -60,6 +60,10 @@ class Streams:
         """Where the trials' draws for a purpose at a step come from."""
         return StreamKeys(self._kernels.keys(self._bases[purpose], step), self._owner)
 
+    def bases(self, purpose: Purpose) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the keys of each distinct seed are made of (`Kernels.keys`), and the place of each trial's seed among them."""
+        return self._bases[purpose], self._owner
+
     def named(self, name: str, step: Step, *, fresh: bool) -> StreamKeys:
         """Where the trials' draws under a name come from, in training or for fresh samples; any name is a stream of its own."""
         number = _number_of(name, fresh)

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 from stsq_core.configs import CHUNK, Fcn, TrialConfig, padded_width
-from stsq_core.kernels import NetStep
+from stsq_core.kernels import NetStep, NetStreams, RateTable
 from stsq_core.numerics import Purpose, Step, activate, aligned, backward, product
-from stsq_core.programs.program import FusedProgram, Tensors
+from stsq_core.programs.program import FusedProgram, Runner, Tensors, pairs_of
 
 
 class FcnProgram(FusedProgram):
@@ -67,6 +67,16 @@ class FcnProgram(FusedProgram):
     def learn(self, parameters: Tensors, step: Step, **moving: Any) -> NetStep:
         return self._connect(parameters, self.subsets(step), (Purpose.TOKENS, step), gradient=True, **moving)
 
+    def runner(self, parameters: Tensors, moments: Tensors, rates: RateTable) -> Runner:
+        tokens, owner = self.streams.bases(Purpose.TOKENS)
+        subsets, _ = self.streams.bases(Purpose.SUBSETS)
+        inputs, hot = self._inputs
+        steps = self.kernels.net_steps(
+            NetStreams(tokens, subsets, owner), list(parameters.values()), rows=self.batch, q=self.task.q, inputs=inputs, hot=hot,
+            moments=pairs_of(parameters, moments), rates=rates,
+        )  # fmt: skip
+        return lambda step, count: self.loss_of(steps(step, count))
+
     def loss_of(self, squares: torch.Tensor) -> torch.Tensor:
         return squares.sum(-1) * (self.task.q / (self.task.d * self.batch))
 
@@ -93,9 +103,14 @@ class FcnProgram(FusedProgram):
         arrays["W2"] = np.delete(arrays["W2"], np.s_[width:rung], axis=1)
         return arrays
 
-    def _connect(self, parameters: Tensors, y: torch.Tensor, tokens: tuple[Purpose, Step], **step: Any) -> NetStep:
+    @property
+    def _inputs(self) -> tuple[list[int], tuple[bool, ...]]:
+        """Of each layer how many numbers it reads of the layer below, and whether it reads the subset, too."""
         hot = (self.y_first, self.y_second, *[False] * (len(self.shapes) - 2))
-        inputs = [inputs - self.task.T * is_hot for (_, inputs), is_hot in zip(self.shapes, hot, strict=True)]
+        return [inputs - self.task.T * is_hot for (_, inputs), is_hot in zip(self.shapes, hot, strict=True)], hot
+
+    def _connect(self, parameters: Tensors, y: torch.Tensor, tokens: tuple[Purpose, Step], **step: Any) -> NetStep:
+        inputs, hot = self._inputs
         return self.kernels.connect(self.streams.draws(*tokens), list(parameters.values()), y, inputs=inputs, hot=hot, **step)
 
     def _forward(

@@ -5,6 +5,7 @@ Between two reports a step neither waits for the device nor depends on values th
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from itertools import combinations, islice
 from typing import Any
 
@@ -12,12 +13,14 @@ import numpy as np
 import torch
 
 from stsq_core.configs import CHUNK, TrialConfig
-from stsq_core.kernels import NetStep, Rates, kernels_for
+from stsq_core.kernels import NetStep, Rates, RateTable, kernels_for
 from stsq_core.numerics import Purpose, Step, Streams
 
 __all__ = ["CHUNK", "Program", "Tensors"]
 
 Tensors = dict[str, torch.Tensor]
+Runner = Callable[[int, int], torch.Tensor]
+"""Takes so many steps from a step on, and hands back the losses before the last."""
 
 
 class Program(ABC):
@@ -100,10 +103,24 @@ class FusedProgram(Program):
 
     def advance(self, parameters: Tensors, moments: Tensors, rates: Rates, step: int) -> torch.Tensor:
         """Take a step, each trial's update right behind its gradient; the losses before it. Only where `fused`."""
-        pairs = [(moments[f"{name}.m"], moments[f"{name}.v"]) for name in parameters] if moments else None
-        return self.loss_of(self.learn(parameters, step, moments=pairs, rates=rates).squares)
+        return self.loss_of(self.learn(parameters, step, moments=pairs_of(parameters, moments), rates=rates).squares)
+
+    def runner(self, parameters: Tensors, moments: Tensors, rates: RateTable) -> Runner:
+        """What takes so many steps from a step on, as `advance` takes them, and hands back the losses before the last."""
+
+        def run(step: int, count: int) -> torch.Tensor:
+            for place in range(step, step + count):
+                losses = self.advance(parameters, moments, rates.at(place), place)
+            return losses
+
+        return run
 
     def fused_gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
         """`gradients` where the program is `fused`."""
         found = self.learn(parameters, step)
         return self.loss_of(found.squares), dict(zip(parameters, found.gradients, strict=True))
+
+
+def pairs_of(parameters: Tensors, moments: Tensors) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
+    """First and second moments of each parameter, where there are any."""
+    return [(moments[f"{name}.m"], moments[f"{name}.v"]) for name in parameters] if moments else None

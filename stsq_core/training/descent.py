@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from stsq_core.configs import Adam, AdamW, GradientDescent, Optimizer, Schedule, missing_case
-from stsq_core.kernels import Kernels, Rates
+from stsq_core.kernels import Kernels, Rates, RateTable
 from stsq_core.numerics import Step
 from stsq_core.programs import Tensors
 
@@ -116,10 +116,11 @@ class Descent:
 
         return take
 
-    def rates(self, step: int) -> Rates | None:
-        """A step's numbers where `Kernels.descend` is all of the update of every trial; None elsewhere."""
+    @property
+    def rate_table(self) -> RateTable | None:
+        """The numbers of all steps where `Kernels.descend` is all of the update of every trial; None elsewhere."""
         (rule, rows), *others = self._rules
-        return rule.rates_at(step) if isinstance(rule, AdaptiveRule) and rows is None and not others else None
+        return rule.rate_table if isinstance(rule, AdaptiveRule) and rows is None and not others else None
 
     def update(self, parameters: Tensors, gradients: Tensors, moments: Tensors, step: Step) -> None:
         """Take the step that follows `step` earlier ones, once."""
@@ -173,9 +174,10 @@ class AdaptiveRule(UpdateRule):
 
         return take
 
-    def rates_at(self, step: int) -> Rates | None:
-        """A step's numbers; None where weights decay, too."""
-        return self._numbers(step) if self._kept is None else None
+    @property
+    def rate_table(self) -> RateTable | None:
+        """The numbers of all steps; None where weights decay, too."""
+        return RateTable(self._by_step, *self._constant) if self._kept is None else None
 
     def _numbers(self, step: Step) -> Rates:
         numbers = row(self._by_step, step)

@@ -32,6 +32,9 @@ from stsq_core.training.stepper import Stepper, stepper_for
 
 Report = Callable[[Measurement], None]
 
+TOGETHER_S, MOST_TOGETHER = 0.03, 64
+"""Steps that are taken in one go, because their calls take as long as a small model: for so long, and at most so many."""
+
 
 @dataclass
 class StackState:
@@ -61,6 +64,7 @@ class Stack:
         self._evaluation = configs[0].evaluation
         self._measured: dict[str, dict[str, float]] = {}
         self._stepper: Stepper | None = None
+        self._together = 1
         self._set_up(tuple(self._configs) if state is None else state.alive)
         self.state = self._start() if state is None else _moved(state, device)
 
@@ -70,10 +74,11 @@ class Stack:
         begun = time.perf_counter() - state.seconds
         while state.alive and state.step < steps:
             metrics = self._evaluate() if self._evaluation.due(state.step) else {}
-            losses = self._advance()
             if metrics or state.step % every == 0:
-                self._report(losses, report, metrics)
-            state.step += 1
+                self._report(self._advance(), report, metrics)
+                state.step += 1
+            else:
+                state.step += self._advance_quietly()
             state.seconds = time.perf_counter() - begun
             between_steps()
         self._stepper = None
@@ -133,10 +138,23 @@ class Stack:
 
     def _advance(self) -> torch.Tensor:
         """Take a step, and hand back the losses before it."""
+        return self._own_stepper().advance(self.state.step)
+
+    def _advance_quietly(self) -> int:
+        """Take steps up to the next that is reported or evaluated, as many as take about `TOGETHER_S`; how many."""
+        step, training, begun = self.state.step, self._training, time.perf_counter()
+        periods = filter(None, (training.report_steps, self._evaluation.every))
+        count = min(self._together, training.steps - step, *(period - step % period for period in periods))
+        self._own_stepper().advance_by(step, count)
+        longer = TOGETHER_S / max(time.perf_counter() - begun, 1e-9)
+        self._together = max(1, min(int(count * longer), 2 * self._together, MOST_TOGETHER))
+        return count
+
+    def _own_stepper(self) -> Stepper:
         if self._stepper is None:
             state = self.state
             self._stepper = stepper_for(self._program, self._descent, state.parameters, state.moments, step=state.step)
-        return self._stepper.advance(self.state.step)
+        return self._stepper
 
     def _evaluate(self) -> Metrics:
         """What the evaluation asks for, of each trial alive; notes who is at the target, and changes no parameter."""

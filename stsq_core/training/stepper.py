@@ -33,6 +33,11 @@ class Stepper(ABC):
             Each trial's loss before the update, (k,), on the device; good until the next step.
         """
 
+    def advance_by(self, step: int, count: int) -> None:
+        """Take so many steps, of whose losses nobody asks."""
+        for place in range(step, step + count):
+            self.advance(place)
+
 
 class EagerStepper(Stepper):
     """Calls."""
@@ -48,16 +53,18 @@ class EagerStepper(Stepper):
 
 
 class FusedStepper(Stepper):
-    """One call for gradients and updates, a trial at a time."""
+    """One call for the gradients and updates of several steps, a trial at a time."""
 
     def __init__(self, program: FusedProgram, descent: Descent, parameters: Tensors, moments: Tensors) -> None:
-        self._program, self._descent = program, descent
-        self._parameters, self._moments = parameters, moments
+        rates = descent.rate_table
+        assert rates is not None
+        self._run = program.runner(parameters, moments, rates)
 
     def advance(self, step: int) -> torch.Tensor:
-        rates = self._descent.rates(step)
-        assert rates is not None
-        return self._program.advance(self._parameters, self._moments, rates, step)
+        return self._run(step, 1)
+
+    def advance_by(self, step: int, count: int) -> None:
+        self._run(step, count)
 
 
 class GraphStepper(Stepper):
@@ -99,7 +106,7 @@ def stepper_for(program: Program, descent: Descent, parameters: Tensors, moments
             raise
         except Exception as error:
             _warn_once(f"no CUDA graph of a step, which is slower: {type(error).__name__}: {error}")
-    if isinstance(program, FusedProgram) and program.fused and descent.rates(step) is not None:
+    if isinstance(program, FusedProgram) and program.fused and descent.rate_table is not None:
         return FusedStepper(program, descent, parameters, moments)
     return EagerStepper(program, descent, parameters, moments)
 
