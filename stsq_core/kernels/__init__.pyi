@@ -1,5 +1,6 @@
 from .choice import kernels_for as kernels_for
 from .interface import (
+    AttentionStreams as AttentionStreams,
     Kernels as Kernels,
     NetStep as NetStep,
     NetStreams as NetStreams,

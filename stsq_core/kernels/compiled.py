@@ -1259,6 +1259,54 @@ def connect(keys, owner, y, weights, layout, gradient, squares, gradients, moves
 
 
 @_compiled
+def population_steps(asked, owner, first, num, T, d, code_keys, scale, E, dual_query, tolerance, y, c, weights, squares,
+                     gradients, m, v, by_step, beta1, beta2, eps, adam):  # fmt: skip
+    """`learn_population` with its draws, as `connect_steps`."""
+    for step in range(first, first + num):
+        _draw_selection(asked, owner, step, T, code_keys, scale, E, dual_query, tolerance, y, c)
+        numbers = (by_step[step, 0], by_step[step, 1], beta1, beta2, eps, adam)
+        learn_population(E, y, c, T, d, weights, squares, gradients, True, m, v, numbers)
+
+
+@_compiled
+def token_steps(tokens, asked, owner, first, num, T, d, code_keys, scale, E, dual_query, tolerance, y, c, weights, squares,
+                gradients, m, v, by_step, beta1, beta2, eps, adam):  # fmt: skip
+    """`learn_tokens` with its draws, as `connect_steps`."""
+    token_keys = np.empty_like(tokens)
+    for step in range(first, first + num):
+        keys(tokens, step, token_keys)
+        _draw_selection(asked, owner, step, T, code_keys, scale, E, dual_query, tolerance, y, c)
+        numbers = (by_step[step, 0], by_step[step, 1], beta1, beta2, eps, adam)
+        learn_tokens(token_keys, owner, E, y, c, T, d, weights, squares, gradients, True, m, v, numbers)
+
+
+@_compiled
+def _draw_selection(asked, owner, step, T, code_keys, scale, E, dual_query, tolerance, y, c):
+    """A step's subsets y (k, rows, q), random-sign codes E (k, padded, length), and the coefficients c of its queries.
+
+    Args:
+        code_keys: of each distinct seed what its keys of codes are made of; none where E stays as it is.
+        scale: (k, length), of a sign.
+    """
+    own = np.empty_like(asked)
+    keys(asked, step, own)
+    distinct = np.empty((len(asked), y.shape[1], y.shape[2]), np.int64)
+    subsets(own, T, distinct)
+    for i in range(len(y)):
+        y[i] = distinct[owner[i]]
+    if len(code_keys):
+        keys(code_keys, step, own)
+        drawn = np.empty((len(code_keys), T, E.shape[2]), E.dtype)
+        signs(own, drawn)
+        for i in range(len(E)):
+            for t in range(T):
+                for e in range(E.shape[2]):
+                    E[i, t, e] = drawn[owner[i], t, e] * scale[i, e]
+    if dual_query:
+        dual(E, y, tolerance, c)
+
+
+@_compiled
 def connect_steps(
     tokens, asked, owner, first, num, T, y, weights, layout, squares, gradients, m, v, by_step, beta1, beta2, eps, adam
 ):

@@ -8,6 +8,7 @@ import torch
 from stsq_core.kernels import compiled, network_loops
 from stsq_core.kernels.interface import (
     DUAL_TOLERANCE,
+    AttentionStreams,
     Kernels,
     NetStep,
     NetStreams,
@@ -109,6 +110,40 @@ class CpuKernels(Kernels):
             tuple(output.reshape(-1) for output in outputs), moves, *_moving(weights, moments, rates),
         )  # fmt: skip
         return NetStep(squares, tuple(gradients) if gradient and not moves else ())
+
+    def attention_steps(
+        self,
+        streams: AttentionStreams,
+        weights: Sequence[torch.Tensor],
+        *,
+        rows: int,
+        T: int,
+        q: int,
+        d: int,
+        is_dual: bool,
+        moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None,
+        rates: RateTable,
+    ) -> Callable[[int, int], torch.Tensor]:
+        k, dtype = len(weights[0]), weights[0].dtype
+        squares, y = torch.empty((k, rows), dtype=dtype), np.empty((k, rows, q), np.int64)
+        sums, flat = squares.numpy(), _flat(weights)
+        m, v = (flat, flat) if moments is None else (_flat(half) for half in zip(*moments, strict=True))
+        gradients = tuple(np.empty(weight[0].numel(), sums.dtype) for weight in weights)
+        c, E = np.ones(y.shape, sums.dtype), streams.book.clone().numpy()
+        codes = np.zeros(0, np.int64) if streams.codes is None else streams.codes.numpy()
+        drawn, scale = _arrays(streams.subsets, streams.owner), streams.scale.reshape(k, -1).numpy()
+        take = compiled.population_steps
+        if streams.tokens is not None:
+            take, drawn = compiled.token_steps, (streams.tokens.numpy(), *drawn)
+        numbers = tuple(vector.numpy() for vector in vars(rates).values())
+
+        def run(step: int, count: int) -> torch.Tensor:
+            take(
+                *drawn, step, count, T, d, codes, scale, E, is_dual, DUAL_TOLERANCE, y, c, flat, sums, gradients, m, v, *numbers
+            )
+            return squares
+
+        return run
 
     def net_steps(
         self,

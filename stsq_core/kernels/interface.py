@@ -120,6 +120,20 @@ class NetStreams:
     owner: torch.Tensor
 
 
+@dataclass(frozen=True)
+class AttentionStreams:
+    """As `NetStreams`; `tokens` is None where X is integrated out, `codes` where the `book` (k, Tp, length) stays, whose random
+    signs are else drawn anew with `scale` (k, 1, length).
+    """
+
+    tokens: torch.Tensor | None
+    subsets: torch.Tensor
+    codes: torch.Tensor | None
+    owner: torch.Tensor
+    book: torch.Tensor
+    scale: torch.Tensor
+
+
 class Kernels(ABC):
     """One device's implementation.
 
@@ -238,6 +252,22 @@ class Kernels(ABC):
                 cache, and no gradient is handed back.
         """
         raise NotImplementedError(f"{type(self).__name__} does not fuse nets")
+
+    def attention_steps(
+        self,
+        streams: AttentionStreams,
+        weights: Sequence[torch.Tensor],
+        *,
+        rows: int,
+        T: int,
+        q: int,
+        d: int,
+        is_dual: bool,
+        moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None,
+        rates: RateTable,
+    ) -> Callable[[int, int], torch.Tensor]:
+        """As `net_steps`, each step as `learn_attention` takes it, with `dual` queries or sums."""
+        raise NotImplementedError(f"{type(self).__name__} does not fuse attention")
 
     def net_steps(
         self,

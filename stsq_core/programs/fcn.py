@@ -72,8 +72,8 @@ class FcnProgram(FusedProgram):
         subsets, _ = self.streams.bases(Purpose.SUBSETS)
         inputs, hot = self._inputs
         steps = self.kernels.net_steps(
-            NetStreams(tokens, subsets, owner), list(parameters.values()), rows=self.batch, q=self.task.q, inputs=inputs, hot=hot,
-            moments=pairs_of(parameters, moments), rates=rates,
+            NetStreams(tokens, subsets, owner), list(parameters.values()), rows=self.batch, q=self.task.q, inputs=inputs,
+            hot=hot, moments=pairs_of(parameters, moments), rates=rates,
         )  # fmt: skip
         return lambda step, count: self.loss_of(steps(step, count))
 

@@ -67,6 +67,11 @@ class Program(ABC):
     def weights(self, parameters: Tensors, trial: int) -> dict[str, np.ndarray]:
         """The arrays of one trial in the papers' names, without padding."""
 
+    @property
+    def takes_every_subset(self) -> bool:
+        """Whether each step takes all subsets, and draws none."""
+        return self._every_subset is not None
+
     def subsets(self, step: Step) -> torch.Tensor:
         """The subsets y of one training step, shape (k, batch, q)."""
         return self._drawn_subsets(self.batch, Purpose.SUBSETS, step) if self._every_subset is None else self._every_subset

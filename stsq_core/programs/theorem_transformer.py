@@ -10,17 +10,17 @@ what samples add to the gradient is gathered over tokens before it is taken back
 Source: arXiv:2406.06893. That X integrates out in `population` is derived in docs/theory.md and tested against `minibatch`.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from stsq_core.configs import CHUNK, OneHot, Transformer, TrialConfig, padded_width
-from stsq_core.kernels import NetStep, PopulationStep, StreamKeys, TokenStep
+from stsq_core.configs import CHUNK, OneHot, RandomSign, Transformer, TrialConfig, padded_width
+from stsq_core.kernels import AttentionStreams, NetStep, PopulationStep, RateTable, StreamKeys, TokenStep
 from stsq_core.numerics import Purpose, Step
 from stsq_core.programs.codebook import BookSource, CodeBook, DenseBook
 from stsq_core.programs.codes import codes_for
-from stsq_core.programs.program import FusedProgram, Program, Tensors
+from stsq_core.programs.program import FusedProgram, Program, Runner, Tensors, pairs_of
 
 
 class TransformerProgram(Program):
@@ -57,10 +57,34 @@ class SharedBookProgram(TransformerProgram, FusedProgram):
     On a core everything behind the draws is one compiled loop over the trials, but for one-hot codes, whose book costs nothing.
     """
 
+    samples_tokens: ClassVar[bool]
+
     def __init__(self, configs: tuple[TrialConfig, ...], device: torch.device) -> None:
         super().__init__(configs, device)
         self.books = BookSource(self.codes, self.positions[0], T=self.task.T, streams=self.streams, kernels=self.kernels)
         self.fused = self.kernels.fuses and not isinstance(self.positions[0], OneHot)
+
+    def runner(self, parameters: Tensors, moments: Tensors, rates: RateTable) -> Runner:
+        """Several steps in one call where codes are random signs or stay as they are, and subsets are drawn."""
+        positions, book = self.positions[0], self.books.training(0)
+        redrawn = positions.redraw != "never"
+        if self.takes_every_subset or (redrawn and not isinstance(positions, RandomSign)):
+            return super().runner(parameters, moments, rates)
+        assert isinstance(book, DenseBook)
+        bases = {purpose: self.streams.bases(purpose) for purpose in (Purpose.TOKENS, Purpose.SUBSETS, Purpose.CODES)}
+        streams = AttentionStreams(
+            tokens=bases[Purpose.TOKENS][0] if self.samples_tokens else None,
+            subsets=bases[Purpose.SUBSETS][0],
+            codes=bases[Purpose.CODES][0] if redrawn else None,
+            owner=bases[Purpose.SUBSETS][1],
+            book=book.codes,
+            scale=self.codes.scale,
+        )
+        steps = self.kernels.attention_steps(
+            streams, list(parameters.values()), rows=self.batch, T=self.task.T, q=self.task.q, d=self.task.d,
+            is_dual=positions.query == "dual", moments=pairs_of(parameters, moments), rates=rates,
+        )  # fmt: skip
+        return lambda step, count: self.loss_of(steps(step, count))
 
     def learn_from(self, draws: StreamKeys | None, parameters: Tensors, step: Step, **moving: Any) -> NetStep:
         """`learn`, with the draws of the tokens where they are sampled."""
@@ -92,6 +116,8 @@ class PopulationProgram(TransformerProgram):
 
 class PopulationTransformer(PopulationProgram, SharedBookProgram):
     """The population objective where a batch shares one code book."""
+
+    samples_tokens = False
 
     def __init__(self, configs: tuple[TrialConfig, ...], device: torch.device) -> None:
         super().__init__(configs, device)
@@ -155,6 +181,8 @@ class MinibatchProgram(TransformerProgram):
 
 class MinibatchTransformer(MinibatchProgram, SharedBookProgram):
     """The minibatch objective where a batch shares one code book."""
+
+    samples_tokens = True
 
     def learn(self, parameters: Tensors, step: Step, **moving: Any) -> NetStep:
         return self.learn_from(self.streams.draws(Purpose.TOKENS, step), parameters, step, **moving)
