@@ -11,7 +11,7 @@ from stsq_core import train_pack
 from stsq_core.configs.training import Evaluation
 from stsq_core.numerics.checkpoint import Checkpoint
 from stsq_core.training.descent import Descent
-from stsq_core.training.stack import build_program
+from stsq_core.training.stack import Stack, build_program
 from stsq_core.training.stepper import EagerStepper, FusedStepper, GraphStepper, stepper_for
 
 CPU = torch.device("cpu")
@@ -187,3 +187,75 @@ def test_weights_that_decay_are_updated_after_the_gradient(fcn) -> None:
     descent = Descent((trial.optimizer,), 20, dtype=program.dtype, kernels=program.kernels)
     parameters = program.initial()
     assert isinstance(stepper_for(program, descent, parameters, descent.moments(parameters), step=0), EagerStepper)
+
+
+SIGNS = {"kind": "random_sign", "d_e": 11}
+SHAPES = {
+    "fcn": {},
+    "redrawn": {"objective": "minibatch", "positions": SIGNS},
+    "redrawn, sum": {"objective": "population", "positions": SIGNS | {"query": "sum"}},
+    "fixed": {"objective": "population", "positions": SIGNS | {"redraw": "never"}},
+    "sinusoidal": {"objective": "minibatch", "positions": {"kind": "sinusoidal", "d_e": 11}},
+    "gaussian": {"objective": "minibatch", "positions": {"kind": "gaussian", "d_e": 11}},
+    "every subset": {"objective": "population", "positions": SIGNS | {"redraw": "never"}, "batch_size": "all"},
+}
+
+
+@pytest.mark.parametrize("seeds", [(4, 4, 5), (6, 7, 8)], ids=["shared", "distinct"])
+@pytest.mark.parametrize("kind", SHAPES)
+def test_steps_in_one_go_have_the_bits_of_single_ones(fcn, transformer, kind: str, seeds: tuple[int, ...]) -> None:
+    given = SHAPES[kind]
+    training = {"steps": 12, "batch_size": given.get("batch_size", 37)}
+    if kind == "fcn":
+        configs = tuple(fcn(T=7, width=18, seed=seed, training=training, optimizer=ADAM) for seed in seeds)
+    else:
+        own = {"training": training | {"objective": given["objective"]}, "model__positions": given["positions"]}
+        configs = tuple(transformer(T=9, d=3, seed=seed, optimizer=ADAM, **own) for seed in seeds)
+    ends = []
+    for counts in ((1,) * 12, (1, 5, 4, 2)):
+        program = build_program(configs, CPU)
+        descent = Descent(tuple(c.optimizer for c in configs), 12, dtype=program.dtype, kernels=program.kernels)
+        parameters = program.initial()
+        moments = descent.moments(parameters)
+        stepper = stepper_for(program, descent, parameters, moments, step=0)
+        assert isinstance(stepper, FusedStepper)
+        step = 0
+        for count in counts[:-1]:
+            stepper.advance_by(step, count)
+            step += count
+        if counts[-1] > 1:
+            stepper.advance_by(step, counts[-1] - 1)
+        ends.append([stepper.advance(11).clone(), *parameters.values(), *moments.values()])
+    for one_by_one, together in zip(*ends, strict=True):
+        assert torch.equal(one_by_one, together)
+
+
+def test_a_stack_takes_steps_together_between_reports_and_evaluations_only(fcn, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[tuple[int, int]] = []
+    advance, advance_by = FusedStepper.advance, FusedStepper.advance_by
+
+    def one(self: FusedStepper, step: int) -> torch.Tensor:
+        taken.append((step, 1))
+        return advance(self, step)
+
+    def several(self: FusedStepper, step: int, count: int) -> None:
+        taken.append((step, count))
+        advance_by(self, step, count)
+
+    monkeypatch.setattr(FusedStepper, "advance", one)
+    monkeypatch.setattr(FusedStepper, "advance_by", several)
+    trial = fcn(training={"steps": 200, "batch_size": 5, "log_every": 30}, evaluation={"every": 50})
+    stack, told, chances = Stack((trial,), CPU), [], 0
+
+    def between_steps() -> None:
+        nonlocal chances
+        chances += 1
+
+    stack.train(told.append, between_steps)
+    assert [first for first, _ in taken] == [0, *(sum(count for _, count in taken[:n]) for n in range(1, len(taken)))]
+    assert sum(count for _, count in taken) == 200
+    due = {*range(0, 200, 30), *range(0, 200, 50)}
+    assert {step for step, count in taken if count == 1 and step in due} == due  # each on its own, for its losses
+    assert not any(step < one < step + count for step, count in taken for one in due)
+    assert [measurement.step for measurement in told] == [*sorted(due), 200]
+    assert chances == len(taken) < 100
