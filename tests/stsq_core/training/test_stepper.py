@@ -101,13 +101,15 @@ def test_an_evaluation_between_replays_disturbs_none(pack, request: pytest.Fixtu
 def test_a_pack_goes_on_from_its_checkpoint(pack, request: pytest.FixtureRequest) -> None:
     called = outcome(pack)
     captures = request.getfixturevalue("replayed")
-    checkpoint = Breaking(at=8)
+    checkpoint = Breaking(at=3)
     with pytest.raises(BrokenOffError):
         outcome(pack, checkpoint=checkpoint)
     results, reports = outcome(pack, checkpoint=checkpoint)
+    first, again = captures
+    assert first == 0
+    assert 3 <= again < 12  # a chance comes after every step, or after several that are taken together
     assert results == called[0]
-    assert reports == [report for report in called[1] if report.step >= 8]
-    assert captures == [0, 8]
+    assert reports == [report for report in called[1] if report.step >= again]
 
 
 def test_a_step_that_cannot_be_captured_is_called_with_one_warning(
