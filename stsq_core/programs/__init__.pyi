@@ -2,13 +2,7 @@ from .codebook import BookSource as BookSource, CodeBook as CodeBook, DenseBook 
 from .codes import Codes as Codes, codes_for as codes_for
 from .fcn import FcnProgram as FcnProgram, uniform_layers as uniform_layers
 from .full_transformer import FullTransformer as FullTransformer, Samples as Samples, SharedCodes as SharedCodes
-from .program import (
-    FusedProgram as FusedProgram,
-    Program as Program,
-    Runner as Runner,
-    Tensors as Tensors,
-    pairs_of as pairs_of,
-)
+from .program import FusedProgram as FusedProgram, Program as Program, Tensors as Tensors
 from .sample_codes import (
     MinibatchSampleCodes as MinibatchSampleCodes,
     PopulationSampleCodes as PopulationSampleCodes,
