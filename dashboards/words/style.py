@@ -66,6 +66,7 @@ LOOKS = {
     "transformer_mlp": (TRANSFORMER, "circle"),
     "bit_attention": (TRANSFORMER, "circle"),
     "attention": (TRANSFORMER, "circle"),
+    "stream_transformer": (FURTHER, "diamond"),
     "fcn": (FCN, "square"),
     "ffn": (FCN, "square"),
     "rnn": (RECURRENT, "triangle-up"),
@@ -76,6 +77,7 @@ LOOKS = {
 _NAMES = {
     "transformer": "Transformer", "fcn": "Fully connected net", "transformer_mlp": "Transformer", "ffn": "Feed-forward net",
     "rnn": "Recurrent net", "gru": "Recurrent net (GRU)", "attention": "Attention", "bit_attention": "Attention head",
+    "stream_transformer": "One-stream transformer",
 }  # fmt: skip
 _SHORT_NAMES = _NAMES | {"fcn": "FCN", "ffn": "FFN", "rnn": "RNN", "gru": "GRU"}
 

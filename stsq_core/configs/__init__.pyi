@@ -28,6 +28,7 @@ from .retrieval import Qstr as Qstr, Retrieval as Retrieval, SimpleQstr as Simpl
 from .selected_tokens import Moment as Moment, SelectedMean as SelectedMean
 from .size import SAMPLES as SAMPLES, WIDTH as WIDTH, Size as Size, size_named as size_named
 from .stacking import LANES as LANES, padded_tokens as padded_tokens, padded_width as padded_width, stack_key as stack_key
+from .stream import StreamTransformer as StreamTransformer
 from .task import MAX_SIZE as MAX_SIZE, PositiveInt as PositiveInt, Stsq as Stsq, TokenTask as TokenTask
 from .token_laws import (
     CorrelatedTokens as CorrelatedTokens,

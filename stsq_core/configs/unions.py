@@ -11,10 +11,13 @@ from stsq_core.configs.open_union import OpenUnion
 from stsq_core.configs.prompt_models import BitAttention, Ffn, Rnn, TransformerMlp
 from stsq_core.configs.retrieval import Qstr, SimpleQstr
 from stsq_core.configs.selected_tokens import Moment, SelectedMean
+from stsq_core.configs.stream import StreamTransformer
 from stsq_core.configs.task import Stsq
 
 Task = Annotated[Stsq | SelectedMean | Moment | Qstr | SimpleQstr | SparseBoolean, Field(discriminator="kind")]
-Model = Annotated[Transformer | Fcn | Attention | TransformerMlp | Rnn | Ffn | BitAttention, Field(discriminator="kind")]
+Model = Annotated[
+    Transformer | Fcn | StreamTransformer | Attention | TransformerMlp | Rnn | Ffn | BitAttention, Field(discriminator="kind")
+]
 
 TASKS = OpenUnion(Task, default="stsq")
 MODELS = OpenUnion(Model)

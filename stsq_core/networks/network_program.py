@@ -19,6 +19,7 @@ from stsq_core.configs import (
     Ffn,
     Model,
     Rnn,
+    StreamTransformer,
     Transformer,
     TransformerMlp,
     TrialConfig,
@@ -29,6 +30,7 @@ from stsq_core.networks.bit_attention import BitAttentionNetwork
 from stsq_core.networks.feedforward import FcnNetwork, FeedforwardNetwork
 from stsq_core.networks.network import Network
 from stsq_core.networks.recurrent import RecurrentNetwork
+from stsq_core.networks.stream import StreamNetwork
 from stsq_core.networks.transformer_mlp import TransformerMlpNetwork
 from stsq_core.numerics import Step
 from stsq_core.programs import Program, Tensors
@@ -58,6 +60,8 @@ def network_of(model: Architecture) -> type[Network]:
             return RecurrentNetwork
         case Ffn():
             return FeedforwardNetwork
+        case StreamTransformer():
+            return StreamNetwork
         case BitAttention():
             return BitAttentionNetwork
         case _:

@@ -20,6 +20,8 @@ PAIRS = [
     (SELECTION, {"kind": "rnn", "width": 9, "cell": "relu"}),
     (QSTR, {"kind": "ffn", "tail_width": 8}),
     (SELECTION, {"kind": "ffn", "width": 6, "depth": 2}),
+    (SELECTION, {"kind": "stream_transformer", "width": 6, "init_scale": 0.5}),
+    (SELECTION, {"kind": "stream_transformer", "width": 6, "init_scale": 0.5, "positions": "fixed"}),
     (BITS, {"kind": "bit_attention", "width": 6}),
     (BITS, {"kind": "bit_attention", "width": 6, "answer_gap": 1.0, "readout_rate": 0.3}),
     (BITS, {"kind": "bit_attention", "width": 6, "keys": "positions", "mlp_width": 0}),

@@ -141,6 +141,7 @@ NETWORKS = {
         {"kind": "rnn", "width": 13, "cell": "tanh", "bidirectional": False},
     ),
     "ffn": ({"kind": "simple_qstr", "T": 5, "q": 2, "d": 3, "link": "hermite2"}, {"kind": "ffn", "tail_width": 11}),
+    "stream": ({"kind": "stsq", "T": 11, "q": 2, "d": 3}, {"kind": "stream_transformer", "width": 9, "init_scale": 0.1}),
     "bit_attention": (
         {"kind": "sparse_boolean", "T": 9, "q": 3, "function": "majority", "inputs": "structured"},
         {"kind": "bit_attention", "width": 7, "mlp_width": 5, "answer_gap": 2.0, "readout_rate": 0.1},
