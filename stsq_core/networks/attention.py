@@ -167,7 +167,7 @@ class Columns:
         codes = self._read(parameters, y, source, T=X.shape[3])
         x_query = codes.z.new_zeros((k, count * R, X.shape[2]))
         if self._x_query:
-            x_query = source.normals("queries", count * R, X.shape[2])
+            x_query = source.normals("queries", 1, x_query[0].numel()).view_as(x_query)
         return Samples(y, X.contiguous(), codes, torch.cat([x_query, codes.z], -1), self._attend_query)
 
     def _read(self, parameters: Tensors, y: torch.Tensor, source: Source, *, T: int) -> SharedCodes | SampleBook:
