@@ -260,23 +260,31 @@ def test_a_search_of_which_every_trial_fails_ends(hunt):
     [
         (lambda m: 1e-3, "below_range", "at or below 4, the least width searched (try a smaller low)"),
         (lambda m: 0.95 * (4 / m) ** 0.4, "above_range", "above 256, the largest width searched (try a larger high)"),
-        (lambda m: max(0.5, 4 / m), "not_reached", "not reached: least loss 0.49 at m = "),
+        (lambda m: max(0.5, 4 / m), "not_reached", "not reached: least loss {loss:.2g} at m = {m:.0f}, not falling beyond"),
         (
             lambda m: 0.2 + abs(math.log(m / 30)) / 4,
             "not_reached",
-            "not reached: least loss 0.3 at m = 21, rising beyond (try more ",
+            "not reached: least loss {loss:.2g} at m = {m:.0f}, rising beyond (try more ",
         ),
         (lambda m: 1.0, "not_reached", "not reached: nothing learned at any width, loss 1.00 throughout (try more steps or"),
     ],
 )
 def test_a_threshold_that_is_not_within_the_range_is_told_by_what_was_seen(hunt, loss_at, status, note):
+    """The least loss is that of four neighbours: their median, at the median of their widths, both of logarithms."""
+
+    def loss(config):
+        return loss_at(config.width) * (1 + 0.01 * (config.seed % 7 - 3))
+
     one = hunt()
-    assert one.go(lambda config: loss_at(config.width) * (1 + 0.01 * (config.seed % 7 - 3))).finished
+    assert one.go(loss).finished
     (threshold,) = one.thresholds()
+    points = np.log(sorted((config.width, loss(config)) for config in one.asked))
+    groups = [np.exp(np.median(points[start : start + 4], axis=0)) for start in range(len(points) - 3)]
+    m, least = min(groups, key=lambda medians: medians[1])
     assert threshold.status == status
     assert threshold.m_star is None
     assert threshold.search.reason == status
-    assert threshold.note.startswith(note)
+    assert threshold.note.startswith(note.format(loss=least, m=m))
     assert len(one.asked) <= 32
 
 
@@ -292,7 +300,10 @@ def test_a_valley_narrower_than_the_range_is_found_and_its_far_side_told(hunt):
 
 
 def test_widths_that_fail_are_no_evidence_of_a_threshold_beyond_them(hunt):
-    """Widths above 32 fail, and none up to there is solved: the bound is the largest width that finished."""
+    """Widths above 32 fail, and none up to there is solved: the bound is the largest width that finished.
+
+    After two rounds with failures, a round asks for no width at or above the least that failed before.
+    """
     one = hunt("search.cap=40")
 
     def loss(config):
@@ -303,7 +314,11 @@ def test_widths_that_fail_are_no_evidence_of_a_threshold_beyond_them(hunt):
     assert (threshold.status, threshold.m_star) == ("above_range", None)
     assert 16 <= max(threshold.widths) <= 32
     assert f"every width tried above {max(threshold.widths)} failed: worker lost" in threshold.note
-    assert sum(config.width > 32 for config in one.asked) <= 12
+    rounds = [[config.width for config in one.asked[start : start + 8]] for start in range(0, len(one.asked), 8)]
+    assert len(rounds) >= 3
+    assert all(max(rounds[place]) > 32 for place in (0, 1))
+    for place in range(2, len(rounds)):
+        assert max(rounds[place]) < min(width for before in rounds[:place] for width in before if width > 32)
 
 
 @pytest.mark.slow
