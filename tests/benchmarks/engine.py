@@ -85,8 +85,7 @@ def steps_of(program: Program) -> Callable[[], float]:
 
     def run() -> float:
         begun = time.perf_counter()
-        for step in range(steps):
-            stepper.advance(step)
+        stepper.advance_by(0, steps)
         return (time.perf_counter() - begun) / len(configs) / steps * 1e6
 
     return run

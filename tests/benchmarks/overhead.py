@@ -45,9 +45,8 @@ def steps_alone(sweep: Path, share: int, ready: object, begin: object) -> None:
     begin.wait()
     for pack in packs:
         stack = Stack(pack.configs, torch.device("cpu"))
-        for step in range(pack.num_steps):
-            stack._advance()
-            stack.state.step = step + 1
+        while stack.state.step < pack.num_steps:
+            stack.state.step += stack._advance_quietly()
 
 
 def seconds_of_steps(sweep: Path) -> float:
