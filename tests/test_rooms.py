@@ -27,6 +27,7 @@ WITHOUT_FACE = {"cluster.environment"}
 
 GUESTS = {
     "torch": "stsq_core",
+    "llvmlite": "stsq_core",
     "numba": "stsq_core",
     "triton": "stsq_core",
     "optuna": "sweeps",

@@ -24,6 +24,7 @@ BAD_INPUT = 2
 REQUIRED = {
     "aiohttp": "aiohttp",
     "lazy_loader": "lazy_loader",
+    "llvmlite": "llvmlite",
     "matplotlib": "matplotlib",
     "numba": "numba",
     "numpy": "numpy",

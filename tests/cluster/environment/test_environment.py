@@ -90,7 +90,7 @@ def test_a_bare_interpreter_says_it_in_one_line(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, env={}, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2, done
     assert done.stderr.count("\n") == 1
-    assert "lacks aiohttp, lazy_loader, matplotlib, numba" in done.stderr
+    assert "lacks aiohttp, lazy_loader, llvmlite, matplotlib, numba" in done.stderr
 
 
 @pytest.mark.slow

@@ -150,7 +150,7 @@ def test_an_interpreter_without_our_packages_is_told_in_one_line(head: Head, pac
     assert done.returncode == 1, done
     (printed,) = {line for line in done.stdout.splitlines() if line.startswith("stsq: ")}  # Ray tells the last lines again
     assert f"{tmp_path / 'bare/bin/python'} on " in printed
-    assert "lacks aiohttp, lazy_loader, matplotlib, numba, numpy" in printed
+    assert "lacks aiohttp, lazy_loader, llvmlite, matplotlib, numba, numpy" in printed
     assert "install stsq" in printed
     assert "Traceback" not in done.stdout
 
