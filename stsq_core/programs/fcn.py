@@ -68,6 +68,8 @@ class FcnProgram(FusedProgram):
         return self._connect(parameters, self.subsets(step), (Purpose.TOKENS, step), gradient=True, **moving)
 
     def runner(self, parameters: Tensors, moments: Tensors, rates: RateTable) -> Runner:
+        if self.takes_every_subset:
+            return super().runner(parameters, moments, rates)
         tokens, owner = self.streams.bases(Purpose.TOKENS)
         subsets, _ = self.streams.bases(Purpose.SUBSETS)
         inputs, hot = self._inputs

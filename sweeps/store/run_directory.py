@@ -233,7 +233,7 @@ def _check_related(run: RunDirectory, sweep: ExpandedSweep) -> None:
         return
     if any(cell_of(record.trial_config, spec.criterion.size) in labels for record in records):
         return
-    label = next(iter(labels.values()))
+    label = next(iter(labels.values()), "none of this shard")
     held = f"{len(records)} result{'s' if len(records) > 1 else ''}"
     raise UserError(
         f"{str(run.path)!r} holds {held} of another sweep that is named {spec.name!r} too: its cells, such as "

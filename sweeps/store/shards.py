@@ -57,8 +57,15 @@ def merge_shards(run: RunDirectory) -> int:
             for name in ("curves", "checkpoints", "weights"):
                 for file in sorted((own.path / name).glob("*")):
                     if file.is_file() and file.suffix != ".claim":
-                        _bring(file, run.path / name / file.name)
+                        bring = _bring_longer if name == "curves" else _bring
+                        bring(file, run.path / name / file.name)
         return len(Ledger(run.ledger).trial_ids()) - before
+
+
+def _bring_longer(journal: Path, to: Path) -> None:
+    """A copy, as a journal is written in place, of one that reaches further."""
+    if not to.exists() or to.stat().st_size < journal.stat().st_size:
+        shutil.copyfile(journal, to)
 
 
 def _bring(file: Path, to: Path) -> None:

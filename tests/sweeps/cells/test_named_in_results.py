@@ -143,6 +143,11 @@ def test_a_criterion_judges_by_what_every_cell_gives(tmp_path: Path, metric: str
             {"model": CODES | {"kind": "attention", "heads": 2, "init": "gaussian"}, "evaluation": {"describe": True}},
             "model.kind=attention has no single W and V",
         ),
+        (
+            "cosine_V",
+            {"model": {"kind": "stream_transformer", "width": 4}, "evaluation": {"describe": True}},
+            "model.kind=stream_transformer has no single W and V",
+        ),
         ("cosine_W_centred", {"model": CODES, "evaluation": {"describe": True}}, "positions.kind=random_sign is not one_hot"),
     ],
 )

@@ -33,4 +33,8 @@ def test_a_result_counts_before_a_failure_and_files_are_brought_once_newer(
     Ledger(run.ledger).append([record(fcn(seed=4), 0.4)])
     assert merge_shards(run) == 0
     assert (run.curves / "0.jsonl").read_text() == "longer"
+    (shards[0].curves / "0.jsonl").write_text("cut")  # in place, as a shard does that trains again what the run has trained
+    assert (run.curves / "0.jsonl").read_text() == "longer"
+    assert merge_shards(run) == 0
+    assert (run.curves / "0.jsonl").read_text() == "longer"
     assert len(Ledger(run.ledger).read()) == 4
