@@ -55,7 +55,9 @@ def _not_of_the_model(sample: TrialConfig, metric: str) -> str | None:
     is_direction = metric.startswith("cosine_")
     if isinstance(model, Fcn | Ffn | Rnn) and (is_direction or metric == "attention_mass"):
         return f"model.kind={model.kind} has no attention"
-    if is_direction and (isinstance(model, TransformerMlp | BitAttention | StreamTransformer) or getattr(model, "heads", 1) > 1):
+    if is_direction and (
+        isinstance(model, TransformerMlp | BitAttention | StreamTransformer) or getattr(model, "heads", 1) > 1
+    ):
         return f"model.kind={model.kind} has no single W and V"
     if metric == "cosine_W_centred" and not isinstance(codes := getattr(model, "positions", None), OneHot):
         return f"model.positions.kind={getattr(codes, 'kind', None)} is not one_hot"
