@@ -11,8 +11,13 @@ those of normals are minimax fits, all good to about one unit in the last place 
 """
 
 import math
+import os
+import stat
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding
@@ -42,6 +47,24 @@ BLOCK = 32
 
 TOKENS_IN_CACHE = 65536
 """Token coordinates of a batch that are drawn at a time where trials share a seed."""
+
+
+def _keep_cache() -> None:
+    """Let Numba keep its cache below the temporary directory where it may write to neither its source's folder nor the user's,
+    as in a container: else it compiles nothing. As the cache is code, nobody else may write to it.
+    """
+    try:
+        numba.njit(cache=True)(_keep_cache)
+    except RuntimeError:
+        folder = Path(tempfile.gettempdir(), f"stsq-numba-{os.getuid()}")
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        held = folder.lstat()
+        is_own = stat.S_ISDIR(held.st_mode) and held.st_uid == os.getuid() and not held.st_mode & 0o077
+        numba.config.CACHE_DIR = str(folder) if is_own else tempfile.mkdtemp(prefix="stsq-numba-")
+
+
+_keep_cache()
 
 
 def _compiled(function: Callable[..., None]) -> Any:

@@ -4,6 +4,10 @@ Without a GPU those of the GPU run on CPU tensors in Triton's interpreter, which
 """
 
 import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -254,3 +258,22 @@ def test_descent_is_the_same(kernels: Kernels, plain: Kernels, dtype: torch.dtyp
         ends.append((parameter, m, v))
     for fast, slow in zip(*ends, strict=True):
         torch.testing.assert_close(fast, slow)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("others_may_write", [False, True])
+def test_a_cache_that_may_stand_nowhere_else_is_a_temporary_folder_of_ones_own(tmp_path: Path, others_may_write: bool) -> None:
+    """As in a container, whose code and home are read-only."""
+    known = tmp_path / f"stsq-numba-{os.getuid()}"
+    if others_may_write:
+        known.mkdir()
+        known.chmod(0o777)
+    program = "import numba, stsq_core.kernels.cpu; print(numba.config.CACHE_DIR)"
+    nowhere = {"TMPDIR": str(tmp_path), "NUMBA_CACHE_DIR": "", "NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator"}
+    shown = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | nowhere, capture_output=True, text=True, check=True
+    )
+    folder = Path(shown.stdout.strip())
+    assert folder.parent == tmp_path
+    assert (folder == known) is not others_may_write
+    assert folder.stat().st_mode & 0o077 == 0
