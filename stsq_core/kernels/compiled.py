@@ -61,7 +61,8 @@ def _keep_cache() -> None:
             folder.mkdir(mode=0o700)
         held = folder.lstat()
         is_own = stat.S_ISDIR(held.st_mode) and held.st_uid == os.getuid() and not held.st_mode & 0o077
-        numba.config.CACHE_DIR = str(folder) if is_own else tempfile.mkdtemp(prefix="stsq-numba-")
+        own = str(folder) if is_own else tempfile.mkdtemp(prefix="stsq-numba-")
+        numba.config.CACHE_DIR = own  # type: ignore[attr-defined]  # one of those that it makes from the environment
 
 
 _keep_cache()
