@@ -6,7 +6,7 @@ with their width and seed, so that a killed search goes on with the very points 
 order has them wait.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import optuna
@@ -40,14 +40,16 @@ class OpenPoint:
 
 
 class CellStudy:
-    """One study; `owner` names the run directory whose ledger it is a view of."""
+    """One study; `owner` names the run directory whose ledger it is a view of, `kin` others that it may have begun in."""
 
-    def __init__(self, storage: BaseStorage, name: str, cell: SearchedCell, *, owner: str, curves: Curves) -> None:
+    def __init__(
+        self, storage: BaseStorage, name: str, cell: SearchedCell, *, owner: str, kin: Collection[str] = (), curves: Curves
+    ) -> None:
         self._curves = curves
         self._storage = storage
         self._name = name
         self._cell = cell
-        self._owner = owner
+        self._owner, self._kin = owner, kin
         self._study = self._created()
 
     def resume(self, ended: Sequence[FinishedPoint], seeds: Iterator[int]) -> tuple[OpenPoint, ...]:
@@ -140,7 +142,7 @@ class CellStudy:
         if owner is None:
             study.set_user_attr(OWNER, self._owner)
             study.set_user_attr("cell", self._cell.label)
-        elif owner != self._owner:
+        elif owner not in (self._owner, *self._kin):
             raise UserError(
                 f"the Optuna storage holds the study {self._name!r} of another run directory: give this sweep another name, or "
                 "another search.storage"

@@ -26,8 +26,9 @@ MAX_NAME = 64
 class Search(Strategy):
     """Searches the threshold of each cell. `journal` is the file of the studies where the sweep names no storage.
 
-    `owner` names the run directory; `again` are trials that failed before and are to be tried again. `former_seeds` are values
-    that `search.seed` had before: points that were begun with them are completed.
+    `owner` names the run directory, `kin` its shards, or the run that it is a shard of; `again` are trials that failed before
+    and are to be tried again. `former_seeds` are values that `search.seed` had before: points that were begun with them are
+    completed.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Search(Strategy):
         *,
         journal: Path,
         owner: str,
+        kin: Collection[str] = (),
         curves: Curves,
         again: Outcomes | None = None,
         former_seeds: Collection[int] = (),
@@ -47,7 +49,7 @@ class Search(Strategy):
         retried = outcomes_by_cell(cells, again) if again is not None else {}
         seeds = frozenset({spec.search.seed, *former_seeds})
         self._cells = {cell.cell_id: _CellSearch(spec, cell, seeds=seeds, again=retried.get(cell.cell_id)) for cell in cells}
-        self._owner = owner
+        self._owner, self._kin = owner, kin
         self._curves = curves
         self._opened = False
 
@@ -86,7 +88,7 @@ class Search(Strategy):
         storage = open_storage(self._spec.search.storage, self._journal)
         for search in self._cells.values():
             name = study_name(self._spec.name, search.cell)
-            search.open(CellStudy(storage, name, search.cell, owner=self._owner, curves=self._curves))
+            search.open(CellStudy(storage, name, search.cell, owner=self._owner, kin=self._kin, curves=self._curves))
         self._opened = True
 
 

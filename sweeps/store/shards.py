@@ -62,6 +62,12 @@ def merge_shards(run: RunDirectory) -> int:
         return len(Ledger(run.ledger).trial_ids()) - before
 
 
+def kin_of(run: RunDirectory) -> frozenset[str]:
+    """The identities of a run's shards, or of the run that it is a shard of, whose studies it goes on with."""
+    others = run.shards if run.shard.count == 1 else (RunDirectory(run.path.parents[1]),)
+    return frozenset(own.identity.read_text(encoding="utf-8").strip() for own in others if own.identity.exists())
+
+
 def _bring_longer(journal: Path, to: Path) -> None:
     """A copy, as a journal is written in place, of one that reaches further."""
     if not to.exists() or to.stat().st_size < journal.stat().st_size:

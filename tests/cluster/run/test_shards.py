@@ -109,3 +109,20 @@ def test_a_shard_without_cells_has_nothing_to_train(here: Here, write_sweep: Wri
     ended = here("run", write_sweep(small), "--shard", empty, *QUIET)
     assert ended.code == 0, ended
     assert f"shard {empty} has none of the {len(cells)} cells of small: nothing to train" in ended.err
+
+
+@pytest.mark.slow
+def test_studies_in_a_storage_that_shards_share_are_those_of_the_run_that_merges_them(
+    here: Here, tmp_path: Path, write_sweep: Write, six_cells: dict[str, Any]
+) -> None:
+    (group,) = six_cells["trials"]
+    group["base"]["training"]["steps"] = 5
+    group["grid"] = {"task.T": [4, 5, 6, 7]}
+    del group["seeds"], group["base"]["model"]["width"]
+    group["search"] = {"low": 2, "high": 8}
+    six_cells["search"] = {"cap": 4, "batch": 2}
+    sweep, storage = write_sweep(six_cells), ("--set", f"search.storage=sqlite:///{tmp_path / 'studies.db'}")
+    assert here("run", sweep, "--shard", "0/2", *storage, *QUIET).code in (0, 3)
+    for words in (("run", sweep), ("run", sweep, "--shard", "0/2"), ("run", sweep, "--shard", "1/2"), ("run", sweep)):
+        again = here(*words, *storage, *QUIET)
+        assert again.code in (0, 3), again
