@@ -20,6 +20,10 @@ from sweeps.store.run_directory import RunDirectory
 
 ROOT = Path(__file__).parents[3]
 
+LOOKS = 80
+"""A worker looks up at least so often in 400 steps of which every tenth is reported: after each of these, and once in between,
+however many steps are taken in one go."""
+
 
 EVALUATION = {"every": 15, "q_test": [1]}
 
@@ -165,8 +169,8 @@ def test_a_worker_that_is_sent_away_leaves_a_state_and_the_pack_goes_on_to_the_s
     asked = order(tmp_path / "sent away", steps=400)
     looks = iter(range(10**6))
     with pytest.raises(Preempted):
-        train_order(asked.as_json(), lambda: next(looks) > 100)
-    assert 100 < next(looks) < 400, "it left in mid-training, at once"
+        train_order(asked.as_json(), lambda: next(looks) > LOOKS // 2)
+    assert LOOKS // 2 < next(looks) < LOOKS, "it left in mid-training, at once"
     assert [path.suffix for path in (tmp_path / "sent away/checkpoints").iterdir()] == [".state"]
     assert numbers(train_order(asked.as_json())) == numbers(undisturbed)
 
@@ -178,7 +182,7 @@ def test_an_outage_in_mid_pack_costs_time_and_no_bit(tmp_path: Path, monkeypatch
     looks, pauses = iter(range(10**6)), iter(range(100))
 
     def leaving() -> bool:
-        if next(looks) == 200:
+        if next(looks) == LOOKS // 2:
             run.rename(away)
         return False
 
@@ -200,7 +204,7 @@ def test_an_outage_that_does_not_end_is_one_error_and_the_pack_goes_on_later(
     looks = iter(range(10**6))
 
     def leaving() -> bool:
-        if next(looks) == 200:
+        if next(looks) == LOOKS // 2:
             run.rename(away)
         return False
 
