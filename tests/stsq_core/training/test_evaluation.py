@@ -286,9 +286,10 @@ def test_a_trial_has_the_same_metrics_alone_and_in_any_pack(transformer, fcn, co
 
 
 @pytest.mark.parametrize("at", [10, 11, 25])
-def test_a_resumed_run_reports_the_same_metrics(transformer, fcn, at: int) -> None:
+def test_a_resumed_run_reports_the_same_metrics(transformer, fcn, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     trials = [*trials_of(transformer, fcn, "per_step", **EVERY), *trials_of(transformer, fcn, "fcn", **EVERY)]
     undisturbed, expected = trained(trials)
+    monkeypatch.setattr("stsq_core.training.stack.MOST_TOGETHER", 1)  # a chance to break off after every step
     checkpoint, reports = Breaking(at), list[Measurement]()
     with pytest.raises(BrokenOffError):
         train_pack(trials, report=reports.append, checkpoint=checkpoint)
