@@ -51,6 +51,7 @@ PRELOADED: dict[str, Any] = {
 PRELOADED_IN = "STSQ_PRELOADED_IN"
 """The environment variable that names the folder in which each of these processes says that it is ready, by a file."""
 
+LOG = logging.getLogger(__name__)
 PRELOAD_PATIENCE_S = 20.0
 """How long they are waited for; a worker that is asked for before they are ready is one process more."""
 
@@ -185,6 +186,10 @@ def wait_for_preloaded(num_cpus: int, *, check: Callable[[], None]) -> None:
     while sum(1 for _ in Path(folder).glob("*")) < num_cpus and time.monotonic() < deadline:
         check()
         time.sleep(0.05)
+    if time.monotonic() >= deadline:
+        LOG.warning(
+            "Ray's first processes did not load the engine within %.0f s; workers load it when they start", PRELOAD_PATIENCE_S
+        )
 
 
 def living_nodes() -> list[dict[str, Any]]:

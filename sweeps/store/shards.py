@@ -19,7 +19,8 @@ def create_shard(path: Path, sweep: ExpandedSweep, shard: Shard) -> RunDirectory
     """The run directory of a shard of the run at a path, made where there is none.
 
     Raises:
-        UserError: the run is divided otherwise, holds results that no shard knows of, or is a shard; or as `create_or_open`.
+        UserError: the run is divided otherwise, holds results that no shard knows of, is at work, or is a shard; or as
+            `create_or_open`.
     """
     run = RunDirectory(path)
     if run.shard.count > 1:
@@ -33,6 +34,10 @@ def create_shard(path: Path, sweep: ExpandedSweep, shard: Shard) -> RunDirectory
         raise UserError(
             f"{str(path)!r} has results of a run without shards, which a shard would train again: leave --shard out, or give "
             "another directory with --out"
+        )
+    if holder := Lock(run.lock).holder():
+        raise UserError(
+            f"{str(path)!r} is in use by {holder}, which merges its shards and trains the rest: wait until it ends, or stop it"
         )
     return create_or_open(path / "shards" / shard.folder, sweep.of_shard(shard))
 

@@ -5,9 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from stsq_core.configs import UserError
+from sweeps.cells import Shard, load_expanded
 from sweeps.store.ledger import Ledger, LedgerRecord
-from sweeps.store.run_directory import RunDirectory
-from sweeps.store.shards import merge_shards
+from sweeps.store.run_directory import Lock, RunDirectory
+from sweeps.store.shards import create_shard, merge_shards
 
 
 def test_a_result_counts_before_a_failure_and_files_are_brought_once_newer(
@@ -38,3 +42,11 @@ def test_a_result_counts_before_a_failure_and_files_are_brought_once_newer(
     assert merge_shards(run) == 0
     assert (run.curves / "0.jsonl").read_text() == "longer"
     assert len(Ledger(run.ledger).read()) == 4
+
+
+def test_a_shard_is_refused_while_the_run_merges_and_trains(tmp_path: Path) -> None:
+    sweep, run = load_expanded("smoke"), RunDirectory(tmp_path / "run")
+    run.path.mkdir()
+    with Lock(run.lock), pytest.raises(UserError, match=r"in use by process \d+ .* merges its shards and trains the rest"):
+        create_shard(run.path, sweep, Shard(0, 2))
+    assert create_shard(run.path, sweep, Shard(0, 2)).path == run.path / "shards" / "0-of-2"
