@@ -32,7 +32,7 @@ def package(tmp_path: Path, small: dict[str, Any]) -> Path:
     (folder / "failing.yaml").write_text(yaml.safe_dump(failing))
     slow = copy.deepcopy(small)
     slow["trials"][0] |= {"grid": {}, "seeds": 1}  # one long pack, so that the other worker ends some trials
-    slow["trials"][0]["base"]["training"] |= {"steps": 240_000, "log_every": 4000}
+    slow["trials"][0]["base"]["training"] |= {"steps": 1_000_000, "log_every": 4000}
     (folder / "slow.yaml").write_text(yaml.safe_dump(slow))
     return folder
 

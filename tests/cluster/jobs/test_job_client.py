@@ -3,6 +3,7 @@
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -102,9 +103,11 @@ Serve = Callable[..., Server]
 
 
 def ended(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a command."""
-    with pytest.raises(SystemExit) as exit_:
-        main([str(word) for word in words])
+    """Exit code, standard output and standard error of a command, in a thread: a browser of other tests that this process ran
+    keeps an event loop in the main one.
+    """
+    with ThreadPoolExecutor(1) as thread, pytest.raises(SystemExit) as exit_:
+        thread.submit(main, [str(word) for word in words]).result()
     printed = capsys.readouterr()
     return int(exit_.value.code or 0), printed.out, printed.err
 

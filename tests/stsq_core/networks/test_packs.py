@@ -4,6 +4,7 @@ from itertools import cycle
 
 import pytest
 
+import stsq_core.training.stack
 from stsq_core import TrialConfig, train_pack
 from stsq_core.numerics.checkpoint import Checkpoint
 
@@ -111,7 +112,8 @@ class _Breaking(Checkpoint):
 @pytest.mark.parametrize(
     ("model", "task"), [("all_of_it", "student_t"), ("heads", "variance"), ("fcn", "correlated"), ("full", "plain")]
 )
-def test_interrupted_and_resumed_has_the_same_bits(model: str, task: str) -> None:
+def test_interrupted_and_resumed_has_the_same_bits(model: str, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stsq_core.training.stack, "MOST_TOGETHER", 1)  # a chance to break off after every step
     trials, checkpoint, breaks = a_pack(model, task), _Breaking(), 0
     while True:
         try:
