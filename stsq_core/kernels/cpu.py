@@ -1,6 +1,7 @@
 """The kernels of the CPU: thin wrappers that lend the compiled loops the tensors' memory."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -99,9 +100,7 @@ class CpuKernels(Kernels):
         moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None = None,
         rates: Rates | None = None,
     ) -> NetStep:
-        T, moves = inputs[0] // weights[-1].shape[1], rates is not None
-        table = zip(weights, inputs, hot, strict=True)
-        layout = np.array([(*layer.shape[1:], below, T * is_hot) for layer, below, is_hot in table])
+        moves, layout = rates is not None, _layout(weights, inputs, hot)
         shapes = y.shape[:2], *((1 if moves else len(y), *layer.shape[1:]) for layer in weights)
         kind = ("net", gradient, moves)
         (squares, *gradients), (sums, *outputs) = self._held(kind, *shapes, dtype=weights[0].dtype, written=gradient)
@@ -124,23 +123,16 @@ class CpuKernels(Kernels):
         moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None,
         rates: RateTable,
     ) -> Callable[[int, int], torch.Tensor]:
-        k, dtype = len(weights[0]), weights[0].dtype
-        squares, y = torch.empty((k, rows), dtype=dtype), np.empty((k, rows, q), np.int64)
-        sums, flat = squares.numpy(), _flat(weights)
-        m, v = (flat, flat) if moments is None else (_flat(half) for half in zip(*moments, strict=True))
-        gradients = tuple(np.empty(weight[0].numel(), sums.dtype) for weight in weights)
-        c, E = np.ones(y.shape, sums.dtype), streams.book.clone().numpy()
+        squares, y, learnt = _learnt(weights, moments, rates, rows=rows, q=q)
+        c, E = squares.new_ones(y.shape).numpy(), streams.book.clone().numpy()
         codes = np.zeros(0, np.int64) if streams.codes is None else streams.codes.numpy()
-        drawn, scale = _arrays(streams.subsets, streams.owner), streams.scale.reshape(k, -1).numpy()
+        drawn, scale = _arrays(streams.subsets, streams.owner), streams.scale.flatten(1).numpy()
         take = compiled.population_steps
         if streams.tokens is not None:
             take, drawn = compiled.token_steps, (streams.tokens.numpy(), *drawn)
-        numbers = tuple(vector.numpy() for vector in vars(rates).values())
 
         def run(step: int, count: int) -> torch.Tensor:
-            take(
-                *drawn, step, count, T, d, codes, scale, E, is_dual, DUAL_TOLERANCE, y, c, flat, sums, gradients, m, v, *numbers
-            )
+            take(*drawn, step, count, T, d, codes, scale, E, is_dual, DUAL_TOLERANCE, y, c, *learnt)
             return squares
 
         return run
@@ -157,17 +149,11 @@ class CpuKernels(Kernels):
         moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None,
         rates: RateTable,
     ) -> Callable[[int, int], torch.Tensor]:
-        k, T = len(weights[0]), inputs[0] // weights[-1].shape[1]
-        table = zip(weights, inputs, hot, strict=True)
-        layout = np.array([(*layer.shape[1:], below, T * is_hot) for layer, below, is_hot in table])
-        squares, y = torch.empty((k, rows), dtype=weights[0].dtype), np.empty((k, rows, q), np.int64)
-        gradients = tuple(np.empty(layer[0].numel(), squares.numpy().dtype) for layer in weights)
-        drawn, flat = _arrays(*vars(streams).values()), _flat(weights)
-        m, v = (flat, flat) if moments is None else (_flat(half) for half in zip(*moments, strict=True))
-        numbers, sums = tuple(vector.numpy() for vector in vars(rates).values()), squares.numpy()
+        squares, y, learnt = _learnt(weights, moments, rates, rows=rows, q=q)
+        T, layout, drawn = inputs[0] // weights[-1].shape[1], _layout(weights, inputs, hot), _arrays(*vars(streams).values())
 
         def run(step: int, count: int) -> torch.Tensor:
-            compiled.connect_steps(*drawn, step, count, T, y, flat, layout, sums, gradients, m, v, *numbers)
+            compiled.connect_steps(*drawn, step, count, T, layout, y, *learnt)
             return squares
 
         return run
@@ -383,14 +369,44 @@ def _flat(tensors: Sequence[torch.Tensor]) -> tuple[np.ndarray, ...]:
     return tuple(tensor.view(-1).numpy() for tensor in tensors)
 
 
+def _layout(weights: Sequence[torch.Tensor], inputs: Sequence[int], hot: Sequence[bool]) -> np.ndarray:
+    """Of each layer its units, its columns, what it reads of the layer below, and the tokens that it reads."""
+    T = inputs[0] // weights[-1].shape[1]
+    return _table(weights, [(below, T * is_hot) for below, is_hot in zip(inputs, hot, strict=True)])
+
+
+def _learnt(
+    weights: Sequence[torch.Tensor],
+    moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None,
+    rates: RateTable,
+    *,
+    rows: int,
+    q: int,
+) -> tuple[torch.Tensor, np.ndarray, tuple[Any, ...]]:
+    """What steps in one call write: the squares, (k, rows); the subsets, (k, rows, q); and in the order of the loops' arguments
+    weights, squares, the gradients of one trial, moments and rates.
+    """
+    squares = weights[0].new_empty((len(weights[0]), rows))
+    flat, sums = _flat(weights), squares.numpy()
+    gradients = tuple(np.empty(weight[0].numel(), sums.dtype) for weight in weights)
+    numbers = (vector.numpy() for vector in vars(rates).values())
+    return squares, np.empty((*squares.shape, q), np.int64), (flat, sums, gradients, *_halves(flat, moments), *numbers)
+
+
+def _halves(
+    flat: tuple[np.ndarray, ...], moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None
+) -> tuple[tuple[np.ndarray, ...], ...]:
+    """First and second moments, flat; something of their types where there are none."""
+    return (flat, flat) if moments is None else tuple(_flat(half) for half in zip(*moments, strict=True))
+
+
 def _moving(
     weights: Sequence[torch.Tensor], moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None, rates: Rates | None
 ) -> tuple[tuple[np.ndarray, ...], ...]:
     """First and second moments, flat, and the numbers of a step; something of their types where there are none."""
     flat = _flat(weights)
-    m, v = (flat, flat) if moments is None else (_flat(half) for half in zip(*moments, strict=True))
     none = (*[np.zeros(0, flat[0].dtype)] * 5, np.zeros(0, np.bool_))
-    return m, v, none if rates is None else tuple(vector.numpy() for vector in vars(rates).values())
+    return *_halves(flat, moments), none if rates is None else tuple(vector.numpy() for vector in vars(rates).values())
 
 
 def _rows(tensor: torch.Tensor) -> np.ndarray:

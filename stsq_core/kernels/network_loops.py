@@ -1,33 +1,15 @@
 """The CPU's inner loops of the networks: attention, one layer of it behind another, recurrent cells, rectified layers.
 
-As in `stsq_core.kernels.compiled`, whose products these loops use, every trial is a loop of its own over its own rows.
+As in the other loops (`stsq_core.kernels.jit`), every trial is a loop of its own over its own rows.
 """
 
-import os
-from collections.abc import Callable
-from typing import Any
-
-import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 
-from stsq_core.kernels import compiled
-from stsq_core.kernels.compiled import (
-    BLOCK,
-    PANEL,
-    VECTOR_BYTES,
-    _accumulate,
-    _added_1,
-    _added_4,
-    _backward,
-    _emitted,
-    _exp,
-    _forward,
-    _pack,
-    _unpack,
-    _Vectors,
-)
+from stsq_core.kernels.jit import emitted, inlined, jitted, summed
+from stsq_core.kernels.net_loops import accumulate, backward, forward, pack_weights, unpack_weights
+from stsq_core.kernels.vectors import BLOCK, PANEL, VECTOR_BYTES, Vectors, added_1, added_4, exp_below_zero
 
 SOFTMAX, LINEAR, SIGMOID, TOP_Q = range(4)
 """The numbers of `Scores`."""
@@ -35,44 +17,18 @@ SOFTMAX, LINEAR, SIGMOID, TOP_Q = range(4)
 LANES = 16
 """Rows of scores are filled up to whole vectors of so many."""
 
-REORDERED = {"reassoc", "nsz", "contract", "arcp"}
-"""Sums may be reordered (the same way for every trial), nothing else: NaN and infinity keep their meaning."""
-
-
-def _watched(dispatcher: Any) -> Any:
-    """Numba's cache notices a change of the file that holds a function; this notices one of the loops behind it, too."""
-    behind = os.stat(compiled.__file__)
-    file = dispatcher._cache._cache_file
-    file._source_stamp = (file._source_stamp, behind.st_mtime, behind.st_size)
-    return dispatcher
-
-
-def _compiled(function: Callable[..., None]) -> Any:
-    return _watched(numba.njit(cache=True, error_model="numpy", fastmath=REORDERED)(function))
-
-
-def _inlined(function: Callable[..., Any]) -> Any:
-    """A piece of a vectorised loop, in the order in which it is written."""
-    return _watched(numba.njit(cache=True, error_model="numpy", fastmath={"contract"}, forceinline=True)(function))
-
-
-def _summed(function: Callable[..., Any]) -> Any:
-    """A piece of a loop whose sums may be reordered."""
-    return _watched(numba.njit(cache=True, error_model="numpy", fastmath=REORDERED, forceinline=True)(function))
-
-
 # Elementary functions
 
 
-@_inlined
+@inlined
 def _sigmoid(x, one):
-    e = _exp(-abs(x))
+    e = exp_below_zero(-abs(x))
     return (one if x >= 0 else e) / (one + e)
 
 
-@_inlined
+@inlined
 def _tanh(x, one):
-    e = _exp(-(one + one) * abs(x))
+    e = exp_below_zero(-(one + one) * abs(x))
     t = (one - e) / (one + e)
     return t if x >= 0 else -t
 
@@ -80,12 +36,12 @@ def _tanh(x, one):
 # Weights of attention
 
 
-@_emitted
+@emitted
 def _greatest(typing, s):
     """The greatest number of a row of whole vectors; what is not a number counts or not, by its place."""
 
     def lower(context, builder, signature, values):
-        lines = _Vectors(context, builder, s)
+        lines = Vectors(context, builder, s)
         array = context.make_array(s)(context, builder, values[0])
         number = ir.IntType(64)
         most = lines.load(array.data, number(0))
@@ -104,7 +60,7 @@ def _greatest(typing, s):
     return s.dtype(s), lower
 
 
-@_inlined
+@inlined
 def _keep_greatest(s, T, q, rest):
     """Minus infinity in the place of those of s[:T] that are less than the q-th greatest."""
     low, zero, one = s.dtype.type(-np.inf), s.dtype.type(0), s.dtype.type(1)
@@ -122,7 +78,7 @@ def _keep_greatest(s, T, q, rest):
         s[t] = low if s[t] < least else s[t]
 
 
-@_compiled
+@jitted
 def _weigh(s, T, kind, q, bias, rest):
     """Weights in the place of the scores s[:, :T], see `architecture.Scores`, and zeros beyond; rows are whole vectors."""
     rows, width = s.shape
@@ -144,7 +100,7 @@ def _weigh(s, T, kind, q, bias, rest):
             _keep_greatest(own, T, q, rest)
         most, total = _greatest(own), zero
         for t in range(width):
-            e = zero if own[t] == low else _exp(own[t] - most)
+            e = zero if own[t] == low else exp_below_zero(own[t] - most)
             own[t] = e
             total += e
         share = one / total
@@ -152,7 +108,7 @@ def _weigh(s, T, kind, q, bias, rest):
             own[t] *= share
 
 
-@_summed
+@summed
 def _dot(a, b):
     total = a.dtype.type(0)
     for t in range(len(a)):
@@ -160,7 +116,7 @@ def _dot(a, b):
     return total
 
 
-@_summed
+@summed
 def _four_dots(A, r, b):
     """Inner products of four rows of A from r on with b."""
     a0, a1, a2, a3 = A[r], A[r + 1], A[r + 2], A[r + 3]
@@ -174,7 +130,7 @@ def _four_dots(A, r, b):
     return t0, t1, t2, t3
 
 
-@_summed
+@summed
 def _add_rows(out, f, A, T):
     """`out += sum_r f[r] A[r]` over the first T rows."""
     whole = T // 4 * 4
@@ -186,7 +142,7 @@ def _add_rows(out, f, A, T):
         _add_times(out, f[r], A[r])
 
 
-@_summed
+@summed
 def _add_dots(out, A, b, T):
     """`out[r] += <A[r], b>` over the first T rows."""
     whole = T // 4 * 4
@@ -200,13 +156,13 @@ def _add_dots(out, A, b, T):
         out[r] += _dot(A[r], b)
 
 
-@_summed
+@summed
 def _add_times(out, f, a):
     for t in range(len(a)):
         out[t] += f * a[t]
 
 
-@_summed
+@summed
 def _slopes(p, g, kind):
     """The gradient at the scores in the place of that at the weights p."""
     if kind == SIGMOID:
@@ -218,7 +174,7 @@ def _slopes(p, g, kind):
             g[t] = p[t] * (g[t] - mean)
 
 
-@_compiled
+@jitted
 def attend(scores, X, u, T, kind, q, bias, p, c):
     """See `Kernels.attend`; rows of p are whole vectors."""
     k, rows, d, width = X.shape
@@ -238,7 +194,7 @@ def attend(scores, X, u, T, kind, q, bias, p, c):
             _add_dots(c[i, b], X[i, b], p[i, b], d)
 
 
-@_compiled
+@jitted
 def attend_back(X, p, grad_p, grad_c, kind, grad_s, grad_u):
     """See `Kernels.attend_back`."""
     k, rows, d, width = X.shape
@@ -254,7 +210,7 @@ def attend_back(X, p, grad_p, grad_c, kind, grad_s, grad_u):
             _add_dots(grad_u[i, b], X[i, b], g, d)
 
 
-@_compiled
+@jitted
 def relay(X, D, L, C, W, base, a, T, kind, q, bias, P, p, v):
     """See `Kernels.relay`; rows over tokens are whole vectors, zero beyond T."""
     k, rows, d, width = X.shape
@@ -287,10 +243,10 @@ def relay(X, D, L, C, W, base, a, T, kind, q, bias, P, p, v):
                 for column in range(0, width, PANEL * lanes):
                     vectors = min(PANEL * lanes, width - column) // lanes
                     for t in range(0, T // 4 * 4, 4):
-                        _added_4(scores, here + t * width + column, width, asking, t * 2 * d, 2 * d, 1, wanted, column, width,
+                        added_4(scores, here + t * width + column, width, asking, t * 2 * d, 2 * d, 1, wanted, column, width,
                                  2 * d, none, 0, 0, 0, scores, vectors)  # fmt: skip
                     for t in range(T // 4 * 4, T):
-                        _added_1(scores, here + t * width + column, width, asking, t * 2 * d, 2 * d, 1, wanted, column, width,
+                        added_1(scores, here + t * width + column, width, asking, t * 2 * d, 2 * d, 1, wanted, column, width,
                                  2 * d, none, 0, 0, 0, scores, vectors)  # fmt: skip
                 _weigh(P[i, b, h], T, kind, q, bias[i], rest)
                 for g in range(answers):
@@ -303,7 +259,7 @@ def relay(X, D, L, C, W, base, a, T, kind, q, bias, P, p, v):
                     _add_rows(v[i, b, g, h], p[i, b, g], P[i, b, h], T)
 
 
-@_summed
+@summed
 def _settle(p, g, mean, kind, total):
     """The gradient at the scores in the place of that at the weights p, and added to `total`; `mean` is `<p, g>`."""
     one = g.dtype.type(1)
@@ -322,7 +278,7 @@ def _settle(p, g, mean, kind, total):
             total[m] += x
 
 
-@_compiled
+@jitted
 def relay_back(X, L, C, W, a, P, p, grad_p, grad_v, T, kind, at_D, at_L, at_C, at_W, at_base, at_a, at_bias):
     """See `Kernels.relay_back`."""
     k, rows, d, width = X.shape
@@ -369,7 +325,7 @@ def relay_back(X, L, C, W, a, P, p, grad_p, grad_v, T, kind, at_D, at_L, at_C, a
 # Recurrent cells
 
 
-@_compiled
+@jitted
 def gru(x, fed, states, kept, t, before, after, units):
     """See `Kernels.gru`."""
     k, _, rows, H = states.shape
@@ -390,7 +346,7 @@ def gru(x, fed, states, kept, t, before, after, units):
             new[units] = 1
 
 
-@_compiled
+@jitted
 def gru_back(slope, fed_back, carried, states, kept, at_x, at_fed, t, before, units):
     """See `Kernels.gru_back`."""
     k, _, rows, H = states.shape
@@ -419,7 +375,7 @@ def gru_back(slope, fed_back, carried, states, kept, at_x, at_fed, t, before, un
                 g[u] *= keep[H + u]
 
 
-@_compiled
+@jitted
 def elman(x, fed, states, t, after, units, is_tanh):
     """See `Kernels.elman`."""
     k, _, rows, H = states.shape
@@ -437,7 +393,7 @@ def elman(x, fed, states, t, after, units, is_tanh):
             new[units] = 1
 
 
-@_compiled
+@jitted
 def elman_back(slope, fed_back, states, at_x, t, after, units, is_tanh):
     """See `Kernels.elman_back`."""
     k, _, rows, H = states.shape
@@ -457,7 +413,7 @@ def elman_back(slope, fed_back, states, at_x, t, after, units, is_tanh):
 # Rectified layers
 
 
-@_summed
+@summed
 def _added(y, i, layout, n, out):
     """Writes which columns of a layer's weights each sample adds, its bias and its subset's, and returns how many they are."""
     _, rows, q = y.shape
@@ -469,7 +425,7 @@ def _added(y, i, layout, n, out):
     return num
 
 
-@_compiled
+@jitted
 def net(X, y, weights, layout, h, outputs):
     """See `Kernels.net`; weights are flat."""
     k, rows, width = X.shape
@@ -483,9 +439,9 @@ def net(X, y, weights, layout, h, outputs):
         for n in range(top):
             own, columns, units = layout[n, 0], layout[n, 1], h[n].shape[2]
             num = _added(y, i, layout, n, extra)
-            _pack(weights[n], i * own * columns, own, columns, W, 0, units)
+            pack_weights(weights[n], i * own * columns, own, columns, W, 0, units)
             out = h[n][i].reshape(rows * units)
-            _forward(W, 0, columns, layout[n, 2], below, 0, stride, extra, num, out, 0, units, rows)
+            forward(W, 0, columns, layout[n, 2], below, 0, stride, extra, num, out, 0, units, rows)
             below, stride, inputs = out, units, h[n][i]
         for e in range(size):
             row = weights[top][(i * size + e) * layout[top, 1] : (i * size + e + 1) * layout[top, 1]]
@@ -493,7 +449,7 @@ def net(X, y, weights, layout, h, outputs):
                 outputs[i, b, e] = _dot(inputs[b], row[:stride]) + row[layout[top, 2]]
 
 
-@_compiled
+@jitted
 def net_back(X, y, weights, layout, h, slope, gradients, at_X):
     """See `Kernels.net_back`; at_X is empty where nobody asks for it."""
     k, rows, width = X.shape
@@ -514,10 +470,10 @@ def net_back(X, y, weights, layout, h, slope, gradients, at_X):
                 last[row + c] = 0
             for p in range(0, units, PANEL * lanes):
                 vectors = min(PANEL * lanes, units - p) // lanes
-                _added_1(last, row + p, 0, r, e, 0, size, seen, p, units, rows, none, 0, 0, 0, seen, vectors)
+                added_1(last, row + p, 0, r, e, 0, size, seen, p, units, rows, none, 0, 0, 0, seen, vectors)
             for b in range(rows):
                 last[row + layout[top, 2]] += r[b * size + e]
-        _backward(weights[top], final, columns, size, r, 0, size, seen, g, 0, units, rows, none)
+        backward(weights[top], final, columns, size, r, 0, size, seen, g, 0, units, rows, none)
         for n in range(top - 1, -1, -1):
             own, columns, units = layout[n, 0], layout[n, 1], h[n].shape[2]
             num, start = _added(y, i, layout, n, extra), i * own * columns
@@ -528,19 +484,19 @@ def net_back(X, y, weights, layout, h, slope, gradients, at_X):
             G[: units * columns] = 0
             for b in range(0, rows, BLOCK):
                 count = min(BLOCK, rows - b)
-                _accumulate(G, 0, columns, layout[n, 2], below, b * stride, stride, g, b * units, units, count, one,
+                accumulate(G, 0, columns, layout[n, 2], below, b * stride, stride, g, b * units, units, count, one,
                             extra[b * num :], num)  # fmt: skip
-            _unpack(G, 0, units, gradients[n], start, own, columns)
+            unpack_weights(G, 0, units, gradients[n], start, own, columns)
             if n > 0:
-                _backward(weights[n], start, columns, own, g, 0, units, below, g_below, 0, stride, rows, none)
+                backward(weights[n], start, columns, own, g, 0, units, below, g_below, 0, stride, rows, none)
                 g, g_below = g_below, g
             elif len(at_X):
                 to = at_X[i].reshape(rows * width)
                 for p in range(0, width, PANEL * lanes):
                     vectors = min(PANEL * lanes, width - p) // lanes
                     for b in range(0, rows // 4 * 4, 4):
-                        _added_4(to, b * width + p, width, g, b * units, units, 1, weights[0], start + p, columns, own,
+                        added_4(to, b * width + p, width, g, b * units, units, 1, weights[0], start + p, columns, own,
                                  none, 0, 0, 0, to, vectors)  # fmt: skip
                     for b in range(rows // 4 * 4, rows):
-                        _added_1(to, b * width + p, width, g, b * units, units, 1, weights[0], start + p, columns, own,
+                        added_1(to, b * width + p, width, g, b * units, units, 1, weights[0], start + p, columns, own,
                                  none, 0, 0, 0, to, vectors)  # fmt: skip

@@ -5,7 +5,7 @@ owns what it writes, and nothing is added atomically. Shapes are compile-time co
 lives long enough to pay for its own build.
 
 Attention keeps a sample in the registers of as few warps as hold it (one, up to a length of 256), because a sum over tokens is
-then a handful of shuffles and no barrier. The polynomials are those of `stsq_core.kernels.compiled`.
+then a handful of shuffles and no barrier. The polynomials are those of `stsq_core.kernels.draws` and `vectors`.
 """
 
 import triton

@@ -1,0 +1,320 @@
+"""Products and sums of rows of whole vectors, written in LLVM's instructions, and the rooms that they work in.
+
+The polynomial of exp is that of the Cephes library (Moshier), good to about one unit in the last place of float32.
+"""
+
+import math
+from itertools import product
+
+import llvmlite.binding
+import numpy as np
+from llvmlite import ir
+from numba import float32, int32, types
+from numba.core import cgutils
+from numba.extending import overload
+
+from stsq_core.kernels.jit import emitted, inlined, jitted
+
+BLOCK = 32
+"""Samples of a trial that are taken together."""
+
+TOKENS_IN_CACHE = 65536
+"""Token coordinates of a batch that are drawn at a time where trials share a seed."""
+
+VECTOR_BYTES, PANEL = (64, 4) if llvmlite.binding.get_host_cpu_features().get("avx512f") else (32, 2)
+"""A vector of this machine, and how many of them a product takes side by side: its sums fill about half of the registers."""
+
+LANES_OF_WORDS = VECTOR_BYTES // 4
+
+
+class Vectors:
+    """Writes loads, stores and sums of whole vectors of an array's numbers; places are in numbers."""
+
+    def __init__(self, context, builder, kind):
+        self.context, self.builder = context, builder
+        self.number, self.size = context.get_data_type(kind.dtype), kind.dtype.bitwidth // 8
+        self.lanes = VECTOR_BYTES // self.size
+        self.type = ir.VectorType(self.number, self.lanes)
+        self.zero = ir.Constant(self.type, [0.0] * self.lanes)
+        name = f"llvm.fmuladd.v{self.lanes}{self.number.intrinsic_name}"
+        self._fused = cgutils.get_or_insert_function(builder.module, ir.FunctionType(self.type, [self.type] * 3), name)
+
+    def data(self, kind, array):
+        return self.context.make_array(kind)(self.context, self.builder, array).data
+
+    def place(self, array, *terms):
+        """The address of a number at the sum of some terms."""
+        total = terms[0]
+        for term in terms[1:]:
+            total = self.builder.add(total, term)
+        return self.builder.gep(array, [total])
+
+    def load(self, array, *terms):
+        place = self.builder.bitcast(self.place(array, *terms), self.type.as_pointer())
+        return self.builder.load(place, align=self.size)
+
+    def store(self, value, array, *terms):
+        place = self.builder.bitcast(self.place(array, *terms), self.type.as_pointer())
+        self.builder.store(value, place, align=self.size)
+
+    def repeated(self, array, *terms):
+        """A vector of one number."""
+        value = self.builder.load(self.place(array, *terms))
+        one = self.builder.insert_element(ir.Constant(self.type, ir.Undefined), value, ir.IntType(32)(0))
+        return self.shuffled(one, one, [0] * self.lanes)
+
+    def shuffled(self, a, b, lanes):
+        return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes))
+
+    def add_product(self, total, a, b):
+        """`total += a b` of a vector in a variable, rounded once where the machine can."""
+        self.builder.store(self.builder.call(self._fused, [a, b, self.builder.load(total)]), total)
+
+
+def _product(rows, finish):
+    """`C[r] = finish(C[r], sum_j B[extra[r, j]] + sum_k A[r, k] B[k])` of vectors, for so many rows r, whose sums stay in
+    registers: `set`, `rectify` and `mask` replace C, `add` adds, and `spread` adds the sum over k to each row `extra[j]` of C
+    instead.
+
+    Each sum is one chain of additions in the order above, so its bits depend neither on `rows` nor on the length of a vector.
+    C, A, B, extra and mask are arrays, each with the place where it begins and its strides over r, k or j; mask has C's.
+    """
+
+    @emitted
+    def multiply(typing, C, c, c_row, A, a, a_row, a_step, B, b, b_step, steps, extra, e, e_row, num_extra, mask, vectors):
+        ints = types.intp
+        arguments = (C, ints, ints, A, ints, ints, ints, B, ints, ints, ints, extra, ints, ints, ints, mask, ints)
+
+        def lower(context, builder, signature, values):
+            C_, c, c_row, A_, a, a_row, a_step, B_, b, b_step, steps, extra_, e, e_row, num_extra, mask_, vectors = values
+            lines, integer, spreads = Vectors(context, builder, C), b_step.type, finish == "spread"
+            C_, A_, B_, extra_, mask_ = map(lines.data, (C, A, B, extra, mask), (C_, A_, B_, extra_, mask_))
+
+            def emit(count):
+                sums = [[cgutils.alloca_once_value(builder, lines.zero) for _ in range(count)] for _ in range(rows)]
+                columns = [integer(v * lines.lanes) for v in range(count)]
+                with cgutils.for_range(builder, integer(0) if spreads else num_extra) as loop:
+                    for r in range(rows):
+                        member = lines.place(extra_, e, builder.mul(e_row, integer(r)), loop.index)
+                        row = builder.mul(builder.load(member), b_step)
+                        for v, total in enumerate(sums[r]):
+                            builder.store(builder.fadd(builder.load(total), lines.load(B_, b, row, columns[v])), total)
+                with cgutils.for_range(builder, steps) as loop:
+                    row = builder.mul(loop.index, b_step)
+                    read = [lines.load(B_, b, row, column) for column in columns]
+                    for r in range(rows):
+                        factor = lines.repeated(A_, a, builder.mul(a_row, integer(r)), builder.mul(loop.index, a_step))
+                        for v, total in enumerate(sums[r]):
+                            lines.add_product(total, factor, read[v])
+                totals = [[builder.load(total) for total in row] for row in sums]
+                with cgutils.for_range(builder, num_extra if spreads else integer(1)) as loop:
+                    first = builder.load(lines.place(extra_, e, loop.index)) if spreads else integer(0)
+                    for r, v in product(range(rows), range(count)):
+                        place = c, builder.mul(c_row, builder.add(first, integer(r))), columns[v]
+                        total = totals[r][v]
+                        match finish:  # a comparison with NaN is false, so NaN stays
+                            case "set":
+                                pass
+                            case "rectify":
+                                total = builder.select(builder.fcmp_ordered("<", total, lines.zero), lines.zero, total)
+                            case "mask":
+                                asleep = builder.fcmp_ordered("<=", lines.load(mask_, *place), lines.zero)
+                                total = builder.select(asleep, lines.zero, total)
+                            case _:
+                                total = builder.fadd(lines.load(C_, *place), total)
+                        lines.store(total, C_, *place)
+
+            end = builder.append_basic_block("end")
+            choice = builder.switch(vectors, end)
+            for count in range(1, PANEL + 1):
+                case = builder.append_basic_block(f"vectors{count}")
+                choice.add_case(integer(count), case)
+                builder.position_at_end(case)
+                emit(count)
+                builder.branch(end)
+            builder.position_at_end(end)
+            return context.get_dummy_value()
+
+        return types.void(*arguments), lower
+
+    return multiply
+
+
+def _reduced(greatest):
+    """`sum_j A[a + j] B[b + j]` over so many vectors, or the greatest A[a + j], whose lanes are then put together in halves."""
+
+    @emitted
+    def reduce(typing, A, a, B, b, steps):
+        ints = types.intp
+
+        def lower(context, builder, signature, values):
+            A_, a, B_, b, steps = values
+            lines = Vectors(context, builder, A)
+            A_, B_ = lines.data(A, A_), lines.data(B, B_)
+            total = cgutils.alloca_once_value(builder, lines.load(A_, a) if greatest else lines.zero)
+
+            def joined(x, y):  # a NaN is lost here, and found again when the greatest is subtracted from it
+                return builder.select(builder.fcmp_ordered(">", x, y), x, y) if greatest else builder.fadd(x, y)
+
+            with cgutils.for_range(builder, steps) as loop:
+                j = builder.mul(loop.index, steps.type(lines.lanes))
+                if greatest:
+                    builder.store(joined(lines.load(A_, a, j), builder.load(total)), total)
+                else:
+                    lines.add_product(total, lines.load(A_, a, j), lines.load(B_, b, j))
+            total, half = builder.load(total), lines.lanes
+            while half > 1:
+                half //= 2
+                total = joined(*(lines.shuffled(total, total, list(range(n, n + half))) for n in (0, half)))
+            return builder.extract_element(total, ir.IntType(32)(0))
+
+        return A.dtype(A, ints, B, ints, ints), lower
+
+    return reduce
+
+
+@emitted
+def transpose(typing, A, a, a_row, B, b, b_row):
+    """The square block of A at a, whose side is a vector, turned over into that of B at b."""
+    ints = types.intp
+
+    def lower(context, builder, signature, values):
+        A_, a, a_row, B_, b, b_row = values
+        lines = Vectors(context, builder, A)
+        A_, B_, side = lines.data(A, A_), lines.data(B, B_), lines.lanes
+        rows = [lines.load(A_, a, builder.mul(a_row, a_row.type(n))) for n in range(side)]
+        half = side // 2
+        while half:  # every square block of twice a half swaps the two quarters off its diagonal
+            above = [side + j - half if j & half else j for j in range(side)]
+            below = [side + j if j & half else j + half for j in range(side)]
+            for n in (n for n in range(side) if not n & half):
+                pair = rows[n], rows[n + half]
+                rows[n], rows[n + half] = lines.shuffled(*pair, above), lines.shuffled(*pair, below)
+            half //= 2
+        for n in range(side):
+            lines.store(rows[n], B_, b, builder.mul(b_row, b_row.type(n)))
+        return context.get_dummy_value()
+
+    return types.void(A, ints, ints, B, ints, ints), lower
+
+
+dot, greatest_of = _reduced(greatest=False), _reduced(greatest=True)
+rectified_4, rectified_1 = _product(4, "rectify"), _product(1, "rectify")
+masked_4, masked_1 = _product(4, "mask"), _product(1, "mask")
+added_4, added_1 = _product(4, "add"), _product(1, "add")
+spread = _product(1, "spread")
+_set_4, _set_1 = _product(4, "set"), _product(1, "set")
+
+
+@jitted
+def multiply_rows(C, c, c_row, A, a, a_row, a_step, rows, B, b, steps, columns, extra):
+    """`C = A B` for A of rows x steps, whose strides are given, and B of steps x columns, whole vectors."""
+    lanes = VECTOR_BYTES // C.itemsize
+    for p in range(0, columns, PANEL * lanes):
+        v = min(PANEL * lanes, columns - p) // lanes
+        whole = rows // 4 * 4
+        for r in range(0, whole, 4):
+            _set_4(C, c + r * c_row + p, c_row, A, a + r * a_row, a_row, a_step, B, b + p, columns, steps, extra, 0, 0, 0, C, v)
+        for r in range(whole, rows):
+            _set_1(C, c + r * c_row + p, 0, A, a + r * a_row, 0, a_step, B, b + p, columns, steps, extra, 0, 0, 0, C, v)
+
+
+@emitted
+def add_rows(typing, C, c, A, a, B, b, b_row, steps, columns):
+    """`C += sum_k A[k] B[k]` for rows B[k] of so many columns, whole vectors: little code, for few rows."""
+    ints = types.intp
+
+    def lower(context, builder, signature, values):
+        C_, c, A_, a, B_, b, b_row, steps, columns = values
+        lines = Vectors(context, builder, C)
+        C_, A_, B_ = lines.data(C, C_), lines.data(A, A_), lines.data(B, B_)
+        total = cgutils.alloca_once(builder, lines.type)
+        with cgutils.for_range_slice(builder, columns.type(0), columns, columns.type(lines.lanes)) as (p, _):
+            builder.store(lines.load(C_, c, p), total)
+            with cgutils.for_range(builder, steps) as loop:
+                row = builder.mul(loop.index, b_row)
+                lines.add_product(total, lines.repeated(A_, a, loop.index), lines.load(B_, b, row, p))
+            lines.store(builder.load(total), C_, c, p)
+        return context.get_dummy_value()
+
+    return types.void(C, ints, A, ints, B, ints, ints, ints, ints), lower
+
+
+def _each(finish):
+    """`C = finish(C, B, factor)` of so many columns, whole vectors: `set`, B times the factor; `scale`, C times that; `slope`,
+    `B (C - factor)`. A loop over two arrays in Numba would ask at each start whether they overlap."""
+
+    @emitted
+    def run(typing, C, c, B, b, factor, columns):
+        ints = types.intp
+
+        def lower(context, builder, signature, values):
+            C_, c, B_, b, factor, columns = values
+            lines = Vectors(context, builder, C)
+            C_, B_ = lines.data(C, C_), lines.data(B, B_)
+            one = builder.insert_element(ir.Constant(lines.type, ir.Undefined), factor, ir.IntType(32)(0))
+            factors = lines.shuffled(one, one, [0] * lines.lanes)
+            with cgutils.for_range_slice(builder, columns.type(0), columns, columns.type(lines.lanes)) as (p, _):
+                read = lines.load(B_, b, p)
+                if finish == "slope":
+                    value = builder.fmul(read, builder.fsub(lines.load(C_, c, p), factors))
+                else:
+                    value = builder.fmul(read, factors)
+                    value = builder.fmul(lines.load(C_, c, p), value) if finish == "scale" else value
+                lines.store(value, C_, c, p)
+            return context.get_dummy_value()
+
+        return types.void(C, ints, B, ints, C.dtype, ints), lower
+
+    return run
+
+
+set_each, scale_each, slope_each = _each("set"), _each("scale"), _each("slope")
+
+
+@jitted
+def room_of(like, value, numbers):
+    """So many equal numbers from the start of a cache line: a vector that lies on two lines takes twice as long."""
+    room = np.empty(numbers + 64, like.dtype)
+    first = (-room.ctypes.data) % 64 // like.itemsize
+    room = room[first : first + numbers]
+    room[:] = value
+    return room
+
+
+@inlined
+def line_of(numbers, itemsize):
+    """So many numbers, filled up to whole cache lines."""
+    return -(-numbers * itemsize // 64) * (64 // itemsize)
+
+
+# Elementary functions
+
+
+@inlined
+def _exp_single(x):
+    x = float32(-87) if x < float32(-87) else x  # written so that NaN stays NaN
+    shifted = x * float32(1.44269504) + float32(12582912)  # rounds to an integer in the low bits
+    n = shifted - float32(12582912)
+    # ln 2 in two parts: n times the first is exact, so r loses nothing to cancellation.
+    r = x - n * float32(0.693359375) - n * float32(-2.12194440e-4)
+    p = float32(1.9875691500e-4)
+    p = p * r + float32(1.3981999507e-3)
+    p = p * r + float32(8.3334519073e-3)
+    p = p * r + float32(4.1665795894e-2)
+    p = p * r + float32(1.6666665459e-1)
+    p = p * r + float32(5.0000001201e-1)
+    p = p * r * r + r + float32(1)
+    bits = int32(np.float32(shifted).view(np.int32) + int32(127))
+    return p * np.int32(int32(bits << int32(23))).view(np.float32)
+
+
+def exp_below_zero(x):
+    """`exp` of a number that is not positive, in its own precision."""
+
+
+@overload(exp_below_zero, jit_options={"error_model": "numpy", "forceinline": True})
+def _exp_of(x):
+    if x == types.float32:
+        return lambda x: _exp_single(x)
+    return lambda x: math.exp(x)
