@@ -8,7 +8,7 @@ import math
 import numpy as np
 import torch
 
-from stsq_core.kernels.interface import DUAL_TOLERANCE, PopulationStep, Rates, StreamKeys, TokenStep
+from stsq_core.kernels.interface import DUAL_TOLERANCE, Kernels, PopulationStep, Rates, StreamKeys, TokenStep
 from stsq_core.kernels.plain_networks import PlainNetworks
 
 _LOW = np.uint64(0xFFFFFFFF)
@@ -50,7 +50,7 @@ def layer(values: torch.Tensor, hot: torch.Tensor | None, *, columns: int, recti
     return torch.cat([*blocks, rest], -1)
 
 
-class PlainKernels(PlainNetworks):
+class PlainKernels(PlainNetworks, Kernels):
     """Tensor operations on any device."""
 
     def keys(self, bases: torch.Tensor, step: int | torch.Tensor) -> torch.Tensor:

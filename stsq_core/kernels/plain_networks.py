@@ -2,10 +2,10 @@
 
 import torch
 
-from stsq_core.kernels.interface import Kernels
+from stsq_core.kernels.network_interface import NetworkKernels
 
 
-class PlainNetworks(Kernels):
+class PlainNetworks(NetworkKernels):
     """Tensor operations on any device."""
 
     def gru(
