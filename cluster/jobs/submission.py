@@ -40,7 +40,7 @@ SHOWN_FILES = 5
 
 @dataclass(frozen=True)
 class JobRequest:
-    """A sweep to run on a cluster: `arguments` go to `stsq run` there as they are.
+    """A sweep to run on a cluster: `arguments` go to `stsq run` there, with the paths that files have in the package.
 
     `more_settings`, `out` and `plugins` are the settings, the run directory and the plugin files among the `arguments`.
     `netrc` is the path of a file on the cluster that holds a W&B key.
@@ -141,17 +141,18 @@ def entrypoint_of(request: JobRequest, files: frozenset[Path]) -> str:
     """The command that the job runs.
 
     Raises:
-        UserError: the package does not hold the sweep file, or a plugin at the path by which it is named.
+        UserError: the package does not hold the sweep file or a plugin.
     """
     folder, sweep = request.working_dir, request.sweep
     if sweep not in catalog_names():
         sweep = _packaged_path(folder, files, Path(sweep), what="sweep file").as_posix()
+    words = list(request.arguments)
     for plugin in request.plugins:
-        if plugin.is_absolute():
-            raise UserError(f"the plugin {plugin} is named by an absolute path: name it by its path in {folder}")
-        _packaged_path(folder, files, folder / plugin, what="plugin")
+        inside = _packaged_path(folder, files, plugin, what="plugin").as_posix()
+        named = {str(plugin): inside, f"--plugin={plugin}": f"--plugin={inside}"}
+        words = [named.get(word, word) for word in words]
     settings = [word for setting in request.settings for word in ("--set", setting)]
-    return shlex.join(["python", "-m", "cluster", "run", sweep, *settings, *request.arguments])
+    return shlex.join(["python", "-m", "cluster", "run", sweep, *settings, *words])
 
 
 def _packaged_path(folder: Path, files: frozenset[Path], path: Path, *, what: str) -> Path:

@@ -15,13 +15,47 @@ from ray_heads import Head, call, copy_rooms
 
 pytestmark = pytest.mark.jobs
 
+HELD = """
+from pathlib import Path
+from time import sleep
+from typing import Literal
+
+from stsq_core.plugins import Batch, Examples, Source, TokenTask, selected
+
+
+class Held(TokenTask):
+    kind: Literal["held"] = "held"
+
+    def examples(self) -> "HeldExamples":
+        return HeldExamples(self)
+
+
+class HeldExamples(Examples[Held]):
+    @property
+    def output_size(self) -> int:
+        return self.task.d
+
+    @property
+    def zero_loss(self) -> float:
+        return self.task.d / self.task.q
+
+    def batch(self, source: Source, count: int) -> Batch:
+        if Path(HOLD).exists():
+            sleep(0.1)
+        X = source.normals("tokens", 1, count * self.task.T * self.task.d).view(-1, count, self.task.T, self.task.d)
+        y = source.subsets("subsets", count, T=self.task.T, q=self.task.q)
+        return Batch(X, y.unsqueeze(2), selected(X, y).mean(2, keepdim=True))
+"""
+"""A plugin's task whose steps take a tenth of a second while the file HOLD exists."""
+HELD_STEPS = 3000
+
 Numbers = Callable[[Path], dict[str, tuple[object, ...]]]
 Until = Callable[..., object]
 
 
 @pytest.fixture
 def package(tmp_path: Path, small: dict[str, Any]) -> Path:
-    """A working directory to upload: the project's rooms, a sweep, one that fails, and one that takes a while."""
+    """A working directory to upload: the project's rooms, a sweep, one that fails, one with a trial that a file holds up."""
     folder = tmp_path / "package"
     copy_rooms(folder)
     (folder / "small.yaml").write_text(yaml.safe_dump(small))
@@ -31,15 +65,22 @@ def package(tmp_path: Path, small: dict[str, Any]) -> Path:
     failing["trials"][0]["grid"]["model.width"] = [2**24]
     (folder / "failing.yaml").write_text(yaml.safe_dump(failing))
     slow = copy.deepcopy(small)
-    slow["trials"][0] |= {"grid": {}, "seeds": 1}  # one long pack, so that the other worker ends some trials
-    slow["trials"][0]["base"]["training"] |= {"steps": 1_000_000, "log_every": 4000}
+    held = slow["trials"][0] = copy.deepcopy(small["trials"][1]) | {"name": "held", "grid": {}, "seeds": 1}
+    held["base"]["task"]["kind"] = "held"
+    held["base"]["training"] |= {"steps": HELD_STEPS, "log_every": 10}
     (folder / "slow.yaml").write_text(yaml.safe_dump(slow))
+    (folder / "held.py").write_text(HELD.replace("HOLD", repr(str(hold(tmp_path)))))
     return folder
 
 
-def inline_numbers(sweep: Path, out: Path, code: Path, numbers: Numbers) -> dict[str, tuple[object, ...]]:
+def hold(tmp_path: Path) -> Path:
+    """While this file exists, the trial `held` of `slow.yaml` takes minutes, however fast or busy the machine."""
+    return tmp_path / "hold"
+
+
+def inline_numbers(sweep: Path, out: Path, code: Path, numbers: Numbers, *more: object) -> dict[str, tuple[object, ...]]:
     """The numbers of a sweep that nothing disturbs."""
-    words = ["run", sweep, "--inline", "--wandb", "disabled", "--out", out]
+    words = ["run", sweep, "--inline", "--wandb", "disabled", "--out", out, *more]
     done = call([sys.executable, "-m", "cluster", *words], {}, code=code)
     assert done.returncode == 0, done
     return numbers(out)
@@ -59,7 +100,8 @@ def test_ray_job_stop_ends_a_sweep_in_order_and_a_job_of_ours_goes_on(
     head: Head, package: Path, tmp_path: Path, until: Until, numbers: Numbers
 ) -> None:
     out = tmp_path / "run"
-    run = ("python", "-m", "cluster", "run", "slow.yaml", "--out", out)
+    hold(tmp_path).touch()
+    run = ("python", "-m", "cluster", "run", "slow.yaml", "--plugin", "held.py", "--out", out)
     submitted = head.ray("submit", "--no-wait", "--submission-id", "plain", "--working-dir", package, "--", *run)
     assert submitted.returncode == 0, submitted
     until(lambda: (out / "ledger.jsonl").exists(), timeout_s=600, what="the first result")
@@ -68,10 +110,12 @@ def test_ray_job_stop_ends_a_sweep_in_order_and_a_job_of_ours_goes_on(
     assert "stopped by SIGINT" in head.stsq("job", "logs", "plain").stdout
     ended = numbers(out)
     assert 0 < len(ended) < 5
-    words = ("job", "submit", package / "slow.yaml", "--working-dir", package, "--follow", "--", "--out", out)
+    hold(tmp_path).unlink()
+    words = ("job", "submit", package / "slow.yaml", "--working-dir", package, "--plugin", package / "held.py", "--follow")
+    words += ("--", "--out", out)
     again = head.stsq(*words)
     assert again.returncode == 0, again
-    whole = inline_numbers(package / "slow.yaml", tmp_path / "inline", package, numbers)
+    whole = inline_numbers(package / "slow.yaml", tmp_path / "inline", package, numbers, "--plugin", package / "held.py")
     assert ended.items() <= numbers(out).items()
     assert numbers(out) == whole
     assert len(list(out.glob("wandb/offline-run-*/*.wandb"))) == len(whole)
@@ -84,13 +128,17 @@ def test_stsq_job_stop_ends_a_sweep_in_order_and_sending_it_again_goes_on(
     head: Head, package: Path, tmp_path: Path, until: Until, numbers: Numbers
 ) -> None:
     out = tmp_path / "run"
-    words = ("job", "submit", package / "slow.yaml", "--working-dir", package, "--", "--out", out, "--wandb", "disabled")
+    hold(tmp_path).touch()
+    words = ("job", "submit", package / "slow.yaml", "--working-dir", package, "--plugin", package / "held.py")
+    words += ("--", "--out", out, "--wandb", "disabled")
     job_id = head.stsq(*words).stdout.strip()
     until(lambda: (out / "ledger.jsonl").exists(), timeout_s=600, what="the first result")
     assert head.stsq(*words).stdout.strip() == job_id
     stopped = head.stsq("job", "stop", job_id)
     assert stopped.stdout.strip() == "STOPPED", stopped
     ended = numbers(out)
+    assert 0 < len(ended) < 5
+    hold(tmp_path).unlink()
     second = head.stsq(*words).stdout.strip()
     assert second == f"{job_id}-2"
     followed = head.stsq("job", "logs", second, "--follow")

@@ -49,21 +49,23 @@ def test_a_link_that_leads_out_of_the_package_is_refused(folder: Path, tmp_path:
         entrypoint_of(JobRequest(str(folder / "linked.yaml"), working_dir=folder), files_to_upload(folder))
 
 
-def test_a_plugin_travels_with_the_package_or_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_a_plugin_travels_with_the_package_or_is_refused(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "mine.py").touch()
     (folder / ".rayignore").write_text("hidden.py\n")
     (folder / "hidden.py").touch()
 
-    def entrypoint(plugin: Path) -> str:
-        request = JobRequest("smoke", arguments=("--plugin", str(plugin)), working_dir=folder, plugins=(plugin,))
+    def entrypoint(plugin: Path, *words: str) -> str:
+        request = JobRequest("smoke", arguments=words or ("--plugin", str(plugin)), working_dir=folder, plugins=(plugin,))
         return entrypoint_of(request, files_to_upload(folder))
 
-    assert entrypoint(Path("mine.py")).endswith("--plugin mine.py")
+    mine = folder / "mine.py"
+    assert entrypoint(mine).endswith("smoke --plugin mine.py")
+    assert entrypoint(mine, f"--plugin={mine}").endswith("smoke --plugin=mine.py")
+    monkeypatch.chdir(tmp_path)
+    assert entrypoint(mine.relative_to(tmp_path)).endswith("smoke --plugin mine.py")
     with pytest.raises(UserError, match=r"the plugin .*hidden\.py is excluded from the package by \.gitignore or \.rayignore"):
-        entrypoint(Path("hidden.py"))
-    with pytest.raises(UserError, match="absolute path: name it by its path in"):
-        entrypoint(folder / "mine.py")
-    with pytest.raises(UserError, match="is not in the working directory"):
+        entrypoint(folder / "hidden.py")
+    with pytest.raises(UserError, match=r"the plugin \.\./other\.py is not in the working directory"):
         entrypoint(Path("../other.py"))
 
 
