@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
+# compiled modules are kept, also where the surroundings forbid it (as images for containers do): many tests start processes
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: install demo test test-quick test-failed test-clusters chaos check format bench bench-search clean
 

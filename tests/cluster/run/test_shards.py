@@ -30,12 +30,15 @@ def six_cells(small: dict[str, Any]) -> dict[str, Any]:
     return small
 
 
+@pytest.mark.parametrize(
+    "runner", [pytest.param("--inline", id="inline"), pytest.param("--workers=1", id="two Rays", marks=pytest.mark.clusters)]
+)
 def test_two_drivers_one_of_them_killed_give_the_run_of_one(
-    stsq: Any, here: Here, write_sweep: Write, six_cells: dict[str, Any], until: Any, numbers: Numbers
+    stsq: Any, here: Here, write_sweep: Write, six_cells: dict[str, Any], until: Any, numbers: Numbers, runner: str
 ) -> None:
     """Every cell done, every trial once, thresholds and laws equal bit for bit."""
     sweep, run = write_sweep(six_cells), stsq.folder / "runs/small"
-    begin = [("run", sweep, "--shard", f"{index}/2", *QUIET) for index in range(2)]
+    begin = [("run", sweep, "--shard", f"{index}/2", runner, "--wandb", "disabled") for index in range(2)]
     first, second = (stsq.start(*words) for words in begin)
     until(lambda: list(run.glob("shards/0-of-2/curves/*.jsonl")), what="a pack of the first shard in training")
     first.send_signal(signal.SIGKILL)
