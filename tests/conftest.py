@@ -1,12 +1,18 @@
 """What every room's tests share: the order in which they run, and short ways to write a trial down."""
 
 import gc
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stsq_core import TrialConfig
+
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache/d/numba"))
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+"""What one process compiles serves all, jobs and copies of the package included; none takes more than a core."""
 
 MakeTrial = Callable[..., TrialConfig]
 

@@ -5,6 +5,7 @@ trials beside it; whole vectors leave no scalar tail. Indices that are not plain
 count from the end, which no vector loop can do.
 """
 
+import hashlib
 import os
 import stat
 import tempfile
@@ -39,35 +40,42 @@ def _keep_cache() -> None:
 _keep_cache()
 
 
-def _stamp() -> tuple[tuple[float, int], ...]:
-    """When each module of this folder was changed, and its size."""
-    found = (os.stat(path) for path in sorted(Path(__file__).parent.glob("*.py")))
-    return tuple((one.st_mtime, one.st_size) for one in found)
+def _digest() -> str:
+    """A digest of the modules of this folder."""
+    modules = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in modules)).hexdigest()[:16]
 
 
-_STAMP = _stamp()
+_DIGEST = _digest()
 
 
-def _watched(dispatcher: Any) -> Any:
-    """Numba's cache notices a change of the file that holds a function; this notices one of those that it calls, too."""
-    file = dispatcher._cache._cache_file
-    file._source_stamp = (file._source_stamp, _STAMP)
+def _by_contents(dispatcher: Any) -> Any:
+    """Numba's cache notices a change of the file that holds a function; this notices one of those that it calls, too. In a
+    folder that the user provides (`NUMBA_CACHE_DIR`) all copies of the modules share what was compiled for one, as in the
+    folders into which Ray unpacks the code of jobs.
+    """
+    cache, folder = dispatcher._cache, numba.config.CACHE_DIR  # type: ignore[attr-defined]
+    file, locator = cache._cache_file, cache._impl.locator
+    file._source_stamp = _DIGEST
+    if folder:
+        locator._cache_path = cache._cache_path = file._cache_path = os.path.join(folder, f"stsq-{_DIGEST}")
+        file._index_path = os.path.join(file._cache_path, file._index_name)
     return dispatcher
 
 
 def jitted(function: Callable[..., None]) -> Any:
     """A loop that is called."""
-    return _watched(numba.njit(cache=True, error_model="numpy", fastmath=REORDERED)(function))
+    return _by_contents(numba.njit(cache=True, error_model="numpy", fastmath=REORDERED)(function))
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """A piece of a vectorised loop, in the order in which it is written."""
-    return _watched(numba.njit(cache=True, error_model="numpy", fastmath={"contract"}, forceinline=True)(function))
+    return _by_contents(numba.njit(cache=True, error_model="numpy", fastmath={"contract"}, forceinline=True)(function))
 
 
 def summed(function: Callable[..., Any]) -> Any:
     """A piece of a loop whose sums may be reordered."""
-    return _watched(numba.njit(cache=True, error_model="numpy", fastmath=REORDERED, forceinline=True)(function))
+    return _by_contents(numba.njit(cache=True, error_model="numpy", fastmath=REORDERED, forceinline=True)(function))
 
 
 def emitted(function: Callable[..., Any]) -> Any:

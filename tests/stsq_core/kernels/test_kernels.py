@@ -5,6 +5,7 @@ Without a GPU those of the GPU run on CPU tensors in Triton's interpreter, which
 
 import dataclasses
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 import torch
 
 from stsq_core.configs.stacking import padded_tokens
-from stsq_core.kernels import Kernels, Rates, StreamKeys
+from stsq_core.kernels import Kernels, Rates, StreamKeys, cpu
 from stsq_core.kernels.cpu import CpuKernels
 from stsq_core.kernels.plain import PlainKernels, philox
 
@@ -277,3 +278,24 @@ def test_a_cache_that_may_stand_nowhere_else_is_a_temporary_folder_of_ones_own(t
     assert folder.parent == tmp_path
     assert (folder == known) is not others_may_write
     assert folder.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.slow
+def test_copies_of_the_loops_share_what_is_compiled_until_one_changes(tmp_path: Path) -> None:
+    """As Ray unpacks the code of every job into a folder of its own: in a folder that the user provides."""
+    program = """
+import numpy
+from stsq_core.kernels.draws import keys
+keys(numpy.zeros(1, int), 0, numpy.zeros(1, int))
+print(sum(keys.stats.cache_hits.values()))
+"""
+    hits = []
+    environment = os.environ | {"PYTHONPATH": "", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for name in ("first", "second", "changed"):
+        copy = shutil.copytree(Path(cpu.__file__).parents[1], tmp_path / name / "stsq_core")
+        if name == "changed":
+            (copy / "kernels/queries.py").write_text("# another module of the loops\n")
+        command = [sys.executable, "-c", program]
+        shown = subprocess.run(command, cwd=copy.parent, env=environment, capture_output=True, text=True, check=True)
+        hits.append(int(shown.stdout))
+    assert hits == [0, 1, 0]
