@@ -8,7 +8,7 @@ from .options import (
 )
 from .progress_line import ProgressLine as ProgressLine
 from .runner import InlineRunner as InlineRunner, Runner as Runner, Work as Work
-from .stop import Stopped as Stopped, StopSignals as StopSignals, stop_signals as stop_signals
+from .stop import Stopped as Stopped, StopSignals as StopSignals, sheltered as sheltered, stop_signals as stop_signals
 from .terminal import (
     error_line as error_line,
     log as log,

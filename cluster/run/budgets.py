@@ -38,6 +38,11 @@ class Budgets:
         return self._budget.minutes is not None and self.minutes >= self._budget.minutes
 
     @property
+    def seconds_left(self) -> float | None:
+        """Wall seconds until the time budget is used up; None without one."""
+        return None if self._budget.minutes is None else 60 * (self._budget.minutes - self.minutes)
+
+    @property
     def num_failed(self) -> int:
         """Failed trials of all sessions that are not being tried again."""
         return self._queue.failed_before + self._queue.failed

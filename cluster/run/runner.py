@@ -40,7 +40,14 @@ class Work:
             return None
         self.progress.started(pack)
         options = self.options
-        return Order(pack, self.run.path, device or options.device, options.keep_weights, options.checkpoint_every_s)
+        return Order(
+            pack,
+            self.run.path,
+            device or options.device,
+            options.keep_weights,
+            options.checkpoint_every_s,
+            self.budgets.seconds_left,
+        )
 
     def give_back(self, pack: Pack) -> None:
         """Requeue a pack whose worker is gone."""

@@ -1,7 +1,8 @@
-"""Stopping in order: SIGINT and SIGTERM become one exception in the main thread, never in the middle of a ledger line.
+"""Stopping in order: a signal becomes one exception in the main thread, never in the middle of a ledger line.
 
-`ray job stop` sends SIGTERM (or SIGINT, as `stsq job submit` asks), a terminal sends SIGINT. A second signal acts as it did
-before: it ends the process at once, which loses nothing but the time since the last checkpoint.
+`ray job stop` sends SIGTERM (or SIGINT, as `stsq job submit` asks), a terminal SIGINT, and SIGHUP when it is closed, Slurm
+SIGUSR1 before a requeue (`--signal=USR1@300`). A second signal acts as it did before: it ends the process at once, which loses
+nothing but the time since the last checkpoint. A signal that is ignored (`nohup`) stays ignored.
 """
 
 import signal
@@ -10,7 +11,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+OF_A_GROUP = (signal.SIGHUP, signal.SIGUSR1)
+"""Signals that may come to every process of a group or job at once; the run ends the processes that it started itself."""
 
 
 class Stopped(BaseException):
@@ -22,7 +25,7 @@ class Stopped(BaseException):
 
 
 class StopSignals:
-    """Turns the first SIGINT or SIGTERM into `Stopped`, between `install` and `restore`."""
+    """Turns the first of `SIGNALS` into `Stopped`, between `install` and `restore`."""
 
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
@@ -31,10 +34,11 @@ class StopSignals:
         self.requested: str | None = None
 
     def install(self) -> None:
-        """Take the signals over, also from a library that has taken them meanwhile (Ray does)."""
-        for number in SIGNALS:
-            before = signal.signal(number, self._handle)
-            self._before.setdefault(number, before)
+        """Take the signals over, also from a library that has taken them meanwhile (Ray and Tune do)."""
+        for number in SIGNALS if self.requested is None else ():
+            before = self._before.setdefault(number, signal.getsignal(number))
+            if before != signal.SIG_IGN:
+                signal.signal(number, self._handle)
 
     def restore(self) -> None:
         """Restore the handlers that were there before."""
@@ -72,6 +76,16 @@ class StopSignals:
         self.restore()
         if not self._num_polled:
             self.check()
+
+
+@contextmanager
+def sheltered() -> Iterator[None]:
+    """Let no process that is started in the block notice the signals `OF_A_GROUP`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, OF_A_GROUP)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ JSON text, which Ray, a file and an inline call carry alike.
 import contextlib
 import fcntl
 import json
+import math
 import os
 import socket
 import time
@@ -42,13 +43,14 @@ MEMORY_WORDS = ("out of memory", "can't allocate memory", "not enough memory", "
 
 @dataclass(frozen=True)
 class Order:
-    """A pack for a worker to train, and where its files go."""
+    """A pack for a worker to train, where its files go, and how many seconds it may take, if not as many as it needs."""
 
     pack: Pack
     run: Path
     device: Device
     keep_weights: bool
     checkpoint_every_s: float
+    seconds_left: float | None = None
 
     def as_json(self) -> str:
         order = {
@@ -58,6 +60,7 @@ class Order:
             "device": self.device,
             "keep_weights": self.keep_weights,
             "checkpoint_every_s": self.checkpoint_every_s,
+            "seconds_left": self.seconds_left,
         }
         return json.dumps(order)
 
@@ -73,6 +76,8 @@ class Order:
 def train_order(text: str, leaving: Callable[[], bool] = lambda: False) -> str:
     """Train the pack of an order (JSON) and return its outcome (JSON); an outcome that is there already is returned again.
 
+    Of a pack that does not end within the order's seconds the state is saved, and the outcome is the failure `budget`.
+
     Raises:
         Preempted: `leaving` said that the worker must leave; the pack's state is saved.
     """
@@ -86,8 +91,10 @@ def train_order(text: str, leaving: Callable[[], bool] = lambda: False) -> str:
                 kept = json.loads(before)
                 if kept["numerics"] == NUMERICS and kept["failure"] is None:
                     return before
-            outcome = json.dumps(_train(order, run, leaving))
-            write_with_retries(path, outcome.encode())
+            report = _train(order, run, leaving)
+            outcome = json.dumps(report)
+            if report["failure"] is None or report["failure"]["kind"] != "budget":
+                write_with_retries(path, outcome.encode())
             return outcome
     except UserError as error:
         return json.dumps({"refused": str(error)})
@@ -150,10 +157,15 @@ def _train(order: Order, run: RunDirectory, leaving: Callable[[], bool]) -> dict
         "results": [],
         "failure": None,
     }
+    ends_at = math.inf if order.seconds_left is None else time.monotonic() + order.seconds_left
+
+    def stopping() -> bool:
+        return time.monotonic() > ends_at or leaving()
+
     with JournalWriter(run.curves / f"{pack.pack_id}.jsonl", pack) as journal:
         began = time.perf_counter()
         state = run.checkpoints / f"{pack.pack_id}.state"
-        checkpoint = FileCheckpoint(state, journal, every_s=order.checkpoint_every_s, leaving=leaving)
+        checkpoint = FileCheckpoint(state, journal, every_s=order.checkpoint_every_s, leaving=stopping)
         try:
             results = train_pack(
                 pack.configs, report=journal, device=device, checkpoint=checkpoint, keep_weights=order.keep_weights
@@ -161,8 +173,12 @@ def _train(order: Order, run: RunDirectory, leaving: Callable[[], bool]) -> dict
             for result in results:
                 if result.weights is not None:
                     save_weights(run, result)
-        except (UserError, Preempted):
-            raise  # the run directory cannot be written, or the pack goes on elsewhere
+        except UserError:
+            raise  # the run directory cannot be written
+        except Preempted:
+            if leaving():
+                raise  # the pack goes on elsewhere
+            return outcome | {"failure": {"kind": "budget", "reason": "the time budget is spent"}}
         except Exception as error:
             outcome["failure"] = _failure(error) | {"seconds": time.perf_counter() - began}
         else:

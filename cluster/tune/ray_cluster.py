@@ -24,7 +24,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.environment import REQUIRED, ROOMS
-from cluster.run import ACCEPT, VersionsDifferError, error_line, own_versions, release
+from cluster.run import ACCEPT, VersionsDifferError, error_line, own_versions, release, sheltered
 from cluster.tune.ray_private import dashboard_hidden, few_processes, share_environment
 from stsq_core.configs import UserError
 from sweeps.store import gc_paused
@@ -132,7 +132,7 @@ def ray_cluster(address: str | None, *, num_cpus: int, preload: bool = False) ->
                 os.environ["PYTHONPATH"] = os.pathsep.join(paths if root in paths else [*paths, root])
             opened.callback(_shut_down)
             try:
-                with dashboard_hidden(), few_processes():
+                with dashboard_hidden(), few_processes(), sheltered():
                     ray.init(address="local", _temp_dir=str(folder), **own, **logging_options)
             except Exception as error:  # Ray raises a bare one where a node does not come up
                 raise UserError(f"Ray did not start on this machine: {error}; `stsq run --inline` does without") from error

@@ -100,6 +100,9 @@ class PoolCallback(tune.Callback):
         self._watchdog = watchdog
         self._head = head
 
+    def setup(self, stop: Any = None, num_samples: Any = None, total_num_samples: Any = None, **info: Any) -> None:
+        self._pool.work.stop.install()  # Tune has taken SIGUSR1 meanwhile
+
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         self._pool.work.stop.check()
         self._metrics.publish()

@@ -92,7 +92,11 @@ def watch_driver() -> Callable[[], bool]:
             pass
         ended.set()
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is meant for the driver, which then closes the pipe
+    for number in (
+        signal.SIGINT,
+        signal.SIGUSR1,
+    ):  # a Ctrl-C, or Slurm's notice, is meant for the driver, which then closes the pipe
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, end)
     threading.Thread(target=wait_for_end_of_input, daemon=True).start()
     return lambda: ended.is_set() or os.getppid() != parent

@@ -389,7 +389,8 @@ def _learnt(
     squares = weights[0].new_empty((len(weights[0]), rows))
     flat, sums = _flat(weights), squares.numpy()
     gradients = tuple(np.empty(weight[0].numel(), sums.dtype) for weight in weights)
-    numbers = (vector.numpy() for vector in vars(rates).values())
+    first, *tables = vars(rates).values()
+    numbers = (first, *(table.numpy() for table in tables))
     return squares, np.empty((*squares.shape, q), np.int64), (flat, sums, gradients, *_halves(flat, moments), *numbers)
 
 

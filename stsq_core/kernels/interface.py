@@ -99,8 +99,9 @@ class Rates:
 
 @dataclass(frozen=True)
 class RateTable:
-    """The numbers of all steps: `by_step`, (steps, 2, k), has `rate` and `root` of `Rates`; the others hold for every step."""
+    """The numbers of steps from `first` on: `by_step`, (steps, 2, k), has `rate` and `root` of `Rates`; others hold for all."""
 
+    first: int
     by_step: torch.Tensor
     beta1: torch.Tensor
     beta2: torch.Tensor
@@ -109,7 +110,7 @@ class RateTable:
 
     def at(self, step: int) -> Rates:
         """The numbers of a step."""
-        rate, root = self.by_step[step]
+        rate, root = self.by_step[step - self.first]
         return Rates(rate, root, self.beta1, self.beta2, self.eps, self.adam)
 
 

@@ -11,23 +11,23 @@ from stsq_core.kernels.queries import dual
 
 @jitted
 def population_steps(asked, owner, first, num, T, d, code_keys, scale, E, dual_query, tolerance, y, c, weights, squares,
-                     gradients, m, v, by_step, beta1, beta2, eps, adam):  # fmt: skip
+                     gradients, m, v, begins, by_step, beta1, beta2, eps, adam):  # fmt: skip
     """`learn_population` with its draws, as `connect_steps`."""
     for step in range(first, first + num):
         _draw_selection(asked, owner, step, T, code_keys, scale, E, dual_query, tolerance, y, c)
-        numbers = (by_step[step, 0], by_step[step, 1], beta1, beta2, eps, adam)
+        numbers = (by_step[step - begins, 0], by_step[step - begins, 1], beta1, beta2, eps, adam)
         learn_population(E, y, c, T, d, weights, squares, gradients, True, m, v, numbers)
 
 
 @jitted
 def token_steps(tokens, asked, owner, first, num, T, d, code_keys, scale, E, dual_query, tolerance, y, c, weights, squares,
-                gradients, m, v, by_step, beta1, beta2, eps, adam):  # fmt: skip
+                gradients, m, v, begins, by_step, beta1, beta2, eps, adam):  # fmt: skip
     """`learn_tokens` with its draws, as `connect_steps`."""
     token_keys = np.empty_like(tokens)
     for step in range(first, first + num):
         keys(tokens, step, token_keys)
         _draw_selection(asked, owner, step, T, code_keys, scale, E, dual_query, tolerance, y, c)
-        numbers = (by_step[step, 0], by_step[step, 1], beta1, beta2, eps, adam)
+        numbers = (by_step[step - begins, 0], by_step[step - begins, 1], beta1, beta2, eps, adam)
         learn_tokens(token_keys, owner, E, y, c, T, d, weights, squares, gradients, True, m, v, numbers)
 
 
@@ -55,20 +55,20 @@ def _draw_selection(asked, owner, step, T, code_keys, scale, E, dual_query, tole
 
 @jitted
 def connect_steps(
-    tokens, asked, owner, first, num, T, layout, y, weights, squares, gradients, m, v, by_step, beta1, beta2, eps, adam
+    tokens, asked, owner, first, num, T, layout, y, weights, squares, gradients, m, v, begins, by_step, beta1, beta2, eps, adam
 ):
     """`connect` with its draws, `num` steps from `first` on; `squares` are those of the last.
 
     Args:
         tokens, asked: of each distinct seed what its keys of tokens and of subsets are made of (`keys`).
         y: (k, rows, q), written.
-        by_step: (steps, 2, k), the first two of `Rates` at each step; the others follow.
+        by_step: (steps, 2, k), the first two of `Rates` at each step from `begins` on; the others follow.
     """
     token_keys = np.empty_like(tokens)
     for step in range(first, first + num):
         keys(tokens, step, token_keys)
         _draw_subsets(asked, owner, step, T, y)
-        numbers = (by_step[step, 0], by_step[step, 1], beta1, beta2, eps, adam)
+        numbers = (by_step[step - begins, 0], by_step[step - begins, 1], beta1, beta2, eps, adam)
         connect(token_keys, owner, y, weights, layout, True, squares, gradients, True, m, v, numbers)
 
 

@@ -1,8 +1,8 @@
 """Optimizer steps of a stack of trials, each trial with an optimizer, a rate and a schedule of its own.
 
 An optimizer is a config (`stsq_core.configs.optimizer`) and an update rule here, which takes the trials that have it. Gradient
-descent, Adam and AdamW are one rule. Every number of a step is looked up in tables made once from the configs, so a
-resumed trial needs nothing but its step.
+descent, Adam and AdamW are one rule. Every number of a step is looked up in tables made from the configs, so a resumed trial
+needs nothing but its step. Tables of a long training cover a stretch of its steps at a time.
 """
 
 import math
@@ -21,13 +21,22 @@ Update = Callable[[Sequence[torch.Tensor], Step], None]
 """From the gradients of a list of parameters and the number of earlier steps: updates the parameters in place."""
 
 
-def schedule_factors(schedule: Schedule, steps: int) -> np.ndarray:
-    """The factor on the rate at each of `steps` steps, float64, shape (steps,)."""
-    t = np.arange(steps)
+TABLE_ROOM = 2**22
+"""Steps times trials of which the numbers are in a table: some 30 MB."""
+
+
+def stretch_from(step: int, steps: int, num_trials: int) -> range:
+    """The steps from one on, of so many in all, whose numbers go into a table together."""
+    return range(step, min(steps, step + max(1, TABLE_ROOM // num_trials)))
+
+
+def schedule_factors(schedule: Schedule, steps: int, stretch: range | None = None) -> np.ndarray:
+    """The factor on the rate at each of `steps` steps, or at those of a stretch of them; float64, shape (steps,)."""
+    t = np.arange(steps) if stretch is None else np.arange(stretch.start, stretch.stop)
     progress = np.clip((t - schedule.warmup) / max(1, steps - schedule.warmup), 0, 1)
     match schedule.kind:
         case "constant":
-            decay = np.ones(steps)
+            decay = np.ones(len(t))
         case "linear":
             decay = 1 - progress
         case "cosine":
@@ -48,21 +57,28 @@ class UpdateRule:
     states: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
 
-    def __init__(self, optimizers: Sequence[Optimizer], steps: int, *, dtype: torch.dtype, kernels: Kernels) -> None:
-        self.dtype, self.kernels = dtype, kernels
-        self.rates = np.stack([o.lr * schedule_factors(o.schedule, steps) for o in optimizers], 1)
+    def __init__(
+        self, optimizers: Sequence[Optimizer], steps: int, *, stretch: range, dtype: torch.dtype, kernels: Kernels
+    ) -> None:
+        self.dtype, self.kernels, self.stretch = dtype, kernels, stretch
+        self.rates = np.stack([o.lr * schedule_factors(o.schedule, steps, stretch) for o in optimizers], 1)
         self._lr = self.table(self.rates)
         self._fields = {name: self.table(np.array([getattr(o, name) for o in optimizers])) for name in self.fields}
 
     def table(self, values: np.ndarray) -> torch.Tensor:
-        """Numbers of the rule on the device; those of a step are `row(table, step)`, so that a CUDA graph can look them up."""
+        """Numbers of the rule on the device, a row a step of the stretch where steps differ (`at`)."""
         return torch.from_numpy(values).to(self.dtype).to(self.kernels.device)
+
+    def at(self, table: torch.Tensor, step: Step) -> torch.Tensor:
+        """A table's numbers at a step of the stretch; it may be a tensor, which a captured CUDA graph reads anew each time."""
+        own = step - self.stretch.start
+        return table[own] if isinstance(own, int) else table.index_select(0, own)[0]
 
     def bound(self, parameters: list[torch.Tensor], states: list[tuple[torch.Tensor, ...]]) -> Update:
         """The update of these parameters with these states, in place, again and again."""
 
         def take(gradients: Sequence[torch.Tensor], step: Step) -> None:
-            numbers = self._fields | {"lr": row(self._lr, step)}
+            numbers = self._fields | {"lr": self.at(self._lr, step)}
             for parameter, gradient, kept in zip(parameters, gradients, states, strict=True):
                 shaped = {name: per_trial(value, parameter) for name, value in numbers.items()}
                 self.move(parameter, gradient, dict(zip(self.states, kept, strict=True)), shaped)
@@ -82,15 +98,28 @@ class Descent:
     """Updates the parameters of k trials in place, each by the rule of its optimizer.
 
     Where several rules share a stack the states of all are kept for every trial, and a rule reads its own rows.
+
+    Args:
+        steps: of the whole training.
+        stretch: the steps that are taken with this object; all of them where none is given.
     """
 
-    def __init__(self, optimizers: tuple[Optimizer, ...], steps: int, *, dtype: torch.dtype, kernels: Kernels) -> None:
+    def __init__(
+        self,
+        optimizers: tuple[Optimizer, ...],
+        steps: int,
+        *,
+        stretch: range | None = None,
+        dtype: torch.dtype,
+        kernels: Kernels,
+    ) -> None:
+        self.stretch = range(steps) if stretch is None else stretch
         places: dict[type[UpdateRule], list[int]] = {}
         for place, optimizer in enumerate(optimizers):
             places.setdefault(rule_of(optimizer), []).append(place)
         self._rules = [
             (
-                rule([optimizers[place] for place in own], steps, dtype=dtype, kernels=kernels),
+                rule([optimizers[place] for place in own], steps, stretch=self.stretch, dtype=dtype, kernels=kernels),
                 None if len(places) == 1 else torch.tensor(own, device=kernels.device),
             )
             for rule, own in places.items()
@@ -118,7 +147,7 @@ class Descent:
 
     @property
     def rate_table(self) -> RateTable | None:
-        """The numbers of all steps where `Kernels.descend` is all of the update of every trial; None elsewhere."""
+        """The numbers of the stretch's steps where `Kernels.descend` is all of the update of every trial; None elsewhere."""
         (rule, rows), *others = self._rules
         return rule.rate_table if isinstance(rule, AdaptiveRule) and rows is None and not others else None
 
@@ -143,13 +172,15 @@ class AdaptiveRule(UpdateRule):
     a stack its moments are carried along unused.
     """
 
-    def __init__(self, optimizers: Sequence[Optimizer], steps: int, *, dtype: torch.dtype, kernels: Kernels) -> None:
-        super().__init__(optimizers, steps, dtype=dtype, kernels=kernels)
+    def __init__(
+        self, optimizers: Sequence[Optimizer], steps: int, *, stretch: range, dtype: torch.dtype, kernels: Kernels
+    ) -> None:
+        super().__init__(optimizers, steps, stretch=stretch, dtype=dtype, kernels=kernels)
         adams = [isinstance(o, Adam | AdamW) for o in optimizers]
         betas = np.array([(o.beta1, o.beta2) if isinstance(o, Adam | AdamW) else (0.0, 0.0) for o in optimizers])
         eps = np.array([o.eps if isinstance(o, Adam | AdamW) else 1.0 for o in optimizers])
         decays = np.array([o.weight_decay if isinstance(o, AdamW) else 0.0 for o in optimizers])
-        power = np.arange(1, steps + 1)[:, None]
+        power = np.arange(stretch.start + 1, stretch.stop + 1)[:, None]
         if any(adams):
             self.states = ("m", "v")
         self._kept = self.table(1 - self.rates * decays) if decays.any() else None
@@ -167,7 +198,7 @@ class AdaptiveRule(UpdateRule):
 
         def take(gradients: Sequence[torch.Tensor], step: Step) -> None:
             if self._kept is not None:
-                kept = row(self._kept, step)
+                kept = self.at(self._kept, step)
                 for parameter in parameters:  # by 1, which changes no bit, where a trial does not decay
                     parameter.mul_(per_trial(kept, parameter))
             update(gradients, self._numbers(step))
@@ -176,17 +207,12 @@ class AdaptiveRule(UpdateRule):
 
     @property
     def rate_table(self) -> RateTable | None:
-        """The numbers of all steps; None where weights decay, too."""
-        return RateTable(self._by_step, *self._constant) if self._kept is None else None
+        """The numbers of the stretch's steps; None where weights decay, too."""
+        return RateTable(self.stretch.start, self._by_step, *self._constant) if self._kept is None else None
 
     def _numbers(self, step: Step) -> Rates:
-        numbers = row(self._by_step, step)
+        numbers = self.at(self._by_step, step)
         return Rates(numbers[0], numbers[1], *self._constant)
-
-
-def row(table: torch.Tensor, step: Step) -> torch.Tensor:
-    """A table's numbers at a step; the step may be a tensor, which a captured CUDA graph reads anew each time."""
-    return table[step] if isinstance(step, int) else table.index_select(0, step)[0]
 
 
 def per_trial(numbers: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:

@@ -26,7 +26,7 @@ from stsq_core.programs import (
     Program,
     Tensors,
 )
-from stsq_core.training.descent import Descent
+from stsq_core.training.descent import Descent, stretch_from
 from stsq_core.training.evaluation import Metrics, evaluate
 from stsq_core.training.stepper import Stepper, stepper_for
 
@@ -65,7 +65,7 @@ class Stack:
         self._measured: dict[str, dict[str, float]] = {}
         self._stepper: Stepper | None = None
         self._together = 1
-        self._set_up(tuple(self._configs) if state is None else state.alive)
+        self._set_up(*((tuple(self._configs), 0) if state is None else (state.alive, state.step)))
         self.state = self._start() if state is None else _moved(state, device)
 
     def train(self, report: Report, between_steps: Callable[[], None]) -> None:
@@ -127,14 +127,19 @@ class Stack:
         parameters = self._program.initial()
         return StackState(0, tuple(self._configs), parameters, self._descent.moments(parameters), {}, 0.0)
 
-    def _set_up(self, alive: tuple[str, ...]) -> None:
-        """Set up program and optimizer for the trials that are left."""
+    def _set_up(self, alive: tuple[str, ...], step: int) -> None:
+        """Set up program and optimizer for the trials that are left, from a step on."""
         self._stepper = None  # a captured step holds the tensors of the trials that it was captured with
         configs = tuple(self._configs[trial_id] for trial_id in alive)
         if configs:
             self._program = build_program(configs, self._device)
-            optimizers = tuple(config.optimizer for config in configs)
-            self._descent = Descent(optimizers, self._training.steps, dtype=self._program.dtype, kernels=self._program.kernels)
+            self._descent = self._descent_from(step)
+
+    def _descent_from(self, step: int) -> Descent:
+        program, steps = self._program, self._training.steps
+        optimizers = tuple(config.optimizer for config in program.configs)
+        stretch = stretch_from(step, steps, len(optimizers))
+        return Descent(optimizers, steps, stretch=stretch, dtype=program.dtype, kernels=program.kernels)
 
     def _advance(self) -> torch.Tensor:
         """Take a step, and hand back the losses before it."""
@@ -142,17 +147,19 @@ class Stack:
 
     def _advance_quietly(self) -> int:
         """Take steps up to the next that is reported or evaluated, as many as take about `TOGETHER_S`; how many."""
-        step, training, begun = self.state.step, self._training, time.perf_counter()
+        step, training, stepper, begun = self.state.step, self._training, self._own_stepper(), time.perf_counter()
         periods = filter(None, (training.report_steps, self._evaluation.every))
-        count = min(self._together, training.steps - step, *(period - step % period for period in periods))
-        self._own_stepper().advance_by(step, count)
+        count = min(self._together, self._descent.stretch.stop - step, *(period - step % period for period in periods))
+        stepper.advance_by(step, count)
         longer = TOGETHER_S / max(time.perf_counter() - begun, 1e-9)
         self._together = max(1, min(int(count * longer), 2 * self._together, MOST_TOGETHER))
         return count
 
     def _own_stepper(self) -> Stepper:
+        state = self.state
+        if state.step not in self._descent.stretch:
+            self._descent, self._stepper = self._descent_from(state.step), None
         if self._stepper is None:
-            state = self.state
             self._stepper = stepper_for(self._program, self._descent, state.parameters, state.moments, step=state.step)
         return self._stepper
 
@@ -185,7 +192,7 @@ class Stack:
         state.alive = tuple(state.alive[i] for i in kept)
         index = torch.tensor(kept, dtype=torch.int64, device=self._device)
         state.parameters = {name: value.index_select(0, index) for name, value in state.parameters.items()}
-        self._set_up(state.alive)
+        self._set_up(state.alive, state.step)
         # States that no update rule of the trials left has are dropped: none is kept for gradient descent alone.
         names = self._descent.moments(state.parameters)
         state.moments = {name: state.moments[name].index_select(0, index) for name in names}

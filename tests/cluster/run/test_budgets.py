@@ -11,6 +11,7 @@ from sweeps.schedule.queue import PackQueue
 from sweeps.schedule.strategy import Grid
 from sweeps.schema.spec import Budget
 from sweeps.store.ledger import Ledger
+from sweeps.store.live_training import last_step
 
 Write = Callable[..., Path]
 QUIET = ("--inline", "--wandb", "disabled")
@@ -97,3 +98,18 @@ def test_a_failure_budget_out_of_range_is_refused(here: Callable[..., Any], writ
     ended = here("run", write_sweep(), "--set", f"budget.failures={printed}", *QUIET)
     assert ended.code == 2, ended
     assert "budget.failures" in ended.err
+
+
+def test_a_run_ends_with_its_time_and_a_larger_budget_goes_on(stsq: Any, write_sweep: Write, small: dict[str, Any]) -> None:
+    """The steps would take hours, and a table of all their rates would fill the memory."""
+    small["trials"] = small["trials"][1:]
+    small["trials"][0] |= {"grid": {}, "seeds": 2}
+    small["trials"][0]["base"]["training"] |= {"steps": 2_000_000_000, "log_every": 10_000}
+    run, reached = stsq.folder / "runs/small", [0]
+    for minutes in (0.2, 0.4):
+        ended = stsq.run("run", write_sweep(small), *QUIET, "--set", f"budget.minutes={minutes}")
+        assert ended.code == 1, ended
+        assert f"the time budget of {minutes} minutes is spent and 2 trials are untrained: raise it (--set" in ended.err
+        [journal], [_] = run.glob("curves/*.jsonl"), run.glob("checkpoints/*.state")
+        reached.append(last_step(journal))
+    assert reached == sorted(set(reached))

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,17 @@ def test_a_worker_that_is_sent_away_leaves_a_state_and_the_pack_goes_on_to_the_s
         train_order(asked.as_json(), lambda: next(looks) > LOOKS // 2)
     assert LOOKS // 2 < next(looks) < LOOKS, "it left in mid-training, at once"
     assert [path.suffix for path in (tmp_path / "sent away/checkpoints").iterdir()] == [".state"]
+    assert numbers(train_order(asked.as_json())) == numbers(undisturbed)
+
+
+def test_a_pack_whose_time_is_up_leaves_a_state_and_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    undisturbed = train_order(order(tmp_path / "undisturbed", steps=400).as_json())
+    asked = order(tmp_path / "bounded", steps=400)
+    for _ in range(3):
+        stopped = outcome_from_json(train_order(replace(asked, seconds_left=0.0).as_json()))
+        assert stopped.failure is not None
+        assert stopped.failure.kind == "budget"
+        assert [path.suffix for path in (tmp_path / "bounded/checkpoints").iterdir()] == [".state"]
     assert numbers(train_order(asked.as_json())) == numbers(undisturbed)
 
 

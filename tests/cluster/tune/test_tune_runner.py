@@ -105,16 +105,21 @@ def test_a_worker_that_dies_every_time_fails_its_pack_and_no_other(
     assert all(record.seconds > 0 for record in Ledger(run / "ledger.jsonl").read())
 
 
-def test_ctrl_c_ends_ray_too(stsq: Any, write_sweep: Write, small: dict[str, Any], until: Any, root: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_to_the_whole_group_ends_the_run_in_order_and_ray_too(
+    stsq: Any, write_sweep: Write, small: dict[str, Any], until: Any, root: Path, number: signal.Signals
+) -> None:
+    """As a terminal tells Ctrl-C and its end, and Slurm what is to come."""
     run = stsq.folder / "runs/small"
     process = stsq.start("run", write_sweep(slow(small, steps=60_000)), *QUIET)
     until(lambda: list(run.glob("curves/*.jsonl")), what="training")
     group = children(process.pid)
     assert group
     assert ray_folders(root)
-    os.killpg(process.pid, signal.SIGINT)  # a terminal tells the whole process group
+    os.killpg(process.pid, number)
     ended = stsq.wait(process)
     assert ended.code == 130, ended
+    assert f"stopped by {number.name} with " in ended.err
     assert "Traceback" not in ended.err
     assert not ray_folders(root)
     until(lambda: not any(alive(pid) for pid in group), timeout_s=20, what="the end of Ray's processes")

@@ -145,6 +145,22 @@ def test_a_lost_pack_goes_to_the_next_worker_whole_and_fails_after_its_retries(m
     }
 
 
+def test_packs_whose_time_is_up_wait_for_a_larger_budget_and_leave_no_record(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = make_pool(4, {CORE: 2}, packs_of=2, budget=Budget(minutes=90))
+    pool.add_worker("a"), pool.add_worker("b")
+    orders = [given(pool.handle_report(name, SMALL)) for name in "ab"]
+    assert all(order.seconds_left == pytest.approx(90 * 60, abs=60) for order in orders)
+    monkeypatch.setattr(Budgets, "minutes", 90.0)
+    for name, order in zip("ab", orders, strict=True):
+        assert not pool.over
+        assert pool.handle_report(name, outcome(order, failure={"kind": "budget", "reason": "the time"})) is None
+    assert pool.over
+    assert ended(pool) == pool.num_retries == 0
+    assert {pack.pack_id for pack in pool.work.queue.waiting} == {order.pack.pack_id for order in orders}
+
+
 def test_a_lost_pack_stays_whole_for_a_smaller_worker_that_can_hold_it(make_pool: MakePool) -> None:
     pool = make_pool(8, {CORE: 2}, packs_of=8)
     pool.add_worker("large")

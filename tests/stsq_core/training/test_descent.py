@@ -8,7 +8,7 @@ import torch
 
 from stsq_core.configs.optimizer import Adam, AdamW, GradientDescent, Schedule
 from stsq_core.kernels import kernels_for
-from stsq_core.training.descent import Descent, schedule_factors
+from stsq_core.training.descent import AdaptiveRule, Descent, schedule_factors, stretch_from
 
 KERNELS = kernels_for(torch.device("cpu"))
 MIXED = (
@@ -79,3 +79,24 @@ def test_adamw_without_decay_is_adam_bit_for_bit(dtype: torch.dtype) -> None:
     assert torch.equal(
         trajectory([AdamW(lr=0.1, weight_decay=0.0), decaying], dtype=dtype)[0], trajectory([plain], dtype=dtype)[0]
     )
+
+
+@pytest.mark.parametrize("num", [1, 3, 64])
+@pytest.mark.parametrize("kind", ["constant", "linear", "cosine"])
+def test_the_numbers_of_a_step_are_the_same_bits_in_any_stretch(num: int, kind) -> None:
+    schedule = Schedule(kind=kind, warmup=7)
+    optimizers = tuple(AdamW(lr=0.1 / (1 + i), weight_decay=0.1, schedule=schedule) for i in range(num))
+    whole = AdaptiveRule(optimizers, 100, stretch=range(100), dtype=torch.float64, kernels=KERNELS)
+    for first, stop in ((0, 1), (1, 4), (50, 51), (37, 90), (93, 100)):
+        own = AdaptiveRule(optimizers, 100, stretch=range(first, stop), dtype=torch.float64, kernels=KERNELS)
+        assert np.array_equal(own.rates, whole.rates[first:stop])
+        for step in range(first, stop):
+            for table in ("_lr", "_kept", "_by_step"):
+                assert torch.equal(own.at(getattr(own, table), step), whole.at(getattr(whole, table), step))
+
+
+def test_a_table_covers_as_many_steps_as_it_has_room_for() -> None:
+    assert stretch_from(0, 100, 4) == range(100)
+    assert stretch_from(10, 10**12, 2**20) == range(10, 14)
+    assert stretch_from(10, 10**12, 2**30) == range(10, 11)
+    assert len(stretch_from(100, 100, 4)) == 0

@@ -74,6 +74,18 @@ def test_replays_give_the_bits_and_reports_of_calls(pack, request: pytest.Fixtur
     assert set(captures) == {0}
 
 
+def test_tables_of_a_few_steps_at_a_time_change_no_bit_and_no_report(
+    pack, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a training whose steps would fill the memory."""
+    called = outcome(pack)
+    monkeypatch.setattr("stsq_core.training.descent.TABLE_ROOM", 3)
+    assert outcome(pack) == called
+    captures = request.getfixturevalue("replayed")
+    assert outcome(pack) == called
+    assert len(set(captures)) > 1  # a capture reads one table
+
+
 def test_a_trial_that_leaves_after_its_update_disturbs_nobody(transformer, request: pytest.FixtureRequest) -> None:
     training = {"steps": 40, "batch_size": 8}
     calm = [transformer(T=9, d_e=9, seed=s, training=training) for s in range(3)]
