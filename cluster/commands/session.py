@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -320,6 +321,11 @@ def _conclude(run: RunDirectory, sweep: ExpandedSweep, options: RunOptions, *, o
     results = read_results(run, sweep)
     thresholds = thresholds_of(sweep.spec, results)
     findings = findings_of(run, sweep, results, thresholds)
+    page, refused = None, None
+    try:
+        page = write_page(run, findings, log=log)  # before anything is printed, which a pager may hold up
+    except UserError as error:
+        refused = error
     show_findings(out, findings)
     if results.note_on_others:
         print_line(log, results.note_on_others)
@@ -333,20 +339,26 @@ def _conclude(run: RunDirectory, sweep: ExpandedSweep, options: RunOptions, *, o
                 f"the weights of {num_without} finished trials are not kept, as these were trained without --keep-weights: "
                 f"{again} trains one again and keeps its weights",
             )
-    write_page(run, findings, out=out, log=log)
+    if refused is not None:
+        raise refused
+    if page is not None:
+        print_line(out, f"page: {page}")
     return exit_code(results, thresholds)
 
 
-def write_page(run: RunDirectory, findings: "Findings", *, out: Console, log: Console) -> None:
-    """Write the report; a fault in drawing loses no result and becomes a warning."""
+def write_page(run: RunDirectory, findings: "Findings", *, log: Console) -> Path | None:
+    """Write the report and return the path of its page; a fault in drawing loses no result and becomes a warning.
+
+    Raises:
+        UserError: the report cannot be written.
+    """
     from dashboards.page import write_report
 
     try:
-        page = write_report(run.path, findings)
+        return write_report(run.path, findings)
     except UserError:
         raise
     except Exception as error:
         what, again = f"{type(error).__name__}: {error}", f"stsq report {shlex.quote(str(run.path))}"
         print_line(log, f"the report could not be drawn ({what}); the results are kept: {again}")
-    else:
-        print_line(out, f"page: {page}")
+    return None
