@@ -34,7 +34,7 @@ from cluster.run import (
     run_path,
     stop_signals,
 )
-from dashboards.publishing import PublisherProcess, offline_reason
+from dashboards.publishing import PublisherProcess, check_names, offline_reason
 from stsq_core.configs import UserError
 from stsq_core.plugins import used_plugins
 from sweeps.cells import ExpandedSweep, Trials, load_expanded, recheck_trials
@@ -90,6 +90,7 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
     spec = expanded.spec
     options = replace(options, keep_weights=options.keep_weights or keeps_weights(spec.drawings))
     options = options.bounded(spec.budget.max_workers)
+    check_names(options.wandb_asked)
     path = run_path(spec.name, options.out)
     shard = options.shard or RunDirectory(path).shard
     run = create_or_open(path, expanded) if options.shard is None else create_shard(path, expanded, shard)

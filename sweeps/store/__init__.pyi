@@ -1,3 +1,4 @@
+from .child_process import module_command as module_command
 from .files import (
     disk_errors as disk_errors,
     retry_io as retry_io,
