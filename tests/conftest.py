@@ -62,7 +62,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """File by file to the workers in the order of the collection, but for those that are named above."""
     from xdist.scheduler import LoadScopeScheduling
 
-    if not COMPILED.exists():
+    from stsq_core.kernels.jit import DIGEST
+
+    if not (COMPILED / f"stsq-{DIGEST}").exists():
         _compile()
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
