@@ -5,7 +5,7 @@ STAMP := .venv/installed
 # compiled modules are kept, also where the surroundings forbid it (as images for containers do): many tests start processes
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo test test-quick test-failed test-clusters chaos check format bench bench-search clean
+.PHONY: install demo test test-quick test-failed test-clusters chaos torture check format bench bench-search clean
 
 install: $(STAMP)
 
@@ -18,8 +18,8 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## measure the thresholds of both architectures on this machine
 	$(BIN)/stsq run quickstart
 
-QUICK := not (ray or jobs or browser or slow or clusters or chaos)
-WHOLE := not (clusters or chaos)
+QUICK := not (ray or jobs or browser or slow or clusters or chaos or torture)
+WHOLE := not (clusters or chaos or torture)
 
 test: $(STAMP)  ## the tests, in four processes, because many of them wait for processes of their own
 	$(BIN)/python -m pytest -n 4 -m '$(WHOLE)'
@@ -35,6 +35,9 @@ test-clusters: $(STAMP)  ## clusters of several nodes that grow, lose nodes, fil
 
 chaos: $(STAMP)  ## a sweep of 200 trials, ten times, while workers, a node and the driver are killed (a quarter of an hour)
 	$(BIN)/python -m pytest -m chaos tests/cluster/chaos
+
+torture: $(STAMP)  ## every file of a run directory damaged in every way, under every command (half an hour on two cores)
+	$(BIN)/python -m pytest -s -m torture tests/cluster/torture
 
 check: $(STAMP)  ## format, lint, types
 	$(BIN)/ruff format --check .

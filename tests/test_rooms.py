@@ -47,7 +47,7 @@ GUESTS = {
 MAX_MODULES = 24
 MAX_FLOORS = 8
 MAX_WITH_ONE_IMPORTER = 50
-MAX_LINES = 39_000
+MAX_LINES = 39_600
 
 
 @cache
@@ -259,7 +259,7 @@ def test_kinds_of_model_are_asked_and_not_spelled_outside_the_core() -> None:
 def test_tests_mirror_the_rooms() -> None:
     for test in (ROOT / "tests").rglob("test_*.py"):
         parts = test.relative_to(ROOT / "tests").parts[:-1]
-        if parts and parts[0] in FOLDERS and parts[-1] != "chaos":
+        if parts and parts[0] in FOLDERS and parts[-1] not in ("chaos", "torture"):
             assert (ROOT / Path(*parts)).is_dir(), f"{test}: there is no folder {'/'.join(parts)}"
 
 

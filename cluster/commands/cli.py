@@ -4,7 +4,6 @@ A command checks its arguments here and leaves the work to its module, which is 
 is quick. Exit codes are those of `cluster.run.exit_codes`.
 """
 
-import errno
 import gc
 import json
 import os
@@ -185,7 +184,7 @@ def run(
 
     with gc_paused():
         from cluster.commands.session import run_sweep
-    from cluster.run import log, out as results, unfailing_output
+    from cluster.run import log, out as results
 
     options = RunOptions(
         out=out,
@@ -207,9 +206,7 @@ def run(
         hung_after_s=hung_after,
         accept_versions=accept_versions,
     )
-    with unfailing_output():
-        code = run_sweep(sweep, settings or [], options, out=results(), log=log())
-    raise typer.Exit(code)
+    raise typer.Exit(run_sweep(sweep, settings or [], options, out=results(), log=log()))
 
 
 @app.command()
@@ -270,6 +267,19 @@ def status(run: Run, as_json: AsJson = False, plugin: PluginFiles = None) -> Non
 
 
 @app.command()
+def check(
+    run: Run,
+    repair: Annotated[bool, typer.Option("--repair", help="Set aside what is damaged, and mend what can be mended.")] = False,
+    plugin: PluginFiles = None,
+) -> None:
+    """Read every file of a run and say what is wrong; exit code 1 if anything is."""
+    from cluster.commands.check import check_run
+    from cluster.run import out
+
+    raise typer.Exit(check_run(run, repair=repair, out=out()))
+
+
+@app.command()
 def report(run: Run, plugin: PluginFiles = None) -> None:
     """Redraw the figures and the page of a run, and print the verdicts on its claims."""
     from cluster.commands.results import show_verdicts
@@ -322,28 +332,15 @@ def schema(plugin: PluginFiles = None) -> None:
     print(json.dumps(spec_json_schema(), indent=2))
 
 
-def _drop_output() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command; a mistake of the user's becomes one message, with exit code 2."""
     try:
-        try:
-            app(arguments)
-        finally:
-            sys.stdout.flush()
+        app(arguments)
     except UserError as error:
         print(f"stsq: {error}", file=sys.stderr)
         sys.exit(BAD_INPUT)
     except BrokenPipeError:
-        _drop_output()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EIO) or error.filename is not None:
-            raise
-        _drop_output()
-        print(f"stsq: the output cannot be written: {error.strerror}", file=sys.stderr)
-        sys.exit(BAD_INPUT)
     finally:
         gc.freeze()  # so that the interpreter does not look through all of Ray and plotly for garbage before it ends

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stsq_core.configs import TrialResult, UserError
 from stsq_core.numerics import Device
-from sweeps.store import Ledger, LedgerRecord, open_run, save_weights
+from sweeps.store import Ledger, LedgerRecord, open_run, save_weights, warn_once
 
 NUMBERS = ("relative_loss", "relative_loss_stderr")
 
@@ -58,7 +58,11 @@ def rerun_trial(run_path: Path, trial_id: str, *, device: Device = "auto", keep_
         UserError: no run there, no such trial in its ledger, or weights that cannot be written.
     """
     run = open_run(run_path)
-    record = find_record(Ledger(run.ledger).read(), trial_id)
+    ledger = Ledger(run.ledger)
+    records = ledger.read()
+    for note in ledger.notes:
+        warn_once(note)
+    record = find_record(records, trial_id)
     from stsq_core.training import train_pack
 
     began = time.perf_counter()

@@ -2,13 +2,11 @@
 
 import importlib
 import os
-import secrets
 import shlex
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,7 +32,7 @@ from cluster.run import (
     run_path,
     stop_signals,
 )
-from dashboards.publishing import PublisherProcess, check_names, offline_reason
+from dashboards.publishing import PublisherProcess, offline_reason
 from stsq_core.configs import UserError
 from stsq_core.plugins import used_plugins
 from sweeps.cells import ExpandedSweep, Trials, load_expanded, recheck_trials
@@ -55,11 +53,11 @@ from sweeps.store import (
     former_search_seeds,
     keep_plugins,
     kin_of,
+    mend_for_run,
     merge_shards,
     read_curves,
     read_results,
     session,
-    write_atomically,
 )
 
 if TYPE_CHECKING:
@@ -90,7 +88,6 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
     spec = expanded.spec
     options = replace(options, keep_weights=options.keep_weights or keeps_weights(spec.drawings))
     options = options.bounded(spec.budget.max_workers)
-    check_names(options.wandb_asked)
     path = run_path(spec.name, options.out)
     shard = options.shard or RunDirectory(path).shard
     run = create_or_open(path, expanded) if options.shard is None else create_shard(path, expanded, shard)
@@ -100,16 +97,18 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
         return 0
     with stop_signals() as stop:
         try:
-            with Lock(run.lock):
+            with Lock(run.lock) as lock:
                 if run.shards:
                     num_new, num = merge_shards(run), len(run.shards)
                     print_line(log, f"{num_new} trials of {num} shard{'s' if num > 1 else ''} are new in {run.ledger}")
+                for note in mend_for_run(run):
+                    print_line(log, note)
                 _keep_plugins(run, expanded)
                 with _publication(run, spec, options, log=log) as publication:
                     try:
                         with ExitStack() as last:
                             with session(run):
-                                _train_rest(run, expanded, options, stop=stop, log=log, last=last)
+                                _train_rest(run, expanded, options, lock=lock, stop=stop, log=log, last=last)
                             publication.finish()
                             return _conclude(run, expanded, options, out=out, log=log)
                     except Stopped as stopped:
@@ -138,10 +137,18 @@ def _keep_plugins(run: RunDirectory, sweep: ExpandedSweep) -> None:
 
 
 def _train_rest(
-    run: RunDirectory, sweep: ExpandedSweep, options: RunOptions, *, stop: StopSignals, log: Console, last: ExitStack
+    run: RunDirectory,
+    sweep: ExpandedSweep,
+    options: RunOptions,
+    *,
+    lock: Lock,
+    stop: StopSignals,
+    log: Console,
+    last: ExitStack,
 ) -> None:
     """Train what the ledger does not hold, as far as the budgets allow; `last` waits for the end of Ray at the very end."""
-    ledger, name = Ledger(run.ledger, notify=lambda text: print_line(log, text)), sweep.spec.name
+    ledger = Ledger(run.ledger, notify=lambda text: print_line(log, text), guard=lock.check)
+    name = sweep.spec.name
     if num_adopted := adopt_outcomes(run, ledger):
         print_line(log, f"{num_adopted} trials that had ended when the last run was killed are in the ledger now")
     results = read_results(run, sweep)
@@ -181,7 +188,8 @@ def _train_rest(
                 print_line(log, budgets.words())
                 return
     for path in run.checkpoints.glob("*"):  # states of packs that will never go on
-        path.unlink(missing_ok=True)
+        if path.is_file():
+            path.unlink(missing_ok=True)
 
 
 def _opening(run: RunDirectory, sweep: ExpandedSweep, results: Results) -> str:
@@ -209,14 +217,12 @@ def _strategy_of(run: RunDirectory, sweep: ExpandedSweep, results: Results, opti
     if sweep.searched:
         from sweeps.search import Search
 
-        if not run.identity.exists():  # made once, so that it stays when the directory is moved
-            write_atomically(run.identity, secrets.token_hex(8).encode())
         records = results.records
         search = Search(
             sweep.spec,
             sweep.searched,
             journal=run.studies,
-            owner=run.identity.read_text(encoding="utf-8").strip(),
+            owner=run.owner(is_shared=sweep.spec.search.storage is not None),
             kin=kin_of(run),
             curves=lambda ended_in: read_curves(run, ended_in, ended_in=ended_in),
             again=records.take(records.status == FAILED) if options.retry_failed else None,
@@ -322,11 +328,6 @@ def _conclude(run: RunDirectory, sweep: ExpandedSweep, options: RunOptions, *, o
     results = read_results(run, sweep)
     thresholds = thresholds_of(sweep.spec, results)
     findings = findings_of(run, sweep, results, thresholds)
-    page, refused = None, None
-    try:
-        page = write_page(run, findings, log=log)  # before anything is printed, which a pager may hold up
-    except UserError as error:
-        refused = error
     show_findings(out, findings)
     if results.note_on_others:
         print_line(log, results.note_on_others)
@@ -340,26 +341,20 @@ def _conclude(run: RunDirectory, sweep: ExpandedSweep, options: RunOptions, *, o
                 f"the weights of {num_without} finished trials are not kept, as these were trained without --keep-weights: "
                 f"{again} trains one again and keeps its weights",
             )
-    if refused is not None:
-        raise refused
-    if page is not None:
-        print_line(out, f"page: {page}")
+    write_page(run, findings, out=out, log=log)
     return exit_code(results, thresholds)
 
 
-def write_page(run: RunDirectory, findings: "Findings", *, log: Console) -> Path | None:
-    """Write the report and return the path of its page; a fault in drawing loses no result and becomes a warning.
-
-    Raises:
-        UserError: the report cannot be written.
-    """
+def write_page(run: RunDirectory, findings: "Findings", *, out: Console, log: Console) -> None:
+    """Write the report; a fault in drawing loses no result and becomes a warning."""
     from dashboards.page import write_report
 
     try:
-        return write_report(run.path, findings)
+        page = write_report(run.path, findings)
     except UserError:
         raise
     except Exception as error:
         what, again = f"{type(error).__name__}: {error}", f"stsq report {shlex.quote(str(run.path))}"
         print_line(log, f"the report could not be drawn ({what}); the results are kept: {again}")
-    return None
+    else:
+        print_line(out, f"page: {page}")

@@ -15,8 +15,10 @@ SHOWN_CELLS = 400
 
 
 def show_status(console: Console, progress: Progress) -> None:
-    """A line on the whole, a table of the workers that train, a table of the cells."""
+    """A line on the whole, what is wrong with the ledger, a table of the workers that train, a table of the cells."""
     print_line(console, _line(progress))
+    for note in progress.notes:
+        print_line(console, note)
     if progress.workers:
         names = ("worker", "trials", "step", "of", "time left", "last heard of")
         rows = [
@@ -47,6 +49,7 @@ def status_json(progress: Progress) -> str:
         "num_searching": progress.num_searching,
         "holder": progress.holder,
         "seconds_left": progress.seconds_left,
+        "notes": progress.notes,
         "workers": [asdict(worker) for worker in progress.workers],
         "cells": [_plain(cell) for cell in progress.cells],
     }

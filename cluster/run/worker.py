@@ -12,7 +12,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,9 @@ from sweeps.store import (
     record_of_result,
     retry_io,
     save_weights,
+    sealed,
+    unsealed,
+    warn_once,
     write_with_retries,
 )
 
@@ -86,16 +89,12 @@ def train_order(text: str, leaving: Callable[[], bool] = lambda: False) -> str:
         run = RunDirectory(order.run)
         with _claimed(order):
             path = outcome_path(run, order.pack.pack_id)
-            before = retry_io(path, lambda: path.read_text(encoding="utf-8") if path.exists() else None)
-            if before is not None:
-                kept = json.loads(before)
-                if kept["numerics"] == NUMERICS and kept["failure"] is None:
-                    return before
-            report = _train(order, run, leaving)
-            outcome = json.dumps(report)
-            if report["failure"] is None or report["failure"]["kind"] != "budget":
-                write_with_retries(path, outcome.encode())
-            return outcome
+            kept = retry_io(path, lambda: read_outcome(path) if path.is_file() else None)
+            if kept is None or kept["failure"] is not None:
+                kept = _train(order, run, leaving)
+                if kept["failure"] is None or kept["failure"]["kind"] != "budget":
+                    write_with_retries(path, sealed(json.dumps(kept).encode()))
+            return json.dumps(kept)
     except UserError as error:
         return json.dumps({"refused": str(error)})
 
@@ -109,6 +108,10 @@ def outcome_from_json(text: str, pack: Pack | None = None) -> PackOutcome:
     report = json.loads(text)
     if "refused" in report:
         raise UserError(f"{report['refused']}; what is in the ledger is kept, and the same command goes on from there")
+    return _outcome_of(report, pack)
+
+
+def _outcome_of(report: Mapping[str, Any], pack: Pack | None = None) -> PackOutcome:
     if pack is None:
         pack = pack_of(TrialConfig.model_validate(config) for config in report["configs"])
     results = tuple(TrialResult(config, **result) for config, result in zip(pack.configs, report["results"], strict=False))
@@ -121,25 +124,37 @@ def outcome_path(run: RunDirectory, pack_id: str) -> Path:
     return run.checkpoints / f"{pack_id}.outcome.json"
 
 
+def read_outcome(path: Path) -> dict[str, Any] | None:
+    """The report in an outcome's file; None where it is damaged, which is said, or of another version of the arithmetic."""
+    try:
+        report, _ = unsealed(path.read_bytes())
+        if report["numerics"] != NUMERICS:
+            return None
+        plugins = {name: digest for config in _outcome_of(report).pack.configs for name, digest in plugins_of(config).items()}
+        if report.get("plugins", {}) != plugins:
+            return None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        warn_once(f"{path} is damaged and left out ({type(error).__name__}): its pack is trained again")
+        return None
+    return report
+
+
 def adopt_outcomes(run: RunDirectory, ledger: Ledger) -> int:
     """Record in the ledger what ended while no driver was running; returns the number of trials.
 
-    A failure is not adopted (its pack is tried again), nor a torn file, nor one of another version of the arithmetic.
+    A failure is not adopted (its pack is tried again), nor a damaged file, nor one of another version of the arithmetic. A
+    result takes the place of a failure: its worker ended after it was given up.
     """
-    paths = sorted(run.checkpoints.glob("*.outcome.json"))
-    held = ledger.trial_ids() if paths else frozenset()
+    paths = [path for path in sorted(run.checkpoints.glob("*.outcome.json")) if path.is_file()]
+    held = {line["trial_id"] for line in (ledger.lines() if paths else ()) if line["status"] != "failed"}
     num_adopted = 0
     for path in paths:
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            text = path.read_text(encoding="utf-8")
-            outcome = outcome_from_json(text)
-            report = json.loads(text)
-            plugins = {name: digest for config in outcome.pack.configs for name, digest in plugins_of(config).items()}
-            if report["numerics"] == NUMERICS and report.get("plugins", {}) == plugins:
-                fresh = [result for result in outcome.results if result.config.trial_id not in held]
-                where = {"pack_id": outcome.pack.pack_id, "device": outcome.device}
-                ledger.append(record_of_result(result, **where) for result in fresh)
-                num_adopted += len(fresh)
+        if (report := read_outcome(path)) is not None:
+            outcome = _outcome_of(report)
+            fresh = [result for result in outcome.results if result.config.trial_id not in held]
+            where = {"pack_id": outcome.pack.pack_id, "device": outcome.device}
+            ledger.append(record_of_result(result, **where) for result in fresh)
+            num_adopted += len(fresh)
         path.unlink(missing_ok=True)
     return num_adopted
 

@@ -73,8 +73,7 @@ class RayMetrics(Metrics):
         self._gauges: dict[Metric, Any] = {}
         for metric in METRICS:
             gauge = Gauge(metric.name, description=metric.description, tag_keys=(*TAGS, *metric.tags))
-            # Ray takes ASCII only
-            gauge.set_default_tags({"sweep": sweep, "run": run.encode("ascii", "backslashreplace").decode()})
+            gauge.set_default_tags({"sweep": sweep, "run": run})
             self._gauges[metric] = gauge
         self._pool: WorkerPool | None = None
         self._due_at = 0.0
@@ -87,12 +86,8 @@ class RayMetrics(Metrics):
         if self._pool is None or now < self._due_at:
             return
         self._due_at = now + EVERY_S
-        try:
-            for (metric, tags), value in numbers_of(self._pool).items():
-                self._gauges[metric].set(value, tags=dict(zip(metric.tags, tags, strict=True)))
-        except Exception as error:  # whoever looks on ends no run
-            self._pool.work.progress.note(f"no metrics for Ray from here on: {type(error).__name__}: {error}")
-            self._pool = None
+        for (metric, tags), value in numbers_of(self._pool).items():
+            self._gauges[metric].set(value, tags=dict(zip(metric.tags, tags, strict=True)))
 
 
 def numbers_of(pool: WorkerPool) -> Mapping[tuple[Metric, tuple[str, ...]], float]:

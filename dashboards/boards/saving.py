@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from dashboards.boards.board import Board, read_board
 from dashboards.boards.extras import load_extra
 from dashboards.publishing import decide_mode, document_of, server_url, set_workspace_id, workspace_id
 from stsq_core.configs import UserError
-from sweeps.store import disk_errors, write_atomically
+from sweeps.store import disk_errors, warn_once, write_atomically
 
 NO_ENTITY = "YOUR-ENTITY"
 """Stands for the account in documents that are written without one."""
@@ -108,13 +110,21 @@ def _register(api: Any, board: Board, memory: "_Memory") -> None:
         memory.keep(**{chart.name: "registered"})
 
 
+_IDS: TypeAdapter[dict[str, dict[str, str]]] = TypeAdapter(dict[str, dict[str, str]])
+
+
 class _Memory:
     """The ids under which a run's boards were saved to one project of one server, kept beside the run's W&B files."""
 
     def __init__(self, board: Board) -> None:
         self._path = board.findings.run.wandb / "boards.json"
         self._place = f"{server_url()} {board.entity}/{board.project}"
-        self._ids: dict[str, dict[str, str]] = json.loads(self._path.read_text()) if self._path.exists() else {}
+        self._ids: dict[str, dict[str, str]] = {}
+        if self._path.exists():
+            try:
+                self._ids = _IDS.validate_json(self._path.read_bytes())
+            except (OSError, ValueError) as error:
+                warn_once(f"{self._path} is damaged and left out ({type(error).__name__}): boards are saved under new ids")
 
     def get(self, name: str) -> str:
         """An id; empty where there is none."""

@@ -3,14 +3,13 @@ from .client import restart_service as restart_service, server_url as server_url
 from .destination import (
     NOTHING_ASKED as NOTHING_ASKED,
     Asked as Asked,
-    check_names as check_names,
     choose_destination as choose_destination,
     tags_of as tags_of,
 )
 from .keys import CELL as CELL, STATUS as STATUS
 from .mode import decide_mode as decide_mode, has_key as has_key
 from .process import PublisherProcess as PublisherProcess, offline_reason as offline_reason
-from .published import directory_id as directory_id
+from .published import directory_id as directory_id, publishing_damage as publishing_damage
 from .publisher import publish as publish, sync as sync
 from .wandb_border import (
     document_of as document_of,

@@ -23,15 +23,16 @@ from sweeps.cells import Cell, ExpandedSweep, Shard
 from sweeps.schema import LOSS, Criterion
 from sweeps.store import (
     LEAST_LOSS,
+    JsonLines,
     Ledger,
     LedgerRecord,
     Outcomes,
     RunDirectory,
     disk_errors,
     judged_loss,
-    lines_after,
     read_curves,
     read_results,
+    sealed,
     write_from,
 )
 from sweeps.thresholds import WidthThreshold, width_thresholds
@@ -274,8 +275,11 @@ class CellLog:
         self._rows: list[Row] = []
         self._size = 0
         group: list[Mapping[str, Any]] = []
-        for line, end in lines_after(path, 0):
-            group.append(json.loads(line))
+        lines = cell_rows(path)
+        for fields, end in lines.after(0):
+            if lines.bad:  # it and what follows is written again, each row in its place
+                break
+            group.append(fields)
             if LAST_OF_GROUP in group[-1]:
                 self._take(group)
                 group, self._size = [], end
@@ -292,7 +296,7 @@ class CellLog:
 
     def append(self, group: Sequence[Mapping[str, Any]]) -> None:
         """Add a group of rows; the last of them has `num_ended`."""
-        data = "".join(json.dumps(dict(values), allow_nan=False) + "\n" for values in group).encode()
+        data = b"".join(sealed(json.dumps(dict(values), allow_nan=False).encode()) for values in group)
         with disk_errors(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.touch()
@@ -303,3 +307,17 @@ class CellLog:
     def _take(self, group: Sequence[Mapping[str, Any]]) -> None:
         start = len(self._rows)
         self._rows += [Row(start + place, values) for place, values in enumerate(group)]
+
+
+def cell_rows(path: Path) -> JsonLines[dict[str, Any]]:
+    """The lines of a cell's log."""
+    return JsonLines(path, _row_fields)
+
+
+def _row_fields(fields: dict[str, Any], _: bool) -> dict[str, Any]:
+    """The fields of a line of a cell's log."""
+    if wrong := [name for name, value in fields.items() if type(value) not in (int, float)]:
+        raise ValueError(f"{wrong[0]} is no number")
+    if type(fields.get("num_lines")) is not int:
+        raise ValueError("it has no num_lines")
+    return fields

@@ -13,15 +13,13 @@ The order of sources for the mode is in `mode`.
 import json
 import os
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter
 
-from stsq_core.configs import UserError
-from sweeps.schema import WandbSettings, first_problem
-from sweeps.store import disk_errors, write_atomically
+from sweeps.schema import WandbSettings
+from sweeps.store import disk_errors, sealed, unsealed, warn_once, write_atomically
 
 PROJECT = "stsq"
 
@@ -60,30 +58,14 @@ def choose_destination(
         UserError: the folder cannot be written.
     """
     path = folder / "asked.json"
-    earlier = _remembered(path)
+    earlier = (read_asked(path) if path.exists() else None) or NOTHING_ASKED
     if caller != NOTHING_ASKED and (kept := caller.beside(earlier)) != earlier:
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(asdict(kept)).encode())
+        write_atomically(path, sealed(json.dumps(asdict(kept)).encode()))
     sweep = Asked(settings.project, settings.entity, settings.tags)
     asked = caller.beside(_of(environment)).beside(earlier).beside(sweep)
     return Destination(asked.project or PROJECT, asked.entity, asked.tags or ())
-
-
-def check_names(caller: Asked, *, environment: Mapping[str, str] = os.environ) -> None:
-    """Check the names that the caller and the environment give, as those of a sweep file are.
-
-    Raises:
-        UserError: a name that W&B would refuse.
-    """
-    for asked, source in ((caller, "--wandb-{}"), (_of(environment), "WANDB_{}")):
-        given = {name: value for name, value in vars(asked).items() if value is not None}
-        try:
-            WandbSettings.model_validate(given)
-        except ValidationError as error:
-            (name, *_), problem = first_problem(error, WandbSettings, given)
-            option = source.format(name if asked is caller else str(name).upper())
-            raise UserError(f"{option}: {problem}") from None
 
 
 def tags_of(text: str) -> tuple[str, ...]:
@@ -96,8 +78,13 @@ def _of(environment: Mapping[str, str]) -> Asked:
     return Asked(environment.get("WANDB_PROJECT"), environment.get("WANDB_ENTITY"), tags_of(tags) if tags else None)
 
 
-def _remembered(path: Path) -> Asked:
-    with suppress(FileNotFoundError, ValueError, TypeError):
-        asked = Asked(**json.loads(path.read_text()))
-        return replace(asked, tags=None if asked.tags is None else tuple(asked.tags))
-    return NOTHING_ASKED
+def read_asked(path: Path) -> Asked | None:
+    """The request kept in a file; None where it is damaged, which is said."""
+    try:
+        return _ASKED.validate_python(unsealed(path.read_bytes())[0])
+    except (OSError, ValueError) as error:
+        warn_once(f"{path} is damaged and left out ({type(error).__name__}): project, entity and tags are those of the sweep")
+        return None
+
+
+_ASKED = TypeAdapter(Asked)

@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 
 from dashboards.publishing.destination import NOTHING_ASKED, Asked
-from sweeps.store import disk_errors, module_command
+from sweeps.store import disk_errors
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class PublisherProcess:
             log = log_path.open("ab")
         with log:
             process = subprocess.Popen(
-                module_command("dashboards.publishing", str(run_path), "--follow", *flags),
+                [sys.executable, "-m", "dashboards.publishing", str(run_path), "--follow", *flags],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -71,7 +72,7 @@ class PublisherProcess:
 
 def offline_reason(run_path: Path) -> str | None:
     """Why the last publication of a run directory left runs offline; None if it did not, or left no report."""
-    with suppress(OSError, ValueError, KeyError):
+    with suppress(OSError, ValueError, KeyError, TypeError):
         report = json.loads((run_path / "wandb" / "report.json").read_text())
         if report["mode"] == "offline":
             return str(report["reason"])

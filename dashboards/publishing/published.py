@@ -7,14 +7,31 @@ of two directories apart in one project.
 
 import json
 import os
+import re
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from pydantic import TypeAdapter
+
+from dashboards.publishing.cell_runs import cell_rows
+from dashboards.publishing.destination import read_asked
 from sweeps.cells import WHOLE, Shard
-from sweeps.store import append_lines, read_objects
+from sweeps.store import (
+    Damage,
+    JsonLines,
+    RunDirectory,
+    append_lines,
+    damaged_lines,
+    free_name,
+    moved_away,
+    read_lines,
+    sealed,
+    unsealed,
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +49,9 @@ class PublishedRun:
     at: float = 0.0
 
 
+_RUN = TypeAdapter(PublishedRun)
+
+
 class Published:
     """The publications of one run directory, by key."""
 
@@ -39,14 +59,10 @@ class Published:
         name = "published" if shard.count == 1 else f"published-{shard.index}-of-{shard.count}"
         self._path = folder / f"{name}.jsonl"
         self._folder = folder
-        read = [publication for path in sorted(folder.glob("published*.jsonl")) for publication in self._read(path)]
-        self._latest = {publication.key: publication for publication in sorted(read, key=lambda one: one.at)}
-
-    def _read(self, path: Path) -> Iterable[PublishedRun]:
-        for fields in read_objects(path):
-            with suppress(TypeError, KeyError):  # a line of another form: that run is published again
-                # lines of old run directories name the trial
-                yield PublishedRun(**({"key": fields.pop("trial_id")} if "trial_id" in fields else {}), **fields)
+        read = [
+            publication for path in sorted(folder.glob("published*.jsonl")) for publication in read_lines(publications(path))
+        ]
+        self._latest = {one.key: one for one in sorted(read, key=lambda one: one.at)}
 
     def holds(self, key: str, digest: str, mode: str) -> bool:
         """Whether this content was published: online or, if the mode is offline, in a file that still exists."""
@@ -70,18 +86,66 @@ class Published:
         added = {publication.key: publication for publication in publications}
         if not added:
             return
-        append_lines(self._path, "".join(json.dumps(asdict(publication)) + "\n" for publication in added.values()).encode())
+        append_lines(self._path, map(asdict, added.values()))
         self._latest |= added
 
 
+def publications(path: Path) -> JsonLines[PublishedRun]:
+    """The lines of a record of publications; a run whose line is damaged is published again."""
+
+    def check(fields: dict[str, Any], _: bool) -> PublishedRun:
+        if "trial_id" in fields:  # lines of old run directories name the trial
+            fields["key"] = fields.pop("trial_id")
+        return _RUN.validate_python(fields)
+
+    return JsonLines(path, check)
+
+
 def directory_id(folder: Path) -> str:
-    """The id of this run directory in W&B: made once, then kept."""
+    """The id of this run directory in W&B: made once, then kept; where its file is damaged, as the published runs have it."""
     path = folder / "identity.json"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"identity.{os.getpid()}.tmp")
-        draft.write_text(json.dumps({"id": secrets.token_hex(4)}) + "\n")
-        with suppress(FileExistsError):  # another shard's publisher was first
-            os.link(draft, path)
-        draft.unlink()
-    return str(json.loads(path.read_text())["id"])
+    if kept_id(path) is None:
+        renew_id(folder)
+    return kept_id(path) or _published_id(folder)
+
+
+def renew_id(folder: Path) -> None:
+    """Make the file of the id where there is none, or a damaged one."""
+    path = folder / "identity.json"
+    if path.exists():
+        path.replace(free_name(path))
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"identity.{os.getpid()}.tmp")
+    draft.write_bytes(sealed(json.dumps({"id": _published_id(folder)}).encode()))
+    with suppress(FileExistsError):  # another shard's publisher was first
+        os.link(draft, path)
+    draft.unlink()
+
+
+def _published_id(folder: Path) -> str:
+    """The id in the names of the runs that were published; a new one where none was."""
+    runs = (run for record in sorted(folder.glob("published*.jsonl")) for run in publications(record))
+    return next((run.run_id.removesuffix(f"-{run.key}") for run in runs), secrets.token_hex(4))
+
+
+def kept_id(path: Path) -> str | None:
+    """The id in a file; None where there is none, or a damaged one."""
+    with suppress(OSError, ValueError, KeyError):
+        found = unsealed(path.read_bytes())[0]["id"]
+        return found if isinstance(found, str) and re.fullmatch(r"[0-9a-f]{8}", found) else None
+    return None
+
+
+def publishing_damage(run: RunDirectory) -> Iterator[Damage]:
+    """The damaged files below `RUN/wandb`; W&B's own files are not read."""
+    for path in sorted(run.wandb.glob("published*.jsonl")):
+        yield from damaged_lines(publications(path), "these runs are published again")
+    for path in sorted(run.wandb.glob("cells/*.jsonl")):
+        yield from damaged_lines(cell_rows(path), "the publisher writes these rows again", moved_away(path))
+    identity = run.wandb / "identity.json"
+    if identity.exists() and kept_id(identity) is None:
+        what = f"{identity} is damaged: the name of this directory in W&B is taken from its published runs, or made anew"
+        yield Damage(what, lambda: renew_id(run.wandb))
+    asked = run.wandb / "asked.json"
+    if asked.exists() and read_asked(asked) is None:
+        yield Damage(f"{asked} is damaged: project, entity and tags are those of the sweep", moved_away(asked))

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,13 @@ from sweeps.schema import (
     YamlDocument,
     apply_settings,
     as_kept,
+    check_seal,
     first_problem,
     known_fields,
     listed,
     parse,
     storage_beyond_a_file,
     suggestion,
-    thinned,
 )
 
 CATALOG = Path(__file__).parents[1] / "catalog"
@@ -62,23 +62,16 @@ def load_expanded(name_or_path: str | Path, settings: Sequence[str] = ()) -> Exp
     """`load_sweep` with the cells that its check has expanded; the sweep of a run directory is read as it was meant."""
     path = sweep_path(name_or_path)
     source = path.name if path.parent == CATALOG else str(path)
-    document, notes = parse(_text_of(path), source), tuple[str, ...]()
+    text, notes = _text_of(path), tuple[str, ...]()
+    document = parse(text, source)
     is_kept = KEPT.fullmatch(path.name) is not None and any(path.with_name(name).exists() for name in BESIDE_KEPT)
     if is_kept:
+        check_seal(text, source)
         document, notes = as_kept(document)
     document = apply_settings(document, settings)
     if not document.is_set(STORAGE) and (reason := storage_beyond_a_file(_at(document.data, STORAGE))):
         raise document.error(STORAGE, reason)
-    expanded = check_sweep(document, is_kept=is_kept)
-    return replace(expanded, notes=(*notes, *_notes_on_axes(expanded.spec)))
-
-
-def _notes_on_axes(spec: SweepSpec) -> Iterator[str]:
-    for group in spec.trials:
-        zipped = ((name, entry) for name, entries in group.zip.items() for entry in entries)
-        for name, axis in (*group.grid.items(), *zipped):
-            if reason := thinned(axis):
-                yield f"{group.name}: {name} takes {reason}"
+    return replace(check_sweep(document, is_kept=is_kept), notes=notes)
 
 
 def catalog_names() -> tuple[str, ...]:

@@ -90,7 +90,8 @@ class WorkerProgress:
 @dataclass(frozen=True)
 class Progress:
     """A run's state. `holder` names the process that runs it, None where nobody does; `seconds_left` is None where it
-    cannot be estimated. Of `num_searches` searched cells `num_searching` may ask for more points.
+    cannot be estimated. Of `num_searches` searched cells `num_searching` may ask for more points. `notes` says what the ledger
+    had to leave out, and what it lacks.
     """
 
     cells: tuple[CellProgress, ...]
@@ -99,6 +100,7 @@ class Progress:
     seconds_left: float | None
     num_searches: int = 0
     num_searching: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def num_trials(self) -> int:
@@ -119,12 +121,13 @@ class Progress:
 @dataclass(frozen=True)
 class ProgressBasis:
     """The data that progress is computed from: cells (searched ones with their points), the outcomes of their trials, and by
-    searched cell whether its search has finished.
+    searched cell whether its search has finished; `notes` says what the ledger had to leave out, and what it lacks.
     """
 
     cells: Sequence[Cell]
     records: Outcomes
     searches: Mapping[str, bool] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 def read_basis(run: RunDirectory) -> ProgressBasis:
@@ -139,7 +142,7 @@ def read_basis(run: RunDirectory) -> ProgressBasis:
     if searches:
         found = thresholds_of(sweep.spec, results)
         searches |= {one.cell_id: one.search.finished for one in found if one.search is not None}
-    return ProgressBasis(cells_with_points(sweep, results.records), results.records, searches)
+    return ProgressBasis(cells_with_points(sweep, results.records), results.records, searches, results.ledger_notes)
 
 
 def read_progress(run: RunDirectory, basis: ProgressBasis | None = None) -> Progress:
@@ -205,7 +208,13 @@ def progress_of(basis: ProgressBasis, training: Sequence[TrainingPack], *, holde
         workers += [_worker_of_points(one, now) for one in training if one.pack_id not in at_work]
     left = _known(float(lefts.max(initial=0.0)), rate, len(records) < len(declared.trials))
     return Progress(
-        tuple(cells_progress), tuple(workers), holder, None if num_searching else left, len(searches), num_searching
+        tuple(cells_progress),
+        tuple(workers),
+        holder,
+        None if num_searching else left,
+        len(searches),
+        num_searching,
+        basis.notes,
     )
 
 

@@ -1,4 +1,4 @@
-from .axes import is_axis as is_axis, thinned as thinned, values_of as values_of
+from .axes import is_axis as is_axis, values_of as values_of
 from .claims import (
     Bound as Bound,
     Claim as Claim,
@@ -43,7 +43,7 @@ from .judged_metric import (
     metric_at as metric_at,
     metric_words as metric_words,
 )
-from .kept_sweeps import as_kept as as_kept
+from .kept_sweeps import as_kept as as_kept, check_seal as check_seal, sealed_text as sealed_text
 from .law_settings import LawSettings as LawSettings
 from .overrides import apply_settings as apply_settings
 from .search_spec import (

@@ -3,20 +3,43 @@
 A sweep file that somebody writes must be right as it stands; one that is kept beside results must not make them unreadable.
 """
 
+from binascii import crc32
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
 
 from pydantic import BeforeValidator, ValidationError
 
-from stsq_core.configs import Record, as_tuple, shown
+from stsq_core.configs import Record, UserError, as_tuple, shown
 from sweeps.schema.claims import Claim
 from sweeps.schema.errors import dotted, first_problem
 from sweeps.schema.yaml_source import YamlDocument
 
+_SEAL = "# checksum "
+_AFTER_SEAL = ": stsq wrote this file; remove this line if you edit it\n"
+
 
 class _Claims(Record):
     claims: Annotated[tuple[Claim, ...], BeforeValidator(as_tuple)]
+
+
+def sealed_text(text: str) -> str:
+    """A sweep as a run directory keeps it, behind its checksum."""
+    return f"{_SEAL}{crc32(text.encode()):08x}{_AFTER_SEAL}{text}"
+
+
+def check_seal(text: str, source: str) -> None:
+    """Refuse a kept sweep that is not what its checksum was made of; one without is of a former version, or edited.
+
+    Raises:
+        UserError: it was damaged, or edited.
+    """
+    head, _, rest = text.partition("\n")
+    if head.startswith(_SEAL) and f"{head}\n{rest}" != sealed_text(rest):
+        raise UserError(
+            f"{source} was changed after stsq wrote it (its checksum does not match): if you edited it, remove its first line; "
+            "if it is damaged, run the sweep that it was once more with --out, which writes it anew"
+        )
 
 
 def as_kept(document: YamlDocument) -> tuple[YamlDocument, tuple[str, ...]]:

@@ -6,4 +6,5 @@ from .study_storage import (
     quiet_optuna as quiet_optuna,
     studies_in as studies_in,
     studies_of as studies_of,
+    study_damage as study_damage,
 )

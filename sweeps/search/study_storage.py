@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from stsq_core.configs import UserError
 from sweeps.cells import Cell
 from sweeps.search.sampler import WIDTH
-from sweeps.store import LedgerRecord, RunDirectory, cut_torn_line, disk_errors
+from sweeps.store import Damage, LedgerRecord, RunDirectory, cut_torn_line, disk_errors, moved_away
 from sweeps.thresholds import WidthThreshold
 
 GRPC = "grpc://"
@@ -31,6 +31,9 @@ LOCK_PATIENCE_S = 1.0
 
 CREATE_TRIES = 5
 """Two drivers that make the tables of a new database at once: one of them finds them there and looks again."""
+
+BROKEN = (ValueError, TypeError, AttributeError, LookupError, AssertionError)
+"""What Optuna raises for a journal with a damaged line."""
 
 CELL_ID = "cell_id"
 """The attribute of a study that names its cell."""
@@ -111,7 +114,7 @@ def _open_journal(path: Path) -> BaseStorage:
             cut_torn_line(path)
         try:
             return JournalStorage(JournalFileBackend(str(path)))
-        except (ValueError, KeyError, AssertionError):
+        except BROKEN:
             path.replace(path.with_name(path.name + ".broken"))
             return JournalStorage(JournalFileBackend(str(path)))
 
@@ -139,7 +142,23 @@ def open_studies(run: RunDirectory, url: str | None = None) -> BaseStorage | Non
         return open_storage(url, run.studies)
     if not run.studies.is_file():
         return None  # asked first, because Optuna's backend makes the file that it does not find
-    return JournalStorage(JournalFileBackend(str(run.studies)))
+    try:
+        return JournalStorage(JournalFileBackend(str(run.studies)))
+    except (*BROKEN, OSError) as error:
+        raise UserError(
+            f"the studies in {run.studies} are damaged ({type(error).__name__}): the next `stsq run` makes them from the ledger"
+        ) from None
+
+
+def study_damage(run: RunDirectory) -> Iterator[Damage]:
+    """Damage of the files by which a run keeps its searches; what is lost is made again from the ledger."""
+    if run.identity.exists() and run.kept_owner() is None:
+        what = f"{run.identity} is damaged: studies in the run directory are made anew from the ledger"
+        yield Damage(what, moved_away(run.identity, run.studies) if run.studies.exists() else None)
+    try:
+        open_studies(run)
+    except UserError as error:
+        yield Damage(str(error), moved_away(run.studies))
 
 
 def copied_studies(storage: BaseStorage, names: Mapping[str, str], *, only: Sequence[str] | None = None) -> InMemoryStorage:

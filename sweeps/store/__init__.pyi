@@ -1,4 +1,10 @@
-from .child_process import module_command as module_command
+from .damage import (
+    Damage as Damage,
+    damaged_lines as damaged_lines,
+    examine as examine,
+    mend_for_run as mend_for_run,
+    moved_away as moved_away,
+)
 from .files import (
     disk_errors as disk_errors,
     retry_io as retry_io,
@@ -17,10 +23,14 @@ from .journal import (
     trials_of_journal as trials_of_journal,
 )
 from .jsonl import (
+    JsonLines as JsonLines,
     append_lines as append_lines,
     cut_torn_line as cut_torn_line,
-    lines_after as lines_after,
-    read_objects as read_objects,
+    free_name as free_name,
+    read_lines as read_lines,
+    sealed as sealed,
+    unsealed as unsealed,
+    warn_once as warn_once,
     write_from as write_from,
 )
 from .ledger import (

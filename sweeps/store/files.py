@@ -27,7 +27,7 @@ _MEND = {
     errno.EPERM: "choose a directory that you may write with --out, or change its permissions",
 }
 
-_UNREACHABLE = frozenset(
+UNREACHABLE = frozenset(
     getattr(errno, name)
     for name in (
         "EIO", "EREMOTEIO", "ESTALE", "ETIMEDOUT", "ENOTCONN", "ECONNRESET", "ECONNREFUSED", "ECONNABORTED", "ESHUTDOWN",
@@ -68,7 +68,7 @@ def retry_io(path: Path, action: Callable[[], Done], *, notify: Callable[[str], 
     began: float | None = None
     while True:
         try:
-            with disk_errors(path, but=_UNREACHABLE):
+            with disk_errors(path, but=UNREACHABLE):
                 return action()
         except OSError as error:
             why = error.strerror or str(error)

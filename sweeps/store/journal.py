@@ -10,19 +10,21 @@ A pack's saved state (`FileCheckpoint`) keeps the length of its journal, so that
 import json
 import os
 import time
+from binascii import crc32
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from stsq_core.configs import Measurement
+from stsq_core.configs import Measurement, UserError
 from stsq_core.numerics import Checkpoint
 from sweeps.cells import Pack
 from sweeps.store.files import disk_errors, retry_io, write_with_retries
-from sweeps.store.jsonl import cut_torn_line, lines_after
+from sweeps.store.jsonl import JsonLines, cut_torn_line, number, sealed, unsealed, warn_once
 from sweeps.store.ledger import Ledger, json_number
 from sweeps.store.run_directory import RunDirectory
 
@@ -44,11 +46,11 @@ class JournalWriter:
     def __init__(self, path: Path, pack: Pack) -> None:
         self.path = path
         self._places = {trial_id: place for place, trial_id in enumerate(pack.trial_ids)}
-        head = {"schema": SCHEMA, "pack_id": pack.pack_id, "trial_ids": list(pack.trial_ids)}
-        self._head = _line(head)
+        self._pack_id, self._trial_ids = pack.pack_id, pack.trial_ids
+        self._head = _line({"schema": SCHEMA, "pack_id": pack.pack_id, "trial_ids": list(pack.trial_ids)})
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        self._descriptor, self._size = -1, 0
+        self._descriptor, self._size, self._head_size = -1, 0, 0
         retry_io(path, self._begin)
 
     def __call__(self, measurement: Measurement) -> None:
@@ -79,7 +81,7 @@ class JournalWriter:
 
     def truncate(self, size: int = 0) -> None:
         """Drop what was written after `size` bytes; the line that names the pack stays."""
-        self._size = max(min(size, self._size), len(self._head))
+        self._size = max(min(size, self._size), self._head_size)
         self._do(lambda: os.ftruncate(self._descriptor, self._size))
 
     def sync(self) -> None:
@@ -103,11 +105,13 @@ class JournalWriter:
         self.close()
         size, _ = cut_torn_line(self.path)
         self._descriptor = os.open(self.path, os.O_RDWR)
-        if os.pread(self._descriptor, len(self._head), 0) == self._head:
-            self._size = size
+        head, end = next(journal_lines(self.path).after(0), (None, 0))
+        if isinstance(head, Head) and (head.pack_id, head.trial_ids) == (self._pack_id, self._trial_ids):
+            self._size, self._head_size = size, end
         else:
             os.ftruncate(self._descriptor, 0)
             self._write(self._head, 0)
+            self._head_size = len(self._head)
 
     def _do(self, action: Callable[[], None]) -> None:
         """Do something with the file, also when its storage goes away meanwhile: a stale descriptor is of no more use."""
@@ -142,9 +146,30 @@ def follow(path: Path, offset: int = 0) -> tuple[list[Measurement], int]:
     trial_ids = trials_of_journal(path)
     if not trial_ids:
         return [], 0
-    lines = list(lines_after(path, offset))
-    measured = [values for values in (json.loads(line) for line, _ in lines) if "step" in values]
-    return [_measurement(values, trial_ids) for values in measured], lines[-1][1] if lines else offset
+    lines, measured = journal_lines(path, trial_ids), []
+    for read, end in lines.after(offset):
+        offset = end
+        if isinstance(read, Measurement):
+            measured.append(read)
+    warn_once(lines.note)
+    return measured, offset
+
+
+@dataclass(frozen=True)
+class Head:
+    """The first line of a journal."""
+
+    pack_id: str
+    trial_ids: tuple[str, ...]
+
+
+def journal_lines(path: Path, trial_ids: tuple[str, ...] = ()) -> JsonLines[Head | Measurement]:
+    """The checked lines of a journal of some trials; without them its head alone."""
+
+    def check(fields: dict[str, Any], _: bool) -> Head | Measurement:
+        return _head(fields) if "trial_ids" in fields else _measurement(fields, trial_ids)
+
+    return JsonLines(path, check)
 
 
 def read_curves(
@@ -231,18 +256,38 @@ def _curve(points: Points) -> Curve:
 
 def trials_of_journal(path: Path) -> tuple[str, ...]:
     """The trials that a journal's first line names; none where there is no journal, or no whole first line."""
-    head = next(lines_after(path, 0), None)
-    return () if head is None else tuple(json.loads(head[0])["trial_ids"])
+    lines = journal_lines(path)
+    try:
+        head, _ = next(lines.after(0), (None, 0))
+        warn_once(lines.note)
+    except UserError as error:
+        warn_once(str(error))
+        return ()
+    return head.trial_ids if isinstance(head, Head) else ()
 
 
-def _measurement(values: Mapping[str, Any], trial_ids: tuple[str, ...]) -> Measurement:
-    named = tuple(trial_ids[place] for place in values["trials"]) if "trials" in values else trial_ids
-    metrics = {name: tuple(map(float, numbers)) for name, numbers in values.get("metrics", {}).items()}
-    return Measurement(values["step"], named, tuple(map(float, values["relative_loss"])), metrics)
+def _head(fields: Mapping[str, Any]) -> Head:
+    trial_ids, pack_id = fields["trial_ids"], fields.get("pack_id")
+    if type(pack_id) is not str or type(trial_ids) is not list or any(type(one) is not str for one in trial_ids):
+        raise ValueError("it names no trials")
+    return Head(pack_id, tuple(trial_ids))
+
+
+def _measurement(fields: Mapping[str, Any], trial_ids: tuple[str, ...]) -> Measurement:
+    try:
+        named = tuple(trial_ids[place] for place in fields["trials"]) if "trials" in fields else trial_ids
+        losses = tuple(map(number, fields["relative_loss"]))
+        metrics = {name: tuple(map(number, values)) for name, values in fields.get("metrics", {}).items()}
+        step = fields["step"]
+    except (TypeError, LookupError, AttributeError):
+        raise ValueError("it is no measurement") from None
+    if type(step) is not int or step < 0 or any(len(values) != len(named) for values in (losses, *metrics.values())):
+        raise ValueError(f"it is no measurement of {len(named)} trials")
+    return Measurement(step, named, losses, metrics)
 
 
 def _line(fields: dict[str, Any]) -> bytes:
-    return json.dumps(fields, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    return sealed(json.dumps(fields, allow_nan=False, separators=(",", ":")).encode())
 
 
 class Preempted(Exception):  # noqa: N818  (it is no error)
@@ -285,8 +330,13 @@ class FileCheckpoint(Checkpoint):
             Preempted: the state is saved, and the worker is to leave.
         """
         self._journal.sync()
-        head = json.dumps({"schema": STATE_SCHEMA, "journal_size": self._journal.size(), "state_size": len(state)})
-        write_with_retries(self.path, head.encode() + b"\n" + state)
+        head = {
+            "schema": STATE_SCHEMA,
+            "journal_size": self._journal.size(),
+            "state_size": len(state),
+            "state_crc": crc32(state),
+        }
+        write_with_retries(self.path, _line(head) + state)
         self._saved_at = time.monotonic()
         if self._leaving():
             raise Preempted(f"saved {self.path}")
@@ -298,11 +348,24 @@ class FileCheckpoint(Checkpoint):
     def _read(self) -> tuple[bytes | None, int]:
         """The saved state and the journal's size at that time; a file that is damaged or of another schema counts as absent."""
         try:
-            head, _, state = self.path.read_bytes().partition(b"\n")
-            header = json.loads(head)
-            size = int(header["journal_size"])
-            if header["schema"] == STATE_SCHEMA and header["state_size"] == len(state) and size <= self._journal.size():
-                return state, size
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            pass
-        return None, 0
+            state, size = read_state(self.path)
+        except (FileNotFoundError, IsADirectoryError, ValueError):
+            return None, 0
+        return (state, size) if size <= self._journal.size() else (None, 0)
+
+
+def read_state(path: Path) -> tuple[bytes, int]:
+    """The state in a file, and the size of its journal when it was saved.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is damaged, or of another schema.
+    """
+    head, _, state = path.read_bytes().partition(b"\n")
+    fields, _ = unsealed(head)
+    size = fields.get("journal_size")
+    if fields.get("schema") != STATE_SCHEMA or type(size) is not int:
+        raise ValueError("it is no state of this version")
+    if fields.get("state_size") != len(state) or fields.get("state_crc", crc := crc32(state)) != crc:
+        raise ValueError("it is not what its checksum was made of")
+    return state, size

@@ -1,24 +1,29 @@
 """The ledger: one JSON line for each trial that ended, append-only, the only source of truth after training.
 
 A line is whole or absent: records are written at once and forced to disk, and a line torn by a crash is dropped when the
-ledger is next opened for writing. A trial that ended more than once (a failed one tried again) counts as its newest line
-says.
+ledger is next opened for writing. A line that is damaged is left out, and its trial is trained again. A trial that ended more
+than once (a failed one tried again) counts as its newest line says.
 """
 
 import json
 import math
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from stsq_core.configs import NUMERICS, TrialConfig, TrialResult, UserError, plugins_of
+import orjson
+
+from stsq_core.configs import NUMERICS, TrialConfig, TrialFamily, TrialResult, UserError, plugins_of, shown
 from stsq_core.plugins import loaded_plugins
 from sweeps.store.files import retry_io, write_atomically
-from sweeps.store.jsonl import cut_torn_line, lines_after, parsed, read_lines, write_from
+from sweeps.store.jsonl import Addition, JsonLines, number, sealed
 
 SCHEMA = 1
 Status = Literal["finished", "diverged", "failed"]
@@ -66,8 +71,27 @@ _DEFAULTS = {field.name: field.default for field in fields(LedgerRecord)}
 _REQUIRED = tuple(name for name, default in _DEFAULTS.items() if default is MISSING)
 OPTIONAL = tuple(name for name, default in _DEFAULTS.items() if default is not MISSING)
 
+_HINTS = get_type_hints(LedgerRecord)
+_MISSING = object()
+_STATUSES = get_args(Status)
+
+ROUNDING = 1e-3
+"""A loss is a mean of squares or what replaces it: further below zero than rounding, a number was changed."""
+
+
+def _types_of(kind: Any) -> frozenset[type]:
+    """The types that JSON has for a field's values."""
+    if get_origin(kind) is Literal:
+        return frozenset({str})
+    parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    plain: dict[object, set[type]] = {int: {int}, float: {float, int}, str: {str}, NoneType: {NoneType}}
+    return frozenset(one for part in parts for one in plain.get(part, {dict}))
+
+
+_TYPES = tuple((name, _types_of(_HINTS[name])) for name in _DEFAULTS)
+
 _OF_THE_TRIAL = ("schema", "trial_id", "config", "numerics", "plugins")
-COLUMNS: Mapping[str, object] = {name: kind for name, kind in get_type_hints(LedgerRecord).items() if name not in _OF_THE_TRIAL}
+COLUMNS: Mapping[str, object] = {name: kind for name, kind in _HINTS.items() if name not in _OF_THE_TRIAL}
 """The fields of a record that do not follow from its trial, each with its type: the one list from which all readers derive."""
 
 MEASURED = tuple(name for name, kind in COLUMNS.items() if kind in (int, float, int | None, float | None))
@@ -113,26 +137,41 @@ def _new_record(config: TrialConfig, ended: Mapping[str, Any]) -> LedgerRecord:
 
 class Ledger:
     """The ledger file of a run. `notes` says in words what the last reading or writing had to leave out; `notify` is called
-    with a line when an addition has to wait for the file's storage.
+    with a line when an addition has to wait for the file's storage, `on_line` with the fields of every line that is read, and
+    `guard` before anything is added: it raises where another process has taken over.
     """
 
-    def __init__(self, path: Path, *, notify: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        notify: Callable[[str], None] | None = None,
+        on_line: Callable[[Mapping[str, Any]], None] = lambda line: None,
+        guard: Callable[[], None] = lambda: None,
+    ) -> None:
         self.path = path
         self.notes: list[str] = []
         self._notify = notify
+        self._on_line = on_line
+        self._guard = guard
+        self._configs = _Configs()
+        self._kinds: set[tuple[Any, ...]] = set()
 
     def read(self, *, all_plugins: bool = False) -> tuple[LedgerRecord, ...]:
-        """The newest record of each trial, in the order in which trials first ended; none where there is no file yet.
+        """The newest record of each trial, results before failures, in the order in which trials first ended; none where there
+        is no file yet.
 
         Records of another `NUMERICS` are left out, and those of a version of a plugin that is not loaded unless `all_plugins`
         are asked for: under these versions their trials are other trials.
 
         Raises:
-            UserError: a line that is no ledger line (only the last may be torn), or another schema.
+            UserError: the file cannot be read, or holds another schema.
         """
         records: dict[str, LedgerRecord] = {}
         for values in self.lines(all_plugins=all_plugins):
-            records[values["trial_id"]] = _record(values)
+            held = records.get(values["trial_id"])
+            if held is None or held.status == "failed" or values["status"] != "failed":
+                records[values["trial_id"]] = _record(values)
         return tuple(records.values())
 
     def follow(self, offset: int = 0) -> tuple[list[LedgerRecord], int]:
@@ -143,16 +182,12 @@ class Ledger:
         Raises:
             UserError: as `read`.
         """
-        records: list[LedgerRecord] = []
-        offset = offset if self.path.exists() else 0
-        try:
-            for line, end in lines_after(self.path, offset):
-                values = _checked(line, f"{self.path}, byte {end - len(line)}")
-                if values is not None and values["numerics"] == NUMERICS and not _foreign(values):
-                    records.append(_record(values))
-                offset = end
-        except OSError as error:
-            raise _unreadable(self.path, error) from None
+        lines = self.checked_lines()
+        records = []
+        for values, end in lines.after(offset if self.path.exists() else 0):
+            offset = end
+            if values["numerics"] == NUMERICS and not _foreign(values):
+                records.append(_record(values))
         return records, offset
 
     def trial_ids(self) -> frozenset[str]:
@@ -172,13 +207,19 @@ class Ledger:
         self.notes = []
         num_others = 0
         num_foreign: Counter[str] = Counter()
-        for values in self._lines():
+        lines = self.checked_lines()
+        for values in lines:
+            self._on_line(values)
             if values["numerics"] != NUMERICS:
                 num_others += 1
             elif not all_plugins and (foreign := _foreign(values)):
                 num_foreign.update(foreign)
             else:
                 yield values
+        if lines.torn:
+            self.notes.append(f"{self.path.name}: the last line was torn by a crash and is ignored")
+        if lines.bad:
+            self.notes.append(f"{lines.note}; `stsq run {shlex.quote(str(self.path.parent))}` trains anew what is lost")
         if num_others:
             self.notes.append(f"{self.path.name}: {num_others} lines of another version of the arithmetic are ignored")
         for name, num in num_foreign.items():
@@ -193,22 +234,95 @@ class Ledger:
         Raises:
             UserError: the disk is full, may not be written or did not come back.
         """
-        text = "".join(record.as_json() + "\n" for record in records)
+        text = _text_of(records)
         if text:
-            whole, was_torn = retry_io(self.path, lambda: cut_torn_line(self.path), notify=self._notify)
-            if was_torn:
-                self.notes.append(f"{self.path.name}: the last line was torn by a crash and is dropped")
-            retry_io(self.path, lambda: write_from(self.path, text.encode(), whole), notify=self._notify)
+            addition = Addition(self.path, text)
 
-    def _lines(self) -> Iterator[dict[str, Any]]:
-        torn = f"{self.path.name}: the last line was torn by a crash and is ignored"
+            def add() -> None:
+                self._guard()
+                addition()
+
+            retry_io(self.path, add, notify=self._notify)
+            if addition.cut:
+                self.notes.append(f"{self.path.name}: the last line was torn by a crash and is dropped")
+
+    def checked_lines(self) -> JsonLines[dict[str, Any]]:
+        """The fields of all whole lines, of other versions too, and what is wrong with the others.
+
+        Raises:
+            UserError: as `read`.
+        """
+        return JsonLines(self.path, self._checked)
+
+    def _checked(self, values: dict[str, Any], is_sealed: bool) -> dict[str, Any]:
+        """The fields of a line; those of one without a checksum are checked as far as they follow from each other."""
+        for name in OPTIONAL:
+            values.setdefault(name, None)
         try:
-            for number, line in enumerate(read_lines(self.path, on_torn=lambda: self.notes.append(torn)), start=1):
-                values = _checked(line, f"{self.path}:{number}")
-                if values is not None:
-                    yield values
-        except OSError as error:
-            raise _unreadable(self.path, error) from None
+            kinds = values["schema"], values["status"], *map(type, _fields_of(values))
+            is_new = kinds not in self._kinds
+        except (KeyError, TypeError):  # a field is missing, or one cannot be hashed
+            is_new = True
+        if is_new:  # most lines are of few kinds
+            _check_types(values)
+            self._kinds.add(kinds)
+        if values["plugins"] is not None and not all(type(digest) is str for digest in values["plugins"].values()):
+            raise ValueError(f"plugins is {shown(values['plugins'])}")
+        if values["metrics"] is not None:
+            values["metrics"] = {name: number(value) for name, value in values["metrics"].items()}
+        if not is_sealed:
+            self._check_values(values)
+        return values
+
+    def _check_values(self, values: Mapping[str, Any]) -> None:
+        if values["status"] == "finished" and not (
+            values["relative_loss"] > -ROUNDING and (values["relative_loss_stderr"] or 0) >= 0
+        ):
+            raise ValueError(f"relative_loss is {values['relative_loss']} +- {values['relative_loss_stderr']}")
+        if values["steps"] < 0 or values["seconds"] < 0:
+            raise ValueError(f"steps is {values['steps']} and seconds {values['seconds']}")
+        datetime.fromisoformat(values["finished_at"])
+        if values["numerics"] == NUMERICS and not _foreign(values):
+            self._configs.check(values["config"], values["trial_id"])
+
+
+def _check_types(values: Mapping[str, Any]) -> None:
+    schema = values.get("schema")
+    if schema != SCHEMA and type(schema) is int:
+        raise UserError(f"this ledger line has schema {schema!r}; this version reads {SCHEMA}: use the version that wrote it")
+    for name, types in _TYPES:
+        if type(values.get(name, _MISSING)) not in types:
+            what = f"is {shown(values[name])}" if name in values else "is missing"
+            raise ValueError(f"{name} {what}")
+    status, loss = values["status"], values["relative_loss"]
+    if status not in _STATUSES:
+        raise ValueError(f"status is {shown(status)}")
+    if (status == "finished") != (loss is not None):
+        raise ValueError(f"{status} with relative_loss {loss}")
+
+
+class _Configs:
+    """Checks that configs are those of their trial ids; of configs that differ in rate and seed one is read."""
+
+    def __init__(self) -> None:
+        self._families: dict[bytes, tuple[TrialFamily, int]] = {}
+
+    def check(self, config: dict[str, Any], trial_id: str) -> None:
+        """Raises ValueError where a config is none, or another trial's."""
+        optimizer, seed = config.get("optimizer"), config.get("seed")
+        lr = optimizer.get("lr") if isinstance(optimizer, dict) else None
+        if not isinstance(optimizer, dict) or type(lr) not in (int, float) or type(seed) is not int or seed < 0:
+            raise ValueError(f"config has lr {shown(lr)} and seed {shown(seed)}")
+        key = orjson.dumps({**config, "optimizer": {**optimizer, "lr": 0}, "seed": 0})
+        if key not in self._families:
+            try:
+                sample = TrialConfig.model_validate(config)
+            except (TypeError, AttributeError, LookupError, ArithmeticError, UserError) as error:
+                raise ValueError(f"config: {error}") from None
+            self._families[key] = TrialFamily(sample), sample.width
+        family, width = self._families[key]
+        if family.ids([width], [number(lr)], [seed]) != [trial_id]:
+            raise ValueError(f"its config is not that of trial {shown(trial_id)}")
 
 
 def merge(paths: Iterable[Path], out: Path) -> int:
@@ -249,7 +363,11 @@ def write_ledger(path: Path, records: Iterable[LedgerRecord]) -> None:
     Raises:
         UserError: the disk is full or may not be written.
     """
-    write_atomically(path, "".join(record.as_json() + "\n" for record in records).encode())
+    write_atomically(path, _text_of(records))
+
+
+def _text_of(records: Iterable[LedgerRecord]) -> bytes:
+    return b"".join(sealed(record.as_json().encode()) for record in records)
 
 
 def _weight(record: LedgerRecord) -> tuple[bool, str]:
@@ -257,7 +375,7 @@ def _weight(record: LedgerRecord) -> tuple[bool, str]:
 
 
 _READ = (*_REQUIRED, *OPTIONAL)
-_NAMED = frozenset(_REQUIRED)
+_fields_of = itemgetter(*_READ)
 
 
 def _record(values: Mapping[str, Any]) -> LedgerRecord:
@@ -270,29 +388,3 @@ def _foreign(values: Mapping[str, Any]) -> list[str]:
         return []
     digests = {plugin.digest for plugin in loaded_plugins()}
     return [name for name, digest in plugins.items() if digest not in digests]
-
-
-def _checked(line: bytes, place: str) -> dict[str, Any] | None:
-    """The fields of a whole line, None for an empty one; `place` names the line in an error."""
-    values = parsed(line)
-    if values is None:
-        if line.strip():
-            raise UserError(f"{place}: this is not a ledger line: {line[:60]!r}; remove the line")
-        return None
-    schema = values.get("schema")
-    if schema != SCHEMA:
-        raise UserError(
-            f"{place}: this ledger line has schema {schema!r}; this version reads {SCHEMA}: use the version that wrote it"
-        )
-    if not values.keys() >= _NAMED:
-        first = next(name for name in _REQUIRED if name not in values)
-        raise UserError(f"{place}: this ledger line has no field {first!r}; remove the line")
-    for name in OPTIONAL:
-        values.setdefault(name, None)
-    if values["metrics"] is not None:
-        values["metrics"] = {name: float(value) for name, value in values["metrics"].items()}
-    return values
-
-
-def _unreadable(path: Path, error: OSError) -> UserError:
-    return UserError(f"the ledger {str(path)!r} cannot be read: {error.strerror}")

@@ -1,11 +1,12 @@
 """The packs in training, read from a run directory: their claims name the workers, their journals hold the steps."""
 
-import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.store.journal import trials_of_journal
+from sweeps.store.jsonl import unsealed
 from sweeps.store.run_directory import Lock, RunDirectory
 
 TAIL_BYTES = 1 << 16
@@ -47,10 +48,9 @@ def last_step(path: Path) -> int:
     except OSError:
         return 0
     for line in reversed(lines[:-1]):
-        try:
-            return int(json.loads(line).get("step", 0))
-        except (ValueError, AttributeError):
-            continue
+        with suppress(ValueError):
+            step = unsealed(line)[0].get("step", 0)
+            return step if type(step) is int else 0
     return 0
 
 

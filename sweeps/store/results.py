@@ -1,24 +1,32 @@
 """The results of a run: the ledger's records of the trials that its sweep declares now.
 
 A ledger keeps every result it ever held, also of trials that a later form of the sweep no longer declares. Thresholds, laws,
-figures and exit codes rest on the declared ones alone; the others are counted and named in a note.
+figures and exit codes rest on the declared ones alone; the others are counted and named in a note, and so are trials of which
+other files know that they ended, and the ledger does not: its lines were lost.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from stsq_core.configs import SAMPLES, WIDTH, TrialConfig, TrialFamily
+from stsq_core.configs import SAMPLES, WIDTH, TrialConfig, TrialFamily, UserError
 from sweeps.cells import Cell, ExpandedSweep, SearchedCell, Trials, cell_of, twice_the_steps
 from sweeps.schema import SweepSpec, with_field
 from sweeps.store.gc_pause import gc_paused
+from sweeps.store.journal import trials_of_journal
+from sweeps.store.jsonl import JsonLines, unsealed
 from sweeps.store.ledger import Ledger
+from sweeps.store.live_training import last_step
 from sweeps.store.outcomes import Outcomes, Rows
 from sweeps.store.run_directory import RunDirectory
+
+OUTCOME = ".outcome.json"
 
 
 @dataclass(frozen=True)
@@ -27,16 +35,19 @@ class Results:
 
     Of a searched cell, whose trials are not declared beforehand, that is every trial that the ledger holds within its range
     and at its rates, whoever asked for it. `rechecks` are trials of cells with twice the steps (module `recheck`).
-    `ledger_notes` says what the ledger had to leave out when it was read, `num_others` counts the records of other trials.
+    `ledger_notes` says what the ledger had to leave out when it was read, and what it `lacks` that other files know of;
+    `num_others` counts the records of other trials, `num_twice` the declared ones with two results.
     """
 
     records: Outcomes
     declared: frozenset[str]
     num_others: int
     ledger_notes: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
     foreign_cells: frozenset[str] = frozenset()
     searched: tuple[SearchedCell, ...] = ()
     rechecks: Outcomes = field(default_factory=lambda: Outcomes.of(()))
+    num_twice: int = 0
 
     @property
     def num_of_points(self) -> int:
@@ -67,10 +78,15 @@ def read_results(run: RunDirectory, sweep: SweepSpec | ExpandedSweep | None = No
         UserError: the ledger or the sweep cannot be read.
     """
     sweep = run.read_sweep() if sweep is None else ExpandedSweep.of(sweep)
-    ledger = Ledger(run.ledger)
+    witnesses = Witnesses(run, sweep)
+    ledger = Ledger(run.ledger, on_line=witnesses.strike)
     with gc_paused():  # a million rows that stay
         results = _collected(ledger.lines(), sweep)
-    return replace(results, ledger_notes=tuple(ledger.notes))
+    lacks = witnesses.notes(lambda: (*results.records.trial_ids, *results.rechecks.trial_ids))
+    notes = [*ledger.notes, *lacks]
+    if results.num_twice:
+        notes.append(f"{run.ledger.name}: {results.num_twice} trials have two results each, of which the newer counts")
+    return replace(results, ledger_notes=tuple(notes), lacks=lacks)
 
 
 def _collected(lines: Iterable[Mapping[str, Any]], sweep: ExpandedSweep) -> Results:
@@ -78,6 +94,7 @@ def _collected(lines: Iterable[Mapping[str, Any]], sweep: ExpandedSweep) -> Resu
     declared = Trials.joined([cell.trials for cell in sweep.cells])
     places = {trial_id: place for place, trial_id in enumerate(declared.trial_ids)}
     rows, row_of = Rows(), dict[int, int]()
+    failed, twice = set[int](), set[int]()
     families = _Families(sweep)
     found, again = _Found(), _Found()
     others: set[str] = set()
@@ -85,6 +102,15 @@ def _collected(lines: Iterable[Mapping[str, Any]], sweep: ExpandedSweep) -> Resu
     for values in lines:
         place = places.get(values["trial_id"])
         if place is not None:
+            is_failure = values["status"] == "failed"
+            if place in row_of and place not in failed:
+                if is_failure:  # of a try that was given up before the other ended
+                    continue
+                twice.add(place)
+            if is_failure:
+                failed.add(place)
+            elif failed:
+                failed.discard(place)
             row_of[place] = len(rows)
             rows.add(values)
         elif (family := families.searched_by(values["config"])) is not None:
@@ -104,6 +130,7 @@ def _collected(lines: Iterable[Mapping[str, Any]], sweep: ExpandedSweep) -> Resu
         foreign_cells=frozenset(named) - sweep.labels.keys(),
         searched=sweep.searched,
         rechecks=again.outcomes(),
+        num_twice=len(twice),
     )
 
 
@@ -198,3 +225,72 @@ def size_in(config: Mapping[str, Any], family: TrialFamily) -> int:
     for part in name.split("."):
         number = number[part]
     return int(number) + (sample.model.offset(sample.task) if family.size == WIDTH else 0)
+
+
+class Witnesses:
+    """The journals, outcomes and publications of a run of which the ledger has no line: `strike` is called with every line."""
+
+    def __init__(self, run: RunDirectory, sweep: ExpandedSweep) -> None:
+        self._run = run
+        self._sweep = sweep
+        self._outcomes = {path.name.removesuffix(OUTCOME) for path in run.checkpoints.glob(f"*{OUTCOME}")}
+        self._journals = {path.stem for path in run.curves.glob("*.jsonl")}
+        self._published = _published(run) - sweep.labels.keys()
+
+    def strike(self, line: Mapping[str, Any]) -> None:
+        """Take note of a line of the ledger."""
+        self._outcomes.discard(line["pack_id"])
+        self._journals.discard(line["pack_id"])
+        self._published.discard(line["trial_id"])
+
+    def notes(self, held: Callable[[], Collection[str]]) -> tuple[str, ...]:
+        """What the ledger lacks, in words; `held` gives the trials that it holds."""
+        name, notes = self._run.ledger.name, []
+        if num := sum(_gave_results(self._run.checkpoints / f"{pack_id}{OUTCOME}") for pack_id in self._outcomes):
+            notes.append(f"{name}: {num} packs have ended whose trials the next run takes into it")
+        open_packs = {path.name.partition(".")[0] for path in self._run.checkpoints.glob("*")}
+        packs = sorted(self._journals - open_packs)
+        lost = {trial_id: pack_id for pack_id in packs for trial_id in self._ended(pack_id)}
+        for trial_id in held() if lost else ():
+            lost.pop(trial_id, None)
+        parts = [f"of {len(lost)} trials whose journals have ended, such as curves/{min(lost.values())}.jsonl"] if lost else []
+        if sent := self._published - lost.keys():
+            parts.append(f"of {len(sent)} trials that were published to W&B, such as {min(sent)}")
+        if parts:
+            notes.append(f"{name} has no line {' and '.join(parts)}: the next run trains what the sweep declares of them again")
+        return tuple(notes)
+
+    def _ended(self, pack_id: str) -> tuple[str, ...]:
+        """The trials of a journal that reached their last step."""
+        path = self._run.curves / f"{pack_id}.jsonl"
+        step = last_step(path)
+        return tuple(one for one in trials_of_journal(path) if step >= self._steps.get(one, self._steps_of_points))
+
+    @cached_property
+    def _steps(self) -> dict[str, int]:
+        """The steps of each declared trial."""
+        cells = self._sweep.cells
+        return {one: cell.trials.families[0].sample.training.steps for cell in cells for one in cell.trials.trial_ids}
+
+    @property
+    def _steps_of_points(self) -> float:
+        return max((cell.family.sample.training.steps for cell in self._sweep.searched), default=float("inf"))
+
+
+def _gave_results(path: Path) -> bool:
+    with suppress(OSError, ValueError):
+        return unsealed(path.read_bytes())[0].get("failure") is None
+    return False
+
+
+def _published(run: RunDirectory) -> set[str]:
+    """The keys of the runs that publishers have recorded."""
+
+    def key(fields: dict[str, Any], _: bool) -> str:
+        return str(fields.get("key", fields.get("trial_id")))
+
+    keys: set[str] = set()
+    for path in run.wandb.glob("published*.jsonl"):
+        with suppress(UserError):  # a directory in its place: the publisher says so
+            keys.update(JsonLines(path, key))
+    return keys

@@ -3,8 +3,10 @@
 import fcntl
 import os
 import re
+import secrets
 import shlex
 import socket
+from binascii import crc32
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,8 +16,9 @@ from typing import Self
 
 from stsq_core.configs import UserError
 from sweeps.cells import WHOLE, ExpandedSweep, Shard, cell_of, check_sweep, describe
-from sweeps.schema import SweepSpec, as_kept, parse
-from sweeps.store.files import disk_errors, write_atomically
+from sweeps.schema import SweepSpec, as_kept, check_seal, parse, sealed_text
+from sweeps.store.files import UNREACHABLE, disk_errors, write_atomically
+from sweeps.store.jsonl import free_name, warn_once
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_plugins import load_kept
 
@@ -65,6 +68,37 @@ class RunDirectory:
     def identity(self) -> Path:
         """A random name of this directory, by which studies in a shared storage know whose they are."""
         return self.path / "study.id"
+
+    def owner(self, *, is_shared: bool) -> str:
+        """The name in `identity`, made where there is none, so that it stays when the directory is moved.
+
+        Where the file is damaged or gone, the studies are made anew from the ledger under another name.
+
+        Raises:
+            UserError: the file is damaged and the studies are in a storage that is shared.
+        """
+        if (kept := self.kept_owner()) is not None:
+            return kept
+        if is_shared and self.identity.exists():
+            raise UserError(
+                f"{self.identity} is damaged: it names this directory in the storage of its studies; write there what the "
+                "studies of the sweep have as stsq:run, or give another search.storage"
+            )
+        for path in () if is_shared else (self.identity, self.studies):
+            if path.exists():
+                warn_once(f"{self.identity} is damaged or gone: the studies are made anew from the ledger")
+                path.replace(free_name(path))
+        name = secrets.token_hex(8)
+        write_atomically(self.identity, f"{name} {crc32(name.encode()):08x}\n".encode())
+        return name
+
+    def kept_owner(self) -> str | None:
+        """The name in `identity`; None where there is none, or a damaged one."""
+        with suppress(OSError, UnicodeDecodeError):
+            name, _, checksum = self.identity.read_text(encoding="utf-8").strip().partition(" ")
+            if re.fullmatch(r"[0-9a-f]{16}", name) and checksum in ("", f"{crc32(name.encode()):08x}"):
+                return name
+        return None
 
     @property
     def ray(self) -> Path:
@@ -132,6 +166,7 @@ class RunDirectory:
             text = self.spec.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{str(self.spec)!r} cannot be read: {error}") from None
+        check_seal(text, str(self.spec))
         document, notes = as_kept(parse(text, str(self.spec)))
         return replace(check_sweep(document), notes=notes).of_shard(self.shard)
 
@@ -169,8 +204,9 @@ def create_or_open(path: Path | str, sweep: SweepSpec | ExpandedSweep) -> RunDir
             f"give an empty or new directory for the sweep {spec.name!r} with --out"
         )
     text = spec.as_yaml()
-    if run.spec.exists() and run.spec.read_text(encoding="utf-8") == text:
-        return run
+    with suppress(OSError, UnicodeDecodeError):
+        if run.spec.read_text(encoding="utf-8") in (sealed_text(text), text):
+            return run
     with Lock(run.lock):
         if run.shards and (held := run.shards[0].read_spec().name) != spec.name:
             raise _other_sweep(run, held, spec.name)
@@ -214,14 +250,20 @@ def _write_spec(run: RunDirectory, sweep: SweepSpec | ExpandedSweep, text: str) 
     if run.spec.exists():
         sweep = ExpandedSweep.of(sweep)
         spec = sweep.spec
-        held = run.read_spec()
-        if held == spec:  # written by another version, whose text may say more than this one reads
-            return
-        if held.name != spec.name:
-            raise _other_sweep(run, held.name, spec.name)
-        _check_related(run, sweep)
-        write_atomically(_next_old_spec(run), run.spec.read_bytes())
-    write_atomically(run.spec, text.encode())
+        load_kept(run.plugins)
+        try:
+            held = run.read_spec()
+        except UserError:  # damaged: the results of the directory say whether the sweep is theirs
+            _check_related(run, sweep)
+            run.spec.replace(free_name(run.spec))
+        else:
+            if held == spec:  # written by another version, whose text may say more than this one reads
+                return
+            if held.name != spec.name:
+                raise _other_sweep(run, held.name, spec.name)
+            _check_related(run, sweep)
+            write_atomically(_next_old_spec(run), run.spec.read_bytes())
+    write_atomically(run.spec, sealed_text(text).encode())
 
 
 def _check_related(run: RunDirectory, sweep: ExpandedSweep) -> None:
@@ -292,6 +334,21 @@ class Lock:
             with suppress(OSError):  # where its storage is away, a lock falls with its process
                 os.ftruncate(descriptor, 0)
                 os.close(descriptor)
+
+    def check(self) -> None:
+        """Make sure, before anything is written, that the lock is still at its path: removed, another may take its place.
+
+        Raises:
+            UserError: it was removed or replaced.
+        """
+        mine = os.fstat(self._descriptor)
+        with disk_errors(self.path, but=UNREACHABLE):
+            is_mine = self.path.exists() and os.path.samestat(mine, self.path.stat())
+            if not is_mine and self.path.parent.is_dir():
+                raise UserError(
+                    f"{str(self.path)!r} was removed while this process held it, and another may run the sweep now: this one "
+                    "stops; what is in the ledger is kept"
+                )
 
     def holder(self) -> str | None:
         """Who holds the lock now, in words; None where nobody does."""

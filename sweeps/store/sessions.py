@@ -1,6 +1,5 @@
 """When, where and with which versions a sweep was run: the provenance of its numbers, and the clock of its time budget."""
 
-import json
 import os
 import platform
 import shlex
@@ -10,16 +9,21 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from stsq_core.configs import UserError
-from sweeps.store.jsonl import append_lines, read_objects
+from sweeps.store.jsonl import JsonLines, append_lines, read_lines
 from sweeps.store.run_directory import RunDirectory
 
 PACKAGES = ("stsq", "torch", "ray", "numpy", "optuna", "pydantic", "wandb", "plotly", "matplotlib")
+
+MAX_TIME = 2.0**36
+"""Seconds since 1970 that are a date."""
 
 ROOMS = ("stsq_core", "sweeps", "dashboards", "cluster")
 """The folders of our code."""
@@ -59,8 +63,8 @@ def session(run: RunDirectory, command: Sequence[str] | None = None) -> Iterator
 
     A former session that was killed is closed first, at the time of the last thing it wrote.
     """
-    if (former := list(read_objects(run.sessions))) and former[-1]["event"] == "start":
-        _append(run, {"event": "end", "at": _last_sign_of_life(run, former[-1]["at"]), "outcome": "killed"})
+    if (former := list(session_lines(run))) and isinstance(former[-1], _Start):
+        _append(run, {"event": "end", "at": _last_sign_of_life(run, former[-1].at), "outcome": "killed"})
     _append(run, {"event": "start", "at": time.time(), **_circumstances(sys.argv if command is None else command)})
     began = time.monotonic()
     try:
@@ -75,14 +79,17 @@ def session(run: RunDirectory, command: Sequence[str] | None = None) -> Iterator
 def read_sessions(run: RunDirectory) -> tuple[Session, ...]:
     """The sessions of a run, oldest first."""
     sessions: list[Session] = []
-    started: dict[str, Any] | None = None
-    for line in read_objects(run.sessions):
-        if line["event"] == "start":
-            started = line
-            sessions.append(_session_of(line, None))
-        elif started is not None:
-            sessions[-1] = _session_of(started, line)
+    for line in read_lines(session_lines(run)):
+        if isinstance(line, _Start):
+            sessions.append(line.session)
+        elif sessions and sessions[-1].ended_at is None:
+            sessions[-1] = replace(sessions[-1], ended_at=line.at, outcome=line.outcome, lasted_s=line.lasted_s)
     return tuple(sessions)
+
+
+def session_lines(run: RunDirectory) -> "JsonLines[_Start | _End]":
+    """The lines of the file: a start or an end each."""
+    return JsonLines(run.sessions, lambda fields, _: _EVENT.validate_python(fields))
 
 
 def elapsed_minutes(run: RunDirectory) -> float:
@@ -93,11 +100,36 @@ def elapsed_minutes(run: RunDirectory) -> float:
     return sum(one.seconds for one in read_sessions(run) if one.ended_at is not None) / 60
 
 
-def _session_of(start: dict[str, Any], end: dict[str, Any] | None) -> Session:
-    fields = {name: start[name] for name in ("command", "host", "cpu", "num_cpus", "git_revision", "versions")}
-    if end is None:
-        return Session(started_at=start["at"], ended_at=None, outcome=None, **fields)
-    return Session(started_at=start["at"], ended_at=end["at"], outcome=end["outcome"], lasted_s=end.get("lasted_s"), **fields)
+class _Event(BaseModel):
+    """A line of the file; fields of later versions are passed over."""
+
+    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
+
+    at: Annotated[float, Field(ge=0, lt=MAX_TIME)]
+
+
+class _Start(_Event):
+    event: Literal["start"]
+    command: str
+    host: str
+    cpu: str
+    num_cpus: int
+    git_revision: str | None
+    versions: dict[str, str]
+
+    @property
+    def session(self) -> Session:
+        fields = self.model_dump(exclude={"event", "at"})
+        return Session(started_at=self.at, ended_at=None, outcome=None, **fields)
+
+
+class _End(_Event):
+    event: Literal["end"]
+    outcome: str
+    lasted_s: Annotated[float, Field(ge=0, lt=MAX_TIME)] | None = None
+
+
+_EVENT: TypeAdapter[_Start | _End] = TypeAdapter(_Start | _End)
 
 
 def _end(outcome: str, began: float) -> dict[str, Any]:
@@ -161,4 +193,4 @@ def _last_sign_of_life(run: RunDirectory, started_at: float) -> float:
 
 
 def _append(run: RunDirectory, event: dict[str, Any]) -> None:
-    append_lines(run.sessions, json.dumps(event).encode() + b"\n")
+    append_lines(run.sessions, [event])

@@ -70,7 +70,7 @@ def merge_shards(run: RunDirectory) -> int:
 def kin_of(run: RunDirectory) -> frozenset[str]:
     """The identities of a run's shards, or of the run that it is a shard of, whose studies it goes on with."""
     others = run.shards if run.shard.count == 1 else (RunDirectory(run.path.parents[1]),)
-    return frozenset(own.identity.read_text(encoding="utf-8").strip() for own in others if own.identity.exists())
+    return frozenset(filter(None, (own.kept_owner() for own in others)))
 
 
 def _bring_longer(journal: Path, to: Path) -> None:

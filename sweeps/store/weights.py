@@ -3,6 +3,7 @@
 import io
 import re
 import shlex
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from stsq_core.configs import TrialResult, UserError
 from sweeps.schema import listed
 from sweeps.store.files import disk_errors, write_with_retries
 from sweeps.store.run_directory import RunDirectory, open_run
+
+DAMAGED_ARRAYS = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile)
 
 _TRIAL_ID = re.compile(r"[0-9a-f]{16}")
 
@@ -49,5 +52,16 @@ def load_weights(run_path: Path | str, trial_id: str) -> dict[str, np.ndarray]:
             f"the weights of trial {trial_id} were not kept in {str(run.path)!r} (kept: {listed(kept[:8])}): "
             f"run the sweep with --keep-weights, or `stsq trial {shlex.quote(str(run.path))} {trial_id} --keep-weights`"
         )
+    try:
+        return read_weights(path)
+    except DAMAGED_ARRAYS as error:
+        raise UserError(
+            f"{path} is damaged ({type(error).__name__}): "
+            f"`stsq trial {shlex.quote(str(run.path))} {trial_id} --keep-weights` makes it again"
+        ) from None
+
+
+def read_weights(path: Path) -> dict[str, np.ndarray]:
+    """The arrays in a file; one of `DAMAGED_ARRAYS` is raised where it is damaged."""
     with np.load(path, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}

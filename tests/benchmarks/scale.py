@@ -28,6 +28,7 @@ from gates import Gates, parser_of
 from stsq_core import TrialResult
 from sweeps import load_sweep
 from sweeps.cells.expanded_sweep import expand
+from sweeps.store.jsonl import sealed
 from sweeps.store.ledger import record_of_result
 from sweeps.store.run_directory import create_or_open
 
@@ -72,7 +73,7 @@ def write_run(sweep: Path, path: Path) -> int:
     """A run directory in which every trial has ended; returns how many."""
     spec = load_sweep(str(sweep))
     run, chance, count = create_or_open(path, spec), random.Random(0), 0
-    with run.ledger.open("w") as ledger:
+    with run.ledger.open("wb") as ledger:
         for cell in expand(spec):
             first = cell.trials[0]
             middle = first.task.d + 2.3 * first.task.q * math.log(first.task.T)
@@ -92,7 +93,8 @@ def write_run(sweep: Path, path: Path) -> int:
                     seed,
                 )
                 loss = min(1.0, 0.1 * (middle / width) ** 3 * math.exp(chance.gauss(0, 0.3)))
-                ledger.write(json.dumps(line | {"trial_id": trial_id, "relative_loss": loss}, separators=(",", ":")) + "\n")
+                text = json.dumps(line | {"trial_id": trial_id, "relative_loss": loss}, separators=(",", ":"))
+                ledger.write(sealed(text.encode()))
                 count += 1
     return count
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -85,12 +86,20 @@ def test_show_and_trial_read_a_run(here: Here, tmp_path: Path, write_sweep: Writ
         assert "reproduced bit for bit" in again.out
 
 
-def test_a_trial_that_does_not_reproduce_is_told(here: Here, tmp_path: Path, write_sweep: Write, numbers: Numbers) -> None:
+def test_a_trial_that_does_not_reproduce_is_told(
+    here: Here, tmp_path: Path, write_sweep: Write, numbers: Numbers, caplog: pytest.LogCaptureFixture
+) -> None:
     here("run", write_sweep(), *QUIET)
     run = tmp_path / "runs/small"
     trial_id, (_, loss, *_rest) = next(iter(numbers(run).items()))
     ledger = run / "ledger.jsonl"
-    ledger.write_text(ledger.read_text().replace(repr(loss), repr(float(str(loss)) * 1.01)))
+    edited = ledger.read_text().replace(repr(loss), repr(float(str(loss)) * 1.01))
+    ledger.write_text(edited)
+    refused = here("trial", run, trial_id[:8])
+    assert refused.code == 2
+    assert "the ledger holds no trial" in refused.err
+    assert "ledger.jsonl:1 is damaged and left out (its checksum does not match)" in caplog.text
+    ledger.write_text(re.sub(r',"crc":"\w+"', "", edited))  # as a former version would have written it
     again = here("trial", run, trial_id[:8])
     assert again.code == 1, again
     assert "differs by 0.0099" in again.out

@@ -16,7 +16,7 @@ from cluster.run.worker import Order, adopt_outcomes, outcome_from_json, outcome
 from stsq_core import TrialConfig, UserError
 from sweeps.cells.packs import pack_of
 from sweeps.store.journal import Preempted, read_metrics
-from sweeps.store.ledger import Ledger
+from sweeps.store.ledger import Ledger, record_of_failure
 from sweeps.store.run_directory import RunDirectory
 
 ROOT = Path(__file__).parents[3]
@@ -105,6 +105,18 @@ def test_an_outcome_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     for result in printed["results"]:
         del result["metrics"]
     assert [result.metrics for result in outcome_from_json(json.dumps(printed)).results] == [{}, {}]
+
+
+def test_a_late_outcome_takes_the_place_of_its_failure_once(tmp_path: Path) -> None:
+    asked = order(tmp_path)
+    outcome = outcome_from_json(train_order(asked.as_json()))
+    run, ledger = RunDirectory(tmp_path), Ledger(tmp_path / "ledger.jsonl")
+    configs = asked.pack.configs
+    ledger.append(record_of_failure(config, "lost worker, 3 times", pack_id="0" * 16, device="cpu") for config in configs)
+    assert adopt_outcomes(run, ledger) == 2
+    assert [one.relative_loss for one in ledger.read()] == [one.relative_loss for one in outcome.results]
+    train_order(asked.as_json())
+    assert adopt_outcomes(run, ledger) == 0
 
 
 @pytest.mark.parametrize("spoil", ["torn", "numerics", "failure"])

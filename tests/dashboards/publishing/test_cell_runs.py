@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from wandb_files import read_run
 
-from dashboards.publishing.cell_runs import CellLog
+from dashboards.publishing.cell_runs import CellLog, cell_rows
 from dashboards.publishing.publisher import publish, sync
 from sweeps.cells.trials import cell_of
 from sweeps.store.ledger import Ledger
@@ -37,7 +37,7 @@ def assert_tells(run: RunDirectory, held: dict[str, Any]) -> None:
     assert held.keys() == thresholds.keys()
     for cell_id, (rows, summary) in held.items():
         threshold = thresholds[cell_id]
-        log = [json.loads(line) for line in (run.wandb / "cells" / f"{cell_id}.jsonl").read_text().splitlines()]
+        log = list(cell_rows(run.wandb / "cells" / f"{cell_id}.jsonl"))
         assert [{name: value for name, value in row.items() if not name.startswith("_")} for row in rows] == log
         assert [row["_step"] for row in rows] == list(range(len(log)))
         assert log[-1]["num_ended"] == summary["num_ended"] == threshold.num_trials == 36

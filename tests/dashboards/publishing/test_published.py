@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from dashboards.publishing.published import Published, PublishedRun, directory_id
+from dashboards.publishing.published import Published, PublishedRun, directory_id, publishing_damage
+from sweeps.store.run_directory import RunDirectory
 
 
 def publication(key: str, *, mode: str = "offline", digest: str = "d1", file: str | None = "f") -> PublishedRun:
@@ -43,3 +44,17 @@ def test_a_directory_keeps_its_id_and_two_have_different_ones(tmp_path: Path) ->
     first = directory_id(tmp_path / "a")
     assert directory_id(tmp_path / "a") == first
     assert directory_id(tmp_path / "b") != first
+
+
+def test_a_damaged_id_is_that_of_the_published_runs(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    first = directory_id(run.wandb)
+    Published(run.wandb).add([PublishedRun("a", f"{first}-a", "online", "d1")])
+    assert list(publishing_damage(run)) == []
+    (run.wandb / "identity.json").write_text('{"id": "0123456789"}')
+    (run.wandb / "asked.json").write_text('{"project": 7}')
+    named, asked = publishing_damage(run)
+    assert "identity.json is damaged" in named.what
+    assert "asked.json is damaged" in asked.what
+    assert directory_id(run.wandb) == first
+    assert (run.wandb / "identity.json.rejected").exists()

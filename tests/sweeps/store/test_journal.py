@@ -1,4 +1,3 @@
-import json
 import math
 import os
 
@@ -7,6 +6,7 @@ import pytest
 from stsq_core import Measurement
 from sweeps.cells.packs import pack_of
 from sweeps.store.journal import JournalWriter, follow, read_curves, read_metrics
+from sweeps.store.jsonl import unsealed
 from sweeps.store.ledger import Ledger
 
 
@@ -26,7 +26,7 @@ def test_a_line_a_step_with_the_trials_named_once(run, pack):
         journal(Measurement(10, pack.trial_ids[::2], (float("nan"), 0.1)))
         journal(Measurement(15, pack.trial_ids[2:], (float("inf"),)))
         assert journal.size() == path.stat().st_size
-    head, *lines = [json.loads(line) for line in path.read_text().splitlines()]
+    head, *lines = [unsealed(line)[0] for line in path.read_bytes().splitlines()]
     assert head == {"schema": 1, "pack_id": pack.pack_id, "trial_ids": list(pack.trial_ids)}
     assert lines == [
         {"step": 5, "relative_loss": [1.0, 0.5, 0.25]},
@@ -43,7 +43,7 @@ def test_metrics_stand_in_the_lines_of_evaluations_and_are_read_back(run, pack):
         journal(evaluated)
         journal(all_of(pack, 5))
         journal(left)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = [unsealed(line)[0] for line in path.read_bytes().splitlines()]
     assert lines[1]["metrics"] == {"loss": [1.0, 0.6, 0.3], "loss@T=9": [1 / 3, "inf", 2.0]}
     assert lines[2] == {"step": 5, "relative_loss": [1.0, 0.5, 0.25]}
     first, second, third = follow(path)[0]

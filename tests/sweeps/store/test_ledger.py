@@ -10,7 +10,7 @@ import pytest
 
 from stsq_core import TrialConfig, TrialResult, UserError
 from stsq_core.configs.trial import NUMERICS
-from sweeps.store import ledger as module
+from sweeps.store.jsonl import aside, sealed, set_aside
 from sweeps.store.ledger import COLUMNS, Ledger, LedgerRecord, merge, record_of_result
 from sweeps.store.outcomes import Outcomes
 
@@ -88,12 +88,14 @@ def test_following_a_ledger_that_became_shorter_begins_again(ledger, fcn, record
     assert ledger.follow(offset) == (records[:1], ledger.path.stat().st_size)
 
 
-def test_following_stops_at_a_line_that_is_none(ledger, fcn, record):
+def test_following_goes_on_behind_a_line_that_is_none(ledger, fcn, record):
     ledger.append([record(fcn(), 0.25)])
     with ledger.path.open("a") as file:
         file.write("not a line\n")
-    with pytest.raises(UserError, match="is not a ledger line"):
-        ledger.follow()
+    _, offset = ledger.follow()
+    ledger.append([record(fcn(seed=1), 0.5)])
+    assert ledger.follow() == ([record(fcn(), 0.25), record(fcn(seed=1), 0.5)], ledger.path.stat().st_size)
+    assert ledger.follow(offset)[0] == [record(fcn(seed=1), 0.5)]
 
 
 def test_no_file_is_an_empty_ledger(ledger):
@@ -139,10 +141,79 @@ def test_a_long_torn_line_is_found(ledger, fcn, record):
     assert len(ledger.read()) == 2
 
 
-def test_a_broken_line_in_the_middle_is_refused_with_its_number(ledger, fcn, record):
-    ledger.path.write_text(record(fcn(), 0.5).as_json() + "\nnonsense\n" + record(fcn(seed=1), 0.5).as_json() + "\n")
-    with pytest.raises(UserError, match=r"ledger.jsonl:2: this is not a ledger line"):
-        ledger.read()
+def test_a_broken_line_in_the_middle_is_left_out_and_named(ledger, fcn, record):
+    records = [record(fcn(seed=seed), 0.5) for seed in range(2)]
+    ledger.path.write_text(records[0].as_json() + "\nnonsense\n" + records[1].as_json() + "\n[]\n")
+    assert ledger.read() == tuple(records)
+    [note] = ledger.notes
+    assert "ledger.jsonl:2 is damaged and left out (it is not JSON: b'nonsense'), and so are 1 more of its lines" in note
+    assert f"`stsq run {ledger.path.parent}` trains anew what is lost" in note
+
+
+def test_a_number_that_was_edited_is_found_and_its_line_set_aside(ledger, fcn, record):
+    ledger.append([record(fcn(), 0.5), record(fcn(seed=1), 0.25)])
+    ledger.path.write_text(ledger.path.read_text().replace('"relative_loss":0.5', '"relative_loss":0.1'))
+    assert ledger.read() == (record(fcn(seed=1), 0.25),)
+    assert "ledger.jsonl:1 is damaged and left out (its checksum does not match)" in ledger.notes[0]
+    lines = ledger.checked_lines().scan()
+    assert list(lines.bad) == [1]
+    set_aside(lines)
+    assert b'"relative_loss":0.1' in aside(ledger.path).read_bytes()
+    assert ledger.read() == (record(fcn(seed=1), 0.25),)
+    assert ledger.notes == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"relative_loss": "0.123"}, "relative_loss is '0.123'"),
+        ({"relative_loss": -5}, "relative_loss is -5"),
+        ({"relative_loss": None}, "finished with relative_loss None"),
+        ({"relative_loss": True}, "relative_loss is True"),
+        ({"relative_loss_stderr": "x"}, "relative_loss_stderr is 'x'"),
+        ({"status": "ended"}, "status is 'ended'"),
+        ({"status": 7}, "status is 7"),
+        ({"steps": 1.5}, "steps is 1.5"),
+        ({"steps": -1}, "steps is -1"),
+        ({"metrics": {"loss": "much"}}, "'much' is no number"),
+        ({"metrics": []}, "metrics is []"),
+        ({"plugins": {"a": 1}}, "plugins is {'a': 1}"),
+        ({"trial_id": 5}, "trial_id is 5"),
+        ({"trial_id": "0" * 16}, "its config is not that of trial '0000000000000000'"),
+        ({"finished_at": "yesterday"}, "Invalid isoformat string"),
+        ({"config": []}, "config is []"),
+        ({"config": {}}, "config has lr None and seed None"),
+        ({"config.model.width": 3.5}, "model.fcn.width: Input should be a valid integer"),
+        ({"config.model.width": 9}, "its config is not that of trial"),
+        ({"config.task": None}, "task"),
+        ({"config.task.T": "8"}, "task.stsq.T: Input should be a valid integer"),
+        ({"config.optimizer.lr": "0.01"}, "config has lr '0.01' and seed 0"),
+        ({"config.seed": -1}, "config has lr 0.01 and seed -1"),
+        ({"schema": None}, "schema is None"),
+        ({"numerics": "3"}, "numerics is '3'"),
+    ],
+)
+def test_a_line_without_a_checksum_is_left_out_if_a_field_is_wrong(ledger, fcn, record, fields, why):
+    line = json.loads(record(fcn(), 0.5).as_json())
+    for name, value in fields.items():
+        *path, last = name.split(".")
+        place = line
+        for part in path:
+            place = place[part]
+        place[last] = value
+    kept = record(fcn(seed=1), 0.25)
+    ledger.path.write_text(f"{json.dumps(line)}\n{kept.as_json()}\n")
+    assert ledger.read() == (kept,)
+    assert why in ledger.notes[0]
+
+
+def test_lines_without_checksums_are_read_as_before(ledger, fcn, record):
+    records = (record(fcn(), 0.5), record(fcn(seed=1), float("inf")), record(fcn(width=9), None))
+    ledger.path.write_text("".join(one.as_json() + "\n" for one in records))
+    ledger.append([record(fcn(seed=2), 0.25)])
+    assert ledger.read() == (*records, record(fcn(seed=2), 0.25))
+    assert ledger.notes == []
+    assert ["crc" in json.loads(line) for line in ledger.path.read_text().splitlines()] == [False, False, False, True]
 
 
 def test_another_schema_is_refused(ledger, fcn, record):
@@ -220,15 +291,16 @@ def test_ledgers_merge_and_a_result_counts_before_a_failure(tmp_path, fcn, recor
         merge([tmp_path / "nowhere.jsonl"], tmp_path / "other.jsonl")
 
 
-def test_a_long_ledger_is_read_without_a_check_of_its_configs(ledger, fcn, record, monkeypatch):
-    line = record(fcn(), 0.5).as_json()
-    trial_id = fcn().trial_id
-    ledger.path.write_text("".join(line.replace(trial_id, f"{number:016x}") + "\n" for number in range(1000)))
-    checked, parsed = [], []
-    monkeypatch.setattr(TrialConfig, "model_validate", checked.append)
-    monkeypatch.setattr(module, "parsed", lambda line: parsed.append(line) or orjson.loads(line))
+@pytest.mark.parametrize("has_checksums", [True, False])
+def test_a_long_ledger_is_read_without_a_check_of_every_config(ledger, fcn, record, monkeypatch, has_checksums):
+    lines = [record(fcn(seed=seed, lr=0.01 * (1 + seed % 3)), 0.5).as_json().encode() for seed in range(1000)]
+    ledger.path.write_bytes(b"".join(sealed(line) if has_checksums else line + b"\n" for line in lines))
+    checked, loaded = [], []
+    validate, loads = TrialConfig.model_validate, orjson.loads
+    monkeypatch.setattr(TrialConfig, "model_validate", lambda fields: checked.append(fields) or validate(fields))
+    monkeypatch.setattr(orjson, "loads", lambda line: loaded.append(line) or loads(line))
     assert len(ledger.read()) == 1000
-    assert (len(checked), len(parsed)) == (0, 1000)
+    assert (len(checked), len(loaded)) == (0 if has_checksums else 1, 1000)
 
 
 ADDED = """

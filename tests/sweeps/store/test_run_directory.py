@@ -1,6 +1,7 @@
 import multiprocessing
 import os
 import signal
+from contextlib import nullcontext
 
 import pytest
 
@@ -29,7 +30,8 @@ def test_the_same_sweep_with_more_extends_its_run(run, sweep_file):
 
 def test_a_spec_of_another_version_is_read_as_it_was_meant_and_stays_as_it_is(run, spec, sweep_file):
     assert "\n  tolerance_of: d_e\n" in run.spec.read_text()
-    former = run.spec.read_text().replace("  tolerance_of: d_e\n", "")
+    _, _, text = run.spec.read_text().partition("\n")
+    former = text.replace("  tolerance_of: d_e\n", "")
     former = former.replace("claims: []", "claims:\n- {kind: linear, name: old, says: b, where: {}}")
     run.spec.write_text(former)
     sweep = run.read_sweep()
@@ -150,3 +152,14 @@ def test_the_lock_of_a_dead_process_is_taken_over(run):
     process.join()
     with Lock(run.lock):
         assert f"process {os.getpid()} " in run.lock.read_text()
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_lock_that_was_removed_keeps_its_holder_from_writing(run, fcn, record, is_replaced):
+    with Lock(run.lock) as lock:
+        ledger = Ledger(run.ledger, guard=lock.check)
+        ledger.append([record(fcn())])
+        run.lock.unlink()
+        with Lock(run.lock) if is_replaced else nullcontext(), pytest.raises(UserError, match="was removed while this process"):
+            ledger.append([record(fcn(seed=1))])
+    assert len(Ledger(run.ledger).read()) == 1
