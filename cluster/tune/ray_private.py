@@ -8,7 +8,7 @@ import atexit
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,34 @@ def cluster_id_at(address: str) -> str | None:
 def forget_shutdown() -> None:
     """Let this process exit without shutting Ray down, which would wait for a lost head until Ray ends the process."""
     atexit.unregister(ray._private.worker.shutdown)
+
+
+class LostToMemoryError(ray.exceptions.RayActorError):
+    """Ray's memory monitor has ended a worker, as the loss of an actor, which Tune takes as such."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(error_msg=message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LostToMemoryError, (self.error_msg,)
+
+
+def take_memory_kills_as_losses() -> None:
+    """Let Tune go on where Ray's memory monitor ends a worker in a call: its error is neither an actor's nor a task's, and Tune
+    would raise for it.
+    """
+    from ray.air.execution._internal.actor_manager import RayActorManager
+
+    take = RayActorManager._actor_task_failed
+    if hasattr(take, "__wrapped__"):
+        return
+
+    @wraps(take)
+    def failed(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
+        is_kill = isinstance(exception, ray.exceptions.OutOfMemoryError)
+        take(self, tracked_actor_task, LostToMemoryError(str(exception)) if is_kill else exception)
+
+    RayActorManager._actor_task_failed = failed  # type: ignore[method-assign]
 
 
 def draining_nodes() -> set[str]:

@@ -20,10 +20,10 @@ from ray.tune.stopper import NoopStopper, Stopper
 from cluster.run import Order, Work
 from cluster.tune.metrics import Metrics
 from cluster.tune.placement import WorkerSlot
-from cluster.tune.ray_private import actor_of, error_of, skip_usage_tags
+from cluster.tune.ray_private import LostToMemoryError, actor_of, error_of, skip_usage_tags, take_memory_kills_as_losses
 from cluster.tune.trainable import PackTrainable
 from cluster.tune.watch import HeadWatch, Watchdog
-from cluster.tune.worker_pool import PREEMPTED, WorkerPool
+from cluster.tune.worker_pool import OUT_OF_MEMORY, PREEMPTED, WorkerPool
 
 
 class WorkerSearcher(Searcher):
@@ -152,6 +152,8 @@ def loss_cause(trial: Any) -> tuple[str, str]:
         return "unknown", "no cause was reported"
     if getattr(error, "preempted", False):
         return PREEMPTED, "the node was taken away"
+    if isinstance(error, LostToMemoryError | ray.exceptions.OutOfMemoryError):
+        return OUT_OF_MEMORY, "Ray's memory monitor ended it"
     if isinstance(error, ray.exceptions.RayTaskError):
         error = error.cause
     lines = str(error).strip().splitlines() or ["no message"]
@@ -177,6 +179,7 @@ def fit_pool(pool: WorkerPool, metrics: Metrics, head: HeadWatch | None) -> None
         Abort: an error of the run itself.
     """
     skip_usage_tags()
+    take_memory_kills_as_losses()
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a lost worker is one line of ours, not a traceback
     metrics.watch(pool)
     name, run, options = secrets.token_hex(4), pool.work.run, pool.work.options

@@ -19,6 +19,9 @@ from sweeps.schedule import Failure, PackOutcome
 PREEMPTED = "Preempted"
 """The cause of a loss that does not count among a pack's retries: its node was taken away."""
 
+OUT_OF_MEMORY = "out of memory"
+"""The cause of a loss after which the pack is halved."""
+
 MAX_FALSE_STARTS = 10
 """Workers in a row that end before they ask for a pack, after which something must be wrong with the nodes."""
 
@@ -141,8 +144,12 @@ class WorkerPool:
             return
         self._losses[pack.pack_id] += 1
         num_losses = self._losses[pack.pack_id]
-        if cause == "OutOfMemoryError":  # again on the same worker would end the same: the queue halves the pack
-            failure = Failure("out of memory", "out_of_memory", seconds)
+        if cause == OUT_OF_MEMORY and (len(pack.trials) > 1 or num_losses > work.retries):
+            # again on the same worker would end the same: the queue halves the pack
+            if len(pack.trials) > 1:
+                lost = f"a worker was lost (out of memory: {message})"
+                work.progress.note(f"{lost}; its pack of {len(pack.trials)} trials goes on in halves")
+            failure = Failure(f"out of memory: {message}", "out_of_memory", seconds)
         elif num_losses <= work.retries:
             self.num_retries += 1
             work.give_back(pack)

@@ -242,3 +242,65 @@ def test_a_full_object_store_hinders_nobody(
         ended = stsq.run("run", sweep, *QUIET, "--address", nodes.address, timeout_s=PATIENCE_S, **nodes.access)
     assert ended.code == 0, ended
     assert numbers(stsq.folder / "runs/small") == undisturbed
+
+
+HUNGRY = """
+import mmap
+import time
+from pathlib import Path
+from typing import Literal
+
+from stsq_core.plugins import Batch, Examples, Source, TokenTask, selected
+
+
+class Hungry(TokenTask):
+    kind: Literal["hungry"] = "hungry"
+
+    def examples(self) -> "HungryExamples":
+        return HungryExamples(self)
+
+
+class HungryExamples(Examples[Hungry]):
+    @property
+    def output_size(self) -> int:
+        return self.task.d
+
+    @property
+    def zero_loss(self) -> float:
+        return self.task.d / self.task.q
+
+    def batch(self, source: Source, count: int) -> Batch:
+        if Path(HUNGER).exists() and any(Path(HUNGER).parent.glob("runs/small/curves/*.jsonl")):
+            Path(HUNGER).unlink()
+            taken = []
+            for _ in range(80):
+                taken.append(b"x" * 2**27)
+                time.sleep(0.2)
+        X = source.normals("tokens", 1, count * self.task.T * self.task.d).view(-1, count, self.task.T, self.task.d)
+        y = source.subsets("subsets", count, T=self.task.T, q=self.task.q)
+        return Batch(X, y.unsqueeze(2), selected(X, y).mean(2, keepdim=True))
+"""
+"""A plugin's task that takes ten gigabytes, once, in training, where the file HUNGER exists."""
+
+
+def test_a_worker_that_the_memory_monitor_ends_costs_its_pack_a_division_and_the_sweep_nothing(
+    stsq: Any, write_sweep: Write, small: dict[str, Any], numbers: Numbers
+) -> None:
+    small["trials"] = small["trials"][1:]
+    small["trials"][0] |= {"grid": {}, "seeds": 8}
+    small["trials"][0]["base"]["task"]["kind"] = "hungry"
+    plugin, hunger = stsq.folder / "hungry.py", stsq.folder / "hunger"
+    plugin.write_text(HUNGRY.replace("HUNGER", repr(str(hunger))))
+    words = ("run", write_sweep(small), "--plugin", plugin, "--wandb", "disabled")
+    assert stsq.run(*words, "--inline", "--out", "undisturbed").code == 0
+    hunger.touch()
+    memory = {line.split(":")[0]: int(line.split()[1]) for line in Path("/proc/meminfo").read_text().splitlines()}
+    threshold = 1 - (memory["MemAvailable"] - 4e6) / memory["MemTotal"]
+    monitor = {"RAY_memory_usage_threshold": str(threshold), "RAY_memory_monitor_refresh_ms": "100"}
+    ended = stsq.run(*words, "--workers", 1, timeout_s=PATIENCE_S, **monitor)
+    assert ended.code == 0, ended
+    assert (
+        "a worker was lost (out of memory: Ray's memory monitor ended it); its pack of 8 trials goes on in halves" in ended.err
+    )
+    assert "Traceback" not in ended.err
+    assert numbers(stsq.folder / "runs/small") == numbers(stsq.folder / "undisturbed")

@@ -7,8 +7,9 @@ import pytest
 from ray import cloudpickle
 from ray.exceptions import ActorDiedError, OutOfMemoryError, RayActorError, RayTaskError
 
+from cluster.tune.ray_private import LostToMemoryError
 from cluster.tune.tune_packs import loss_cause
-from cluster.tune.worker_pool import PREEMPTED
+from cluster.tune.worker_pool import OUT_OF_MEMORY, PREEMPTED
 from sweeps.store.journal import Preempted
 
 LEFT = RayTaskError("step", "a traceback", Preempted("saved a.state"))
@@ -20,7 +21,8 @@ LEFT = RayTaskError("step", "a traceback", Preempted("saved a.state"))
         (LEFT, (PREEMPTED, "saved a.state")),
         (LEFT.as_instanceof_cause(), (PREEMPTED, "saved a.state")),
         (RayActorError(preempted=True), (PREEMPTED, "the node was taken away")),
-        (OutOfMemoryError("killed\nby the monitor"), ("OutOfMemoryError", "killed")),
+        (OutOfMemoryError("killed\nby the monitor"), (OUT_OF_MEMORY, "Ray's memory monitor ended it")),
+        (LostToMemoryError("killed\nby the monitor"), (OUT_OF_MEMORY, "Ray's memory monitor ended it")),
         (ActorDiedError(), ("ActorDiedError", "The actor died unexpectedly before finishing this task.")),
         (RayTaskError("step", "a traceback", TimeoutError("another worker")), ("TimeoutError", "another worker")),
     ],

@@ -18,7 +18,7 @@ from cluster.run.stop import StopSignals
 from cluster.run.worker import Order
 from cluster.tune.metrics import METRICS, PACKS, RETRIES, TRIALS, numbers_of
 from cluster.tune.placement import WorkerSlot
-from cluster.tune.worker_pool import MAX_FALSE_STARTS, PREEMPTED, WorkerPool
+from cluster.tune.worker_pool import MAX_FALSE_STARTS, OUT_OF_MEMORY, PREEMPTED, WorkerPool
 from stsq_core import UserError
 from stsq_core.configs.trial import NUMERICS
 from sweeps.cells.packs import Room
@@ -174,8 +174,20 @@ def test_a_worker_killed_for_its_memory_halves_its_pack(make_pool: MakePool) -> 
     pool = make_pool(8, {CORE: 1}, packs_of=8)
     pool.add_worker("a")
     given(pool.handle_report("a", LARGE))
-    pool.handle_loss("a", "OutOfMemoryError", "killed")
+    pool.handle_loss("a", OUT_OF_MEMORY, "the monitor ended it")
     assert [len(pack.trials) for pack in pool.work.queue.waiting] == [4, 4]
+
+
+def test_a_trial_alone_is_tried_again_before_its_memory_is_blamed(make_pool: MakePool) -> None:
+    """Another program may have filled the memory."""
+    pool = make_pool(1, {CORE: 1}, budget=Budget(retries=1))
+    for name in "ab":
+        assert ended(pool) == 0
+        pool.add_worker(name)
+        given(pool.handle_report(name, LARGE))
+        pool.handle_loss(name, OUT_OF_MEMORY, "the monitor ended it")
+    assert pool.over
+    assert [record.reason for record in Ledger(pool.work.run.ledger).read()] == ["out of memory: the monitor ended it"]
 
 
 def test_a_node_that_is_taken_away_costs_its_packs_no_retry(make_pool: MakePool) -> None:
