@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from stsq_core.kernels import compiled, network_loops
+from stsq_core.kernels import attended_loops, compiled, network_loops
 from stsq_core.kernels.interface import (
     DUAL_TOLERANCE,
     AttentionStreams,
@@ -187,14 +187,14 @@ class CpuKernels(Kernels):
         self, scores: torch.Tensor, X: torch.Tensor, u: torch.Tensor, bias: torch.Tensor, *, T: int, kind: int, q: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         p, c = X.new_empty((*X.shape[:2], X.shape[3])), X.new_empty(X.shape[:3])
-        network_loops.attend(*_arrays(scores, X, u), T, kind, q, *_arrays(bias, p, c))
+        attended_loops.attend(*_arrays(scores, X, u), T, kind, q, *_arrays(bias, p, c))
         return p, c
 
     def attend_back(
         self, X: torch.Tensor, p: torch.Tensor, grad_p: torch.Tensor, grad_c: torch.Tensor, *, kind: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         at_scores, at_u = torch.empty_like(p), torch.empty_like(grad_c, memory_format=torch.contiguous_format)
-        network_loops.attend_back(*_arrays(X, p, grad_p, grad_c), kind, *_arrays(at_scores, at_u))
+        attended_loops.attend_back(*_arrays(X, p, grad_p, grad_c), kind, *_arrays(at_scores, at_u))
         return at_scores, at_u
 
     def relay(
@@ -214,7 +214,7 @@ class CpuKernels(Kernels):
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         P = X.new_empty((*X.shape[:2], D.shape[1], T, X.shape[3]))
         p, v = torch.empty_like(base), torch.empty_like(a)
-        network_loops.relay(*_arrays(X, D, L, C, W, base, a), T, kind, q, *_arrays(bias, P, p, v))
+        attended_loops.relay(*_arrays(X, D, L, C, W, base, a), T, kind, q, *_arrays(bias, P, p, v))
         return P, p, v
 
     def relay_back(
@@ -235,7 +235,7 @@ class CpuKernels(Kernels):
         k, heads, wide = len(X), W.shape[1], X.shape[3]
         at_D, at_bias = X.new_zeros((k, heads, wide, wide)), X.new_zeros(k)
         grads = (at_D, *(torch.zeros_like(values) for values in (L, C, W, p, a)), at_bias)
-        network_loops.relay_back(*_arrays(X, L, C, W, a, P, p, grad_p, grad_v), T, kind, *_arrays(*grads))
+        attended_loops.relay_back(*_arrays(X, L, C, W, a, P, p, grad_p, grad_v), T, kind, *_arrays(*grads))
         return grads
 
     def gru(

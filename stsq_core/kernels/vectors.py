@@ -28,12 +28,12 @@ LANES_OF_WORDS = VECTOR_BYTES // 4
 
 
 class Vectors:
-    """Writes loads, stores and sums of whole vectors of an array's numbers; places are in numbers."""
+    """Writes loads, stores and sums of whole vectors of an array's numbers, or of parts of them; places are in numbers."""
 
-    def __init__(self, context, builder, kind):
+    def __init__(self, context, builder, kind, parts=1):
         self.context, self.builder = context, builder
         self.number, self.size = context.get_data_type(kind.dtype), kind.dtype.bitwidth // 8
-        self.lanes = VECTOR_BYTES // self.size
+        self.lanes = VECTOR_BYTES // self.size // parts
         self.type = ir.VectorType(self.number, self.lanes)
         self.zero = ir.Constant(self.type, [0.0] * self.lanes)
         name = f"llvm.fmuladd.v{self.lanes}{self.number.intrinsic_name}"
@@ -70,11 +70,26 @@ class Vectors:
         """`total += a b` of a vector in a variable, rounded once where the machine can."""
         self.builder.store(self.builder.call(self._fused, [a, b, self.builder.load(total)]), total)
 
+    def sums(self, rows):
+        """The sum of each vector's lanes, which are put together in halves, as the lanes of one vector."""
+        lanes = rows[0].type.count  # of each row that is left, and so many rows are in a vector, one after another
+        while lanes > 1:
+            half = lanes // 2
+            starts = range(0, (2 if len(rows) > 1 else 1) * rows[0].type.count, lanes)
+            low, high = ([n + start for start in starts for n in range(first, first + half)] for first in (0, half))
+            pairs = list(zip(rows[::2], rows[1::2], strict=True)) if len(rows) > 1 else [(rows[0], rows[0])]
+            rows = [self.builder.fadd(self.shuffled(a, b, low), self.shuffled(a, b, high)) for a, b in pairs]
+            lanes = half
+        while len(rows) > 1:
+            both = list(range(2 * rows[0].type.count))
+            rows = [self.shuffled(a, b, both) for a, b in zip(rows[::2], rows[1::2], strict=True)]
+        return rows[0]
+
 
 def _product(rows, finish):
     """`C[r] = finish(C[r], sum_j B[extra[r, j]] + sum_k A[r, k] B[k])` of vectors, for so many rows r, whose sums stay in
-    registers: `set`, `rectify` and `mask` replace C, `add` adds, and `spread` adds the sum over k to each row `extra[j]` of C
-    instead.
+    registers: `set`, `rectify` and `mask` replace C, `add` adds, `spread` adds the sum over k to each row `extra[j]` of C
+    instead, and `chain` begins the sum over k with C.
 
     Each sum is one chain of additions in the order above, so its bits depend neither on `rows` nor on the length of a vector.
     C, A, B, extra and mask are arrays, each with the place where it begins and its strides over r, k or j; mask has C's.
@@ -91,8 +106,13 @@ def _product(rows, finish):
             C_, A_, B_, extra_, mask_ = map(lines.data, (C, A, B, extra, mask), (C_, A_, B_, extra_, mask_))
 
             def emit(count):
-                sums = [[cgutils.alloca_once_value(builder, lines.zero) for _ in range(count)] for _ in range(rows)]
                 columns = [integer(v * lines.lanes) for v in range(count)]
+
+                def begun(r, column):
+                    place = c, builder.mul(c_row, integer(r)), column
+                    return cgutils.alloca_once_value(builder, lines.load(C_, *place) if finish == "chain" else lines.zero)
+
+                sums = [[begun(r, column) for column in columns] for r in range(rows)]
                 with cgutils.for_range(builder, integer(0) if spreads else num_extra) as loop:
                     for r in range(rows):
                         member = lines.place(extra_, e, builder.mul(e_row, integer(r)), loop.index)
@@ -113,7 +133,7 @@ def _product(rows, finish):
                         place = c, builder.mul(c_row, builder.add(first, integer(r))), columns[v]
                         total = totals[r][v]
                         match finish:  # a comparison with NaN is false, so NaN stays
-                            case "set":
+                            case "set" | "chain":
                                 pass
                             case "rectify":
                                 total = builder.select(builder.fcmp_ordered("<", total, lines.zero), lines.zero, total)
@@ -173,6 +193,76 @@ def _reduced(greatest):
     return reduce
 
 
+def _dots(rows):
+    """`C[c + r] += <A_r, B_r>` for so many rows r, which begin at `a + r a_row` and `b + r b_row` and have so many columns.
+
+    Each sum has the order that LLVM gives to a plain loop, which these sums were before, so that trials keep their bits: four
+    vectors side by side while there are columns for them, put together in pairs, then vectors of half the length, the first of
+    whose lanes goes on from the sum so far.
+    """
+
+    @emitted
+    def add(typing, C, c, A, a, a_row, B, b, b_row, columns):
+        ints = types.intp
+
+        def lower(context, builder, signature, values):
+            C_, c, A_, a, a_row, B_, b, b_row, columns = values
+            lines, halves, integer = Vectors(context, builder, A), Vectors(context, builder, A, parts=2), columns.type
+            C_, A_, B_ = map(lines.data, (C, A, B), (C_, A_, B_))
+            starts = [
+                (builder.add(a, builder.mul(a_row, integer(r))), builder.add(b, builder.mul(b_row, integer(r))))
+                for r in range(rows)
+            ]
+
+            def add_products(of, totals, place):
+                for (a_r, b_r), own in zip(starts, totals, strict=True):
+                    for v, total in enumerate(own):
+                        at = builder.add(place, integer(v * of.lanes))
+                        of.add_product(total, of.load(A_, a_r, at), of.load(B_, b_r, at))
+
+            found = cgutils.alloca_once_value(builder, ir.Constant(ir.VectorType(lines.number, rows), [0.0] * rows))
+            block = integer(4 * lines.lanes)
+            main = builder.mul(builder.sdiv(columns, block), block)
+            with builder.if_then(builder.icmp_signed(">", main, integer(0))):
+                totals = [[cgutils.alloca_once(builder, lines.type) for _ in range(4)] for _ in range(rows)]
+                for total in (total for own in totals for total in own):
+                    builder.store(lines.zero, total)
+                with cgutils.for_range_slice(builder, integer(0), main, block) as (place, _):
+                    add_products(lines, totals, place)
+                joined = [[builder.load(total) for total in own] for own in totals]
+                joined = [builder.fadd(builder.fadd(w, x), builder.fadd(y, z)) for w, x, y, z in joined]
+                builder.store(lines.sums(joined), found)
+            with builder.if_then(builder.icmp_signed("<", main, columns)):
+                so_far, totals = builder.load(found), [[cgutils.alloca_once(builder, halves.type)] for _ in range(rows)]
+                for r, (total,) in enumerate(totals):
+                    first = builder.extract_element(so_far, ir.IntType(32)(r))
+                    builder.store(builder.insert_element(halves.zero, first, ir.IntType(32)(0)), total)
+                with cgutils.for_range_slice(builder, main, columns, integer(halves.lanes)) as (place, _):
+                    add_products(halves, totals, place)
+                builder.store(halves.sums([builder.load(total) for (total,) in totals]), found)
+            target = builder.bitcast(lines.place(C_, c), found.type)
+            value = builder.fadd(builder.load(target, align=lines.size), builder.load(found))
+            builder.store(value, target, align=lines.size)
+            return context.get_dummy_value()
+
+        return types.void(C, ints, A, ints, ints, B, ints, ints, ints), lower
+
+    return add
+
+
+_add_dots_4, _add_dots_1 = _dots(4), _dots(1)
+
+
+@inlined
+def add_dots(C, c, A, a, a_row, rows, B, b, b_row, columns):
+    """`C[c + r] += <A_r, B_r>` for so many rows, see `_dots`."""
+    whole = rows // 4 * 4
+    for r in range(0, whole, 4):
+        _add_dots_4(C, c + r, A, a + r * a_row, a_row, B, b + r * b_row, b_row, columns)
+    for r in range(whole, rows):
+        _add_dots_1(C, c + r, A, a + r * a_row, a_row, B, b + r * b_row, b_row, columns)
+
+
 @emitted
 def transpose(typing, A, a, a_row, B, b, b_row):
     """The square block of A at a, whose side is a vector, turned over into that of B at b."""
@@ -202,6 +292,7 @@ dot, greatest_of = _reduced(greatest=False), _reduced(greatest=True)
 rectified_4, rectified_1 = _product(4, "rectify"), _product(1, "rectify")
 masked_4, masked_1 = _product(4, "mask"), _product(1, "mask")
 added_4, added_1 = _product(4, "add"), _product(1, "add")
+chained_4, chained_1 = _product(4, "chain"), _product(1, "chain")
 spread = _product(1, "spread")
 _set_4, _set_1 = _product(4, "set"), _product(1, "set")
 
@@ -241,8 +332,8 @@ def add_rows(typing, C, c, A, a, B, b, b_row, steps, columns):
 
 
 def _each(finish):
-    """`C = finish(C, B, factor)` of so many columns, whole vectors: `set`, B times the factor; `scale`, C times that; `slope`,
-    `B (C - factor)`. A loop over two arrays in Numba would ask at each start whether they overlap."""
+    """`C = finish(C, B, factor)` of so many columns, whole vectors: `set`, B times the factor; `scale`, C times that; `add`, C
+    plus that; `slope`, `B (C - factor)`. A loop over two arrays in Numba would ask at each start whether they overlap."""
 
     @emitted
     def run(typing, C, c, B, b, factor, columns):
@@ -261,6 +352,7 @@ def _each(finish):
                 else:
                     value = builder.fmul(read, factors)
                     value = builder.fmul(lines.load(C_, c, p), value) if finish == "scale" else value
+                    value = builder.fadd(lines.load(C_, c, p), value) if finish == "add" else value
                 lines.store(value, C_, c, p)
             return context.get_dummy_value()
 
@@ -269,7 +361,7 @@ def _each(finish):
     return run
 
 
-set_each, scale_each, slope_each = _each("set"), _each("scale"), _each("slope")
+set_each, scale_each, slope_each, add_each = _each("set"), _each("scale"), _each("slope"), _each("add")
 
 
 @jitted

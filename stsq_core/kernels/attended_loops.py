@@ -1,0 +1,320 @@
+"""The CPU's inner loops of attention in networks: any kind of weights, and one layer of it behind another.
+
+As in the other loops (`stsq_core.kernels.jit`), every trial is a loop of its own over its own rows. Rows over tokens are whole
+vectors. Arrays are read at places, not as views of their parts: a view counts as a use of its array, which every loop would
+enter and leave again by an atomic instruction.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import types, uint64
+from numba.core import cgutils
+from numba.extending import overload
+
+from stsq_core.kernels.jit import emitted, inlined, jitted
+from stsq_core.kernels.network_loops import sigmoid
+from stsq_core.kernels.vectors import (
+    PANEL,
+    VECTOR_BYTES,
+    Vectors,
+    add_dots,
+    add_each,
+    add_rows,
+    added_1,
+    added_4,
+    chained_1,
+    chained_4,
+    exp_below_zero,
+    greatest_of,
+    multiply_rows,
+    room_of,
+    set_each,
+    slope_each,
+)
+
+SOFTMAX, LINEAR, SIGMOID, TOP_Q = range(4)
+"""The numbers of `Scores`."""
+
+LANES = 16
+"""Rows of scores are filled up to whole vectors of so many."""
+
+# Weights
+
+
+@emitted
+def _total_of_vectors(typing, S, s, columns):
+    """The sum of so many numbers of S, whole vectors, in the order that LLVM gives to a plain loop, as in `_dots`."""
+
+    def lower(context, builder, signature, values):
+        S_, s, columns = values
+        lines, integer = Vectors(context, builder, S), columns.type
+        S_, block = lines.data(S, S_), integer(4 * lines.lanes)
+        totals = [cgutils.alloca_once_value(builder, lines.zero) for _ in range(4)]
+
+        def add(place):
+            for v, total in enumerate(totals):
+                read = lines.load(S_, s, place, integer(v * lines.lanes))
+                builder.store(builder.fadd(builder.load(total), read), total)
+
+        main = builder.mul(builder.sdiv(columns, block), block)
+        with builder.if_then(builder.icmp_signed(">", main, integer(0))):
+            with cgutils.for_range_slice(builder, integer(0), main, block) as (place, _):
+                add(place)
+            w, x, y, z = map(builder.load, totals)
+            joined = builder.fadd(builder.fadd(w, x), builder.fadd(y, z))
+            so_far = builder.extract_element(lines.sums([joined]), ir.IntType(32)(0))
+            builder.store(builder.insert_element(lines.zero, so_far, ir.IntType(32)(0)), totals[0])
+        with cgutils.for_range_slice(builder, main, columns, integer(lines.lanes)) as (place, _):
+            builder.store(builder.fadd(builder.load(totals[0]), lines.load(S_, s, place)), totals[0])
+        return builder.extract_element(lines.sums([builder.load(totals[0])]), ir.IntType(32)(0))
+
+    return S.dtype(S, types.intp, types.intp), lower
+
+
+def _total(S, s, columns):
+    """The sum of so many numbers of S."""
+
+
+@overload(_total, jit_options={"error_model": "numpy", "forceinline": True, "fastmath": {"contract"}})
+def _total_of(S, s, columns):
+    if S.dtype == types.float32:
+        return lambda S, s, columns: _total_of_vectors(S, s, columns)
+
+    def one_after_another(S, s, columns):
+        total = 0.0
+        for t in range(columns):
+            total += S[uint64(s + t)]
+        return total
+
+    return one_after_another
+
+
+@jitted
+def _keep_greatest(s, T, q, rest):
+    """Minus infinity in the place of those of s[:T] that are less than the q-th greatest."""
+    low, zero, one, vectors = s.dtype.type(-np.inf), s.dtype.type(0), s.dtype.type(1), len(s) * s.itemsize // VECTOR_BYTES
+    least = greatest_of(s, 0, s, 0, vectors)
+    for _ in range(q - 1):  # a step down for each greatest that is not yet counted; NaN takes no step, and stays
+        count = zero
+        for t in range(T):
+            count += one if s[t] >= least else zero
+        if count >= q:
+            break
+        for t in range(len(s)):
+            rest[t] = s[t] if s[t] < least else low
+        least = greatest_of(rest, 0, rest, 0, vectors)
+    for t in range(T):
+        s[t] = low if s[t] < least else s[t]
+
+
+@jitted
+def _weigh(S, first, rows, width, T, kind, q, bias, sums, rest, ones):
+    """Weights in the place of the scores of so many rows from `first` on, see `configs.Scores`, and zeros beyond T."""
+    low, zero, one = S.dtype.type(-np.inf), S.dtype.type(0), S.dtype.type(1)
+    if kind == SIGMOID:
+        for n in range(rows * width):
+            S[uint64(first + n)] = sigmoid(S[uint64(first + n)] + bias, one)
+    if kind in (SIGMOID, LINEAR):
+        for r in range(rows):
+            for t in range(T, width):
+                S[uint64(first + r * width + t)] = zero
+        return
+    for r in range(rows):
+        at = first + r * width
+        for t in range(T, width):
+            S[uint64(at + t)] = low
+        if kind == TOP_Q and q < T:
+            _keep_greatest(S[at : at + width], T, q, rest)
+    for r in range(rows):
+        sums[r] = greatest_of(S, first + r * width, S, 0, width * S.itemsize // VECTOR_BYTES)
+    for r in range(rows):
+        slope_each(S, first + r * width, ones, 0, sums[r], width)
+    for n in range(rows * width):
+        place = uint64(first + n)
+        below = S[place]
+        e = exp_below_zero(below)
+        S[place] = zero if below == low else e
+    for r in range(rows):
+        sums[r] = one / _total(S, first + r * width, width)
+    for r in range(rows):
+        set_each(S, first + r * width, S, first + r * width, sums[r], width)
+
+
+@inlined
+def _sigmoid_slope(g, p, one):
+    return g * p * (one - p)
+
+
+@jitted
+def _slopes(p, first, g, at, rows, width, kind, sums):
+    """The gradients at the scores of so many rows in the place of those at the weights p."""
+    one = g.dtype.type(1)
+    if kind == SIGMOID:
+        for n in range(rows * width):
+            g[uint64(at + n)] = _sigmoid_slope(g[uint64(at + n)], p[uint64(first + n)], one)
+    elif kind != LINEAR:
+        sums[:rows] = 0
+        add_dots(sums, 0, p, first, width, rows, g, at, width, width)
+        for r in range(rows):
+            slope_each(g, at + r * width, p, first + r * width, sums[r], width)
+
+
+@inlined
+def _copy(C, c, A, a, columns):
+    set_each(C, c, A, a, C.dtype.type(1), columns)
+
+
+# One layer
+
+
+@jitted
+def attend(scores, X, u, T, kind, q, bias, p, c):
+    """See `Kernels.attend`."""
+    (k, rows, d, width), given = X.shape, scores.shape[2]
+    s, x, asked, S, mixed = scores.reshape(-1), X.reshape(-1), u.reshape(-1), p.reshape(-1), c.reshape(-1)
+    rest, ones, sums = room_of(X, 0, width), room_of(X, 1, width), room_of(X, 0, rows)
+    mixed[:] = 0
+    for i in range(k):
+        first = i * rows
+        for b in range(first, first + rows):
+            for t in range(T):
+                S[uint64(b * width + t)] = s[uint64(b * given + t)]
+            for t in range(T, width):
+                S[uint64(b * width + t)] = 0
+            add_rows(S, b * width, asked, b * d, x, b * d * width, width, d, width)
+        _weigh(S, first * width, rows, width, T, kind, q, bias[i], sums, rest, ones)
+        for b in range(first, first + rows):
+            add_dots(mixed, b * d, x, b * d * width, width, d, S, b * width, 0, width)
+
+
+@jitted
+def attend_back(X, p, grad_p, grad_c, kind, grad_s, grad_u):
+    """See `Kernels.attend_back`."""
+    k, rows, d, width = X.shape
+    x, S, at_p, at_c = X.reshape(-1), p.reshape(-1), grad_p.reshape(-1), grad_c.reshape(-1)
+    g, asked, sums = grad_s.reshape(-1), grad_u.reshape(-1), room_of(X, 0, rows)
+    asked[:] = 0
+    for i in range(k):
+        first = i * rows
+        _copy(g, first * width, at_p, first * width, rows * width)
+        for b in range(first, first + rows):
+            add_rows(g, b * width, at_c, b * d, x, b * d * width, width, d, width)
+        _slopes(S, first * width, g, first * width, rows, width, kind, sums)
+        for b in range(first, first + rows):
+            add_dots(asked, b * d, x, b * d * width, width, d, g, b * width, 0, width)
+
+
+# A layer behind another
+
+
+@inlined
+def _add_scores(S, s, asking, wanted, T, width, steps, none):
+    """`S[t] += sum_j asking[j, t] wanted[j]` of T rows."""
+    lanes = VECTOR_BYTES // S.itemsize
+    for column in range(0, width, PANEL * lanes):
+        vectors = min(PANEL * lanes, width - column) // lanes
+        for t in range(0, T // 4 * 4, 4):
+            added_4(S, s + t * width + column, width, asking, t, 1, width, wanted, column, width, steps,
+                     none, 0, 0, 0, S, vectors)  # fmt: skip
+        for t in range(T // 4 * 4, T):
+            added_1(S, s + t * width + column, width, asking, t, 1, width, wanted, column, width, steps,
+                     none, 0, 0, 0, S, vectors)  # fmt: skip
+
+
+@inlined
+def _chain_rows(C, c, A, a, rows, B, steps, width, none):
+    """`C[r] = C[r] + A[r, 0] B[0] + A[r, 1] B[1] + ..` of so many rows, one addition after another."""
+    lanes = VECTOR_BYTES // C.itemsize
+    for column in range(0, width, PANEL * lanes):
+        vectors = min(PANEL * lanes, width - column) // lanes
+        for r in range(0, rows // 4 * 4, 4):
+            chained_4(C, c + r * width + column, width, A, a + r * width, width, 1, B, column, width, steps,
+                       none, 0, 0, 0, C, vectors)  # fmt: skip
+        for r in range(rows // 4 * 4, rows):
+            chained_1(C, c + r * width + column, width, A, a + r * width, width, 1, B, column, width, steps,
+                       none, 0, 0, 0, C, vectors)  # fmt: skip
+
+
+@jitted
+def relay(X, D, L, C, W, base, a, T, kind, q, bias, P, p, v):
+    """See `Kernels.relay`; rows are zero beyond T."""
+    (k, rows, d, width), heads, answers = X.shape, D.shape[1], base.shape[2]
+    x, at_once, level, shift, turn = X.reshape(-1), D.reshape(-1), L.reshape(-1), C.reshape(-1), W.reshape(-1)
+    asked, first, S, mixed, scores = base.reshape(-1), a.reshape(-1), p.reshape(-1), v.reshape(-1), P.reshape(-1)
+    rest, ones, sums, none = room_of(X, 0, width), room_of(X, 1, width), room_of(X, 0, max(T, answers)), np.zeros(1, np.int64)
+    # What a token asks with, [x; W x + C], and what it is asked for, [L; x], a row a coordinate.
+    side = d * width
+    asking, wanted = room_of(X, 0, 2 * side), room_of(X, 0, 2 * side)
+    for i in range(k):
+        for b in range(i * rows, (i + 1) * rows):
+            _copy(S, b * answers * width, asked, b * answers * width, answers * width)
+            _copy(asking, 0, x, b * side, side)
+            _copy(wanted, side, x, b * side, side)
+            for h in range(heads):
+                own, here = i * heads + h, (b * heads + h) * T * width
+                _copy(wanted, 0, level, own * side, side)
+                _copy(asking, side, shift, own * side, side)
+                for j in range(d):
+                    add_rows(asking, side + j * width, turn, (own * d + j) * d, x, b * side, width, d, width)
+                _copy(scores, here, at_once, own * width * width, T * width)
+                _add_scores(scores, here, asking, wanted, T, width, 2 * d, none)
+                _weigh(scores, here, T, width, T, kind, q, bias[i], sums, rest, ones)
+                for g in range(b * answers, (b + 1) * answers):
+                    add_dots(S, g * width, scores, here, width, T, first, (g * heads + h) * width, 0, width)
+            _weigh(S, b * answers * width, answers, width, T, kind, q, bias[i], sums, rest, ones)
+            for h in range(heads):
+                own = scores[(b * heads + h) * T * width : (b * heads + h + 1) * T * width]
+                for g in range(b * answers, (b + 1) * answers):
+                    multiply_rows(mixed, (g * heads + h) * width, 0, S, g * width, 0, 1, 1, own, 0, T, width, none)
+
+
+@jitted
+def relay_back(X, L, C, W, a, P, p, grad_p, grad_v, T, kind, at_D, at_L, at_C, at_W, at_base, at_a, at_bias):
+    """See `Kernels.relay_back`."""
+    (k, rows, d, width), heads, answers = X.shape, W.shape[1], a.shape[2]
+    x, first, weights, S, at_p, at_v = (
+        X.reshape(-1), a.reshape(-1), P.reshape(-1), p.reshape(-1), grad_p.reshape(-1), grad_v.reshape(-1)
+    )  # fmt: skip
+    to_D, to_L, to_C, to_W, to_base, to_a = (
+        at_D.reshape(-1), at_L.reshape(-1), at_C.reshape(-1), at_W.reshape(-1), at_base.reshape(-1), at_a.reshape(-1)
+    )  # fmt: skip
+    side, one, none = d * width, X.dtype.type(1), np.zeros(1, np.int64)
+    at_y, g, sums = room_of(X, 0, side), room_of(X, 0, T * width), room_of(X, 0, max(T, answers))
+    # The gradient at P is a product of [gradient at base, p], a row a token, with [a; gradient at v].
+    factors, directions = room_of(X, 0, 2 * answers * width), room_of(X, 0, 2 * answers * width)
+    for i in range(k):
+        for b in range(i * rows, (i + 1) * rows):
+            at, all_of = b * answers * width, answers * width
+            _copy(to_base, at, at_p, at, all_of)
+            for n in range(b * answers, (b + 1) * answers):
+                for h in range(heads):
+                    here = (b * heads + h) * T * width
+                    add_dots(to_base, n * width, weights, here, width, T, at_v, (n * heads + h) * width, 0, width)
+            _slopes(S, at, to_base, at, answers, width, kind, sums)
+            if kind == SIGMOID:
+                for n in range(answers):
+                    at_bias[i] += np.sum(to_base[at + n * width : at + (n + 1) * width])
+            for n in range(answers):
+                _copy(factors, 2 * n * width, to_base, at + n * width, width)
+                _copy(factors, (2 * n + 1) * width, S, at + n * width, width)
+            for h in range(heads):
+                own, here = i * heads + h, (b * heads + h) * T * width
+                ours = weights[here : here + T * width]
+                for n in range(answers):
+                    place = ((b * answers + n) * heads + h) * width
+                    multiply_rows(to_a, place, 0, to_base, at + n * width, 0, 1, 1, ours, 0, T, width, none)
+                    _copy(directions, 2 * n * width, first, place, width)
+                    _copy(directions, (2 * n + 1) * width, at_v, place, width)
+                multiply_rows(g, 0, width, factors, 0, 1, width, T, directions, 0, 2 * answers, width, none)
+                _slopes(weights, here, g, 0, T, width, kind, sums)
+                if kind == SIGMOID:
+                    for t in range(T):
+                        at_bias[i] += np.sum(g[t * width : (t + 1) * width])
+                add_each(to_D, own * width * width, g, 0, one, T * width)
+                _chain_rows(to_L, own * side, x, b * side, d, g, T, width, none)
+                at_y[:] = 0
+                for j in range(d):
+                    add_dots(at_y, j * width, g, 0, width, T, x, b * side + j * width, 0, width)
+                add_each(to_C, own * side, at_y, 0, one, side)
+                for j in range(d):
+                    add_dots(to_W, (own * d + j) * d, x, b * side, width, d, at_y, j * width, 0, width)
