@@ -48,21 +48,19 @@ def _total_of_vectors(typing, S, s, columns):
     def lower(context, builder, signature, values):
         S_, s, columns = values
         lines, integer = Vectors(context, builder, S), columns.type
-        S_, block = lines.data(S, S_), integer(4 * lines.lanes)
-        totals = [cgutils.alloca_once_value(builder, lines.zero) for _ in range(4)]
-
-        def add(place):
-            for v, total in enumerate(totals):
-                read = lines.load(S_, s, place, integer(v * lines.lanes))
-                builder.store(builder.fadd(builder.load(total), read), total)
-
+        side = 4 if VECTOR_BYTES == 64 else 2
+        S_, block = lines.data(S, S_), integer(side * lines.lanes)
+        totals = [cgutils.alloca_once_value(builder, lines.zero) for _ in range(side)]
         main = builder.mul(builder.sdiv(columns, block), block)
         with builder.if_then(builder.icmp_signed(">", main, integer(0))):
             with cgutils.for_range_slice(builder, integer(0), main, block) as (place, _):
-                add(place)
-            w, x, y, z = map(builder.load, totals)
-            joined = builder.fadd(builder.fadd(w, x), builder.fadd(y, z))
-            so_far = builder.extract_element(lines.sums([joined]), ir.IntType(32)(0))
+                for v, total in enumerate(totals):
+                    read = lines.load(S_, s, place, integer(v * lines.lanes))
+                    builder.store(builder.fadd(builder.load(total), read), total)
+            parts = [builder.load(total) for total in totals]
+            while len(parts) > 1:
+                parts = [builder.fadd(x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+            so_far = builder.extract_element(lines.sums(parts), ir.IntType(32)(0))
             builder.store(builder.insert_element(lines.zero, so_far, ir.IntType(32)(0)), totals[0])
         with cgutils.for_range_slice(builder, main, columns, integer(lines.lanes)) as (place, _):
             builder.store(builder.fadd(builder.load(totals[0]), lines.load(S_, s, place)), totals[0])
@@ -168,8 +166,19 @@ def _copy(C, c, A, a, columns):
 
 
 @jitted
+def turn(X, out):
+    """See `Kernels.turned`."""
+    k, rows, T, d = X.shape
+    x, to = X.reshape(-1), out.reshape(-1)
+    for b in range(k * rows):
+        for e in range(d):
+            for t in range(T):
+                to[uint64((b * d + e) * T + t)] = x[uint64((b * T + t) * d + e)]
+
+
+@jitted
 def attend(scores, X, u, T, kind, q, bias, p, c):
-    """See `Kernels.attend`."""
+    """See `Kernels.attend`; u and c are empty where there is none."""
     (k, rows, d, width), given = X.shape, scores.shape[2]
     s, x, asked, S, mixed = scores.reshape(-1), X.reshape(-1), u.reshape(-1), p.reshape(-1), c.reshape(-1)
     rest, ones, sums = room_of(X, 0, width), room_of(X, 1, width), room_of(X, 0, rows)
@@ -181,27 +190,34 @@ def attend(scores, X, u, T, kind, q, bias, p, c):
                 S[uint64(b * width + t)] = s[uint64(b * given + t)]
             for t in range(T, width):
                 S[uint64(b * width + t)] = 0
-            add_rows(S, b * width, asked, b * d, x, b * d * width, width, d, width)
+            if len(asked):
+                add_rows(S, b * width, asked, b * d, x, b * d * width, width, d, width)
         _weigh(S, first * width, rows, width, T, kind, q, bias[i], sums, rest, ones)
-        for b in range(first, first + rows):
-            add_dots(mixed, b * d, x, b * d * width, width, d, S, b * width, 0, width)
+        if len(mixed):
+            for b in range(first, first + rows):
+                add_dots(mixed, b * d, x, b * d * width, width, d, S, b * width, 0, width)
 
 
 @jitted
 def attend_back(X, p, grad_p, grad_c, kind, grad_s, grad_u):
-    """See `Kernels.attend_back`."""
+    """See `Kernels.attend_back`; gradients are empty where there is none."""
     k, rows, d, width = X.shape
     x, S, at_p, at_c = X.reshape(-1), p.reshape(-1), grad_p.reshape(-1), grad_c.reshape(-1)
     g, asked, sums = grad_s.reshape(-1), grad_u.reshape(-1), room_of(X, 0, rows)
     asked[:] = 0
     for i in range(k):
         first = i * rows
-        _copy(g, first * width, at_p, first * width, rows * width)
-        for b in range(first, first + rows):
-            add_rows(g, b * width, at_c, b * d, x, b * d * width, width, d, width)
+        if len(at_p):
+            _copy(g, first * width, at_p, first * width, rows * width)
+        else:
+            g[first * width : (first + rows) * width] = 0
+        if len(at_c):
+            for b in range(first, first + rows):
+                add_rows(g, b * width, at_c, b * d, x, b * d * width, width, d, width)
         _slopes(S, first * width, g, first * width, rows, width, kind, sums)
-        for b in range(first, first + rows):
-            add_dots(asked, b * d, x, b * d * width, width, d, g, b * width, 0, width)
+        if len(asked):
+            for b in range(first, first + rows):
+                add_dots(asked, b * d, x, b * d * width, width, d, g, b * width, 0, width)
 
 
 # A layer behind another

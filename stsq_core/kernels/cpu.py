@@ -183,18 +183,41 @@ class CpuKernels(Kernels):
         )  # fmt: skip
         return NetStep(outputs[0], () if moves else outputs[1:])
 
+    def turned(self, X: torch.Tensor) -> torch.Tensor:
+        k, rows, T, d = X.shape
+        out = X.new_empty((k, rows, d, T))
+        attended_loops.turn(*_arrays(X, out))
+        return out
+
     def attend(
-        self, scores: torch.Tensor, X: torch.Tensor, u: torch.Tensor, bias: torch.Tensor, *, T: int, kind: int, q: int
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        p, c = X.new_empty((*X.shape[:2], X.shape[3])), X.new_empty(X.shape[:3])
-        attended_loops.attend(*_arrays(scores, X, u), T, kind, q, *_arrays(bias, p, c))
+        self,
+        scores: torch.Tensor,
+        X: torch.Tensor,
+        u: torch.Tensor | None,
+        bias: torch.Tensor,
+        *,
+        T: int,
+        kind: int,
+        q: int,
+        mixes: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        p, c = X.new_empty((*X.shape[:2], X.shape[3])), X.new_empty(X.shape[:3]) if mixes else None
+        attended_loops.attend(*_arrays(scores, X, *_given(X, u)), T, kind, q, *_arrays(bias, p, *_given(X, c)))
         return p, c
 
     def attend_back(
-        self, X: torch.Tensor, p: torch.Tensor, grad_p: torch.Tensor, grad_c: torch.Tensor, *, kind: int
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        at_scores, at_u = torch.empty_like(p), torch.empty_like(grad_c, memory_format=torch.contiguous_format)
-        attended_loops.attend_back(*_arrays(X, p, grad_p, grad_c), kind, *_arrays(at_scores, at_u))
+        self,
+        X: torch.Tensor,
+        p: torch.Tensor,
+        grad_p: torch.Tensor | None,
+        grad_c: torch.Tensor | None,
+        *,
+        kind: int,
+        asks: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        at_scores, at_u = torch.empty_like(p), X.new_empty(X.shape[:3]) if asks else None
+        inputs = _arrays(X, p, *_given(X, grad_p, grad_c))
+        attended_loops.attend_back(*inputs, kind, *_arrays(at_scores, *_given(X, at_u)))
         return at_scores, at_u
 
     def relay(
@@ -359,6 +382,11 @@ class CpuKernels(Kernels):
 
 def _arrays(*tensors: torch.Tensor) -> tuple[np.ndarray, ...]:
     return tuple(tensor.contiguous().numpy() for tensor in tensors)
+
+
+def _given(like: torch.Tensor, *tensors: torch.Tensor | None) -> list[torch.Tensor]:
+    """Tensors of three axes, empty where there is none."""
+    return [like.new_empty((0, 0, 0)) if tensor is None else tensor for tensor in tensors]
 
 
 def _table(weights: Sequence[torch.Tensor], layout: Sequence[tuple[int, int]]) -> np.ndarray:

@@ -9,15 +9,28 @@ import torch
 class NetworkKernels(ABC):
     """One device's implementation; `attend`, `relay` and `net` with their gradients only where it fuses (`Kernels.fuses`)."""
 
+    def turned(self, X: torch.Tensor) -> torch.Tensor:
+        """The tokens of samples, (k, rows, T, d), a row a coordinate: (k, rows, d, T)."""
+        return X.mT.contiguous()
+
     def attend(
-        self, scores: torch.Tensor, X: torch.Tensor, u: torch.Tensor, bias: torch.Tensor, *, T: int, kind: int, q: int
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Weights p of the scores with `X^T u` added, (k, rows, Tp), zero beyond T, and `X p`, (k, rows, d).
+        self,
+        scores: torch.Tensor,
+        X: torch.Tensor,
+        u: torch.Tensor | None,
+        bias: torch.Tensor,
+        *,
+        T: int,
+        kind: int,
+        q: int,
+        mixes: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Weights p of the scores with `X^T u` added, (k, rows, Tp), zero beyond T, and where it `mixes` `X p`, (k, rows, d).
 
         Args:
             scores: (k, rows, T) or more, of which T count.
             X: tokens, (k, rows, d, Tp), zero beyond T.
-            u: (k, rows, d).
+            u: (k, rows, d), or None for zero.
             bias: one a trial, added by `sigmoid`.
             T: how many tokens there are.
             kind: the place of the kind of weights in `Scores`.
@@ -26,9 +39,16 @@ class NetworkKernels(ABC):
         raise NotImplementedError(f"{type(self).__name__} does not fuse attention")
 
     def attend_back(
-        self, X: torch.Tensor, p: torch.Tensor, grad_p: torch.Tensor, grad_c: torch.Tensor, *, kind: int
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The gradients at the scores, (k, rows, Tp), and at u, from those at p and at `X p`."""
+        self,
+        X: torch.Tensor,
+        p: torch.Tensor,
+        grad_p: torch.Tensor | None,
+        grad_c: torch.Tensor | None,
+        *,
+        kind: int,
+        asks: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The gradients at the scores, (k, rows, Tp), and where it `asks` at u, from those at p and at `X p`, None for zero."""
         raise NotImplementedError(f"{type(self).__name__} does not fuse attention")
 
     def relay(

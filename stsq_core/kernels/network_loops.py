@@ -150,7 +150,7 @@ def net(X, y, weights, layout, h, outputs):
         for e in range(size):
             row = (i * size + e) * layout[top, 1]
             dots[:] = 0
-            add_dots(dots, 0, below, 0, stride, rows, weights[top], row, 0, stride)
+            add_dots(dots, 0, weights[top], row, 0, rows, below, 0, stride, stride)
             for b in range(rows):
                 outputs[i, b, e] = dots[b] + weights[top][row + layout[top, 2]]
 

@@ -197,9 +197,10 @@ def _dots(rows):
     """`C[c + r] += <A_r, B_r>` for so many rows r, which begin at `a + r a_row` and `b + r b_row` and have so many columns.
 
     Each sum has the order that LLVM gives to a plain loop, which these sums were before, so that trials keep their bits: four
-    vectors side by side while there are columns for them, put together in pairs, then vectors of half the length, the first of
-    whose lanes goes on from the sum so far.
+    vectors side by side while there are columns for them, or two where four rows would leave no registers, put together in
+    pairs, then vectors of half the length, the first of whose lanes goes on from the sum so far.
     """
+    side = 4 if rows == 1 or VECTOR_BYTES == 64 else 2
 
     @emitted
     def add(typing, C, c, A, a, a_row, B, b, b_row, columns):
@@ -221,17 +222,18 @@ def _dots(rows):
                         of.add_product(total, of.load(A_, a_r, at), of.load(B_, b_r, at))
 
             found = cgutils.alloca_once_value(builder, ir.Constant(ir.VectorType(lines.number, rows), [0.0] * rows))
-            block = integer(4 * lines.lanes)
+            block = integer(side * lines.lanes)
             main = builder.mul(builder.sdiv(columns, block), block)
             with builder.if_then(builder.icmp_signed(">", main, integer(0))):
-                totals = [[cgutils.alloca_once(builder, lines.type) for _ in range(4)] for _ in range(rows)]
+                totals = [[cgutils.alloca_once(builder, lines.type) for _ in range(side)] for _ in range(rows)]
                 for total in (total for own in totals for total in own):
                     builder.store(lines.zero, total)
                 with cgutils.for_range_slice(builder, integer(0), main, block) as (place, _):
                     add_products(lines, totals, place)
-                joined = [[builder.load(total) for total in own] for own in totals]
-                joined = [builder.fadd(builder.fadd(w, x), builder.fadd(y, z)) for w, x, y, z in joined]
-                builder.store(lines.sums(joined), found)
+                parts = [[builder.load(total) for total in own] for own in totals]
+                while len(parts[0]) > 1:
+                    parts = [[builder.fadd(x, y) for x, y in zip(own[::2], own[1::2], strict=True)] for own in parts]
+                builder.store(lines.sums([own[0] for own in parts]), found)
             with builder.if_then(builder.icmp_signed("<", main, columns)):
                 so_far, totals = builder.load(found), [[cgutils.alloca_once(builder, halves.type)] for _ in range(rows)]
                 for r, (total,) in enumerate(totals):
@@ -256,7 +258,7 @@ _add_dots_4, _add_dots_1 = _dots(4), _dots(1)
 @inlined
 def add_dots(C, c, A, a, a_row, rows, B, b, b_row, columns):
     """`C[c + r] += <A_r, B_r>` for so many rows, see `_dots`."""
-    whole = rows // 4 * 4
+    whole = rows // 4 * 4 if b_row == 0 or VECTOR_BYTES == 64 else 0
     for r in range(0, whole, 4):
         _add_dots_4(C, c + r, A, a + r * a_row, a_row, B, b + r * b_row, b_row, columns)
     for r in range(whole, rows):

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import torch
 
-from stsq_core.configs import Scores, missing_case, padded_tokens
+from stsq_core.configs import Scores, missing_case
 from stsq_core.kernels import Kernels
 from stsq_core.numerics import dot, placeless, product
 from stsq_core.programs import SampleBook, Samples, SharedCodes
@@ -75,7 +75,7 @@ class Weighing:
                 )
             )
             wide = E.shape[-1] - T
-            inputs = (_padded(samples.X, wide), D, L, C, W_x, _padded(base, wide), _padded(a, wide))
+            inputs = (samples.filled_up, D, L, C, W_x, _padded(base, wide), _padded(a, wide))
             p, v = _Relay.apply(*inputs, bias, T, KINDS.index(self.kind), q, self.kernels)  # type: ignore[no-untyped-call]
             return _cut(p, T), _cut(v, T)
         keys = tokens_of(samples)
@@ -102,8 +102,7 @@ class Weighing:
         if book is None and u is not None:
             own = codes.scores(u[..., d:].contiguous())
             scores, u = own if scores is None else scores + own, u[..., :d]
-        wide = _padded(X, padded_tokens(T) - T)
-        inputs = (scores, wide, u, book, bias, mixes, T, KINDS.index(kind), samples.y.shape[-1], self.kernels)
+        inputs = (scores, samples.filled_up, u, book, bias, mixes, T, KINDS.index(kind), samples.y.shape[-1], self.kernels)
         p, c = _Attend.apply(*inputs)  # type: ignore[no-untyped-call]
         if book is None and mixes:
             c = torch.cat([c, codes.mixture(_cut(p, T) if isinstance(codes, SampleBook) else p)], -1)
@@ -158,14 +157,14 @@ def _cut(values: torch.Tensor, T: int) -> torch.Tensor:
 
 class _Attend(torch.autograd.Function):
     """Weights p, (k, rows, Tp), of `scores + Z^T u`, and `Z p`, where Z has the tokens X, (k, rows, d, Tp), and below them the
-    codes of a book, (k, Tp, d_e); without a book, as u has d coordinates, X alone. Without `mixes` the second is `X p`.
+    codes of a book, (k, Tp, d_e); without a book, as u has d coordinates, X alone. Without `mixes` the second is None.
     """
 
     @staticmethod
     def forward(
         ctx: Any, scores: torch.Tensor | None, X: torch.Tensor, u: torch.Tensor | None, book: torch.Tensor | None,
         bias: torch.Tensor | None, mixes: bool, T: int, kind: int, q: int, kernels: Kernels,
-    ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:  # fmt: skip
         k, rows, d, wide = X.shape
         ctx.set_materialize_grads(False)
         given = X.new_zeros((k, rows, T)) if scores is None else scores.detach()
@@ -174,24 +173,22 @@ class _Attend(torch.autograd.Function):
             asked = u[..., d:].contiguous()
             own = product(asked, book.mT)
             given = own if scores is None else own.add_(_padded(given, wide - T))
-        of_tokens = X.new_zeros((k, rows, d)) if u is None else u.detach()[..., :d]
-        p, c = kernels.attend(given.detach(), X, of_tokens, _numbers(bias, X), T=T, kind=kind, q=q)
+        of_tokens = None if u is None else u.detach()[..., :d]
+        p, c = kernels.attend(given.detach(), X, of_tokens, _numbers(bias, X), T=T, kind=kind, q=q, mixes=mixes)
         ctx.save_for_backward(X, book, asked, p)
         ctx.kind, ctx.kernels, ctx.columns = kind, kernels, None if scores is None else scores.shape[-1]
         ctx.asks, ctx.has_bias = u is not None, bias is not None
-        return p, torch.cat([c, product(p, book)], -1) if book is not None and mixes else c
+        return p, torch.cat([c, product(p, book)], -1) if book is not None and c is not None else c
 
     @staticmethod
     def backward(ctx: Any, *outer: Any) -> Any:
         X, book, asked, p = ctx.saved_tensors
         (at_p, at_c), d, at_mixed = outer, X.shape[2], None
-        if at_c is None:
-            at_c = X.new_zeros(X.shape[:3])
-        elif book is not None and at_c.shape[-1] > d:
+        if book is not None and at_c is not None:
             at_mixed, at_c = at_c[..., d:].contiguous(), at_c[..., :d]
             own = product(at_mixed, book.mT)
             at_p = own if at_p is None else own.add_(at_p)
-        at_scores, at_u = ctx.kernels.attend_back(X, p, torch.zeros_like(p) if at_p is None else at_p, at_c, kind=ctx.kind)
+        at_scores, at_u = ctx.kernels.attend_back(X, p, at_p, at_c, kind=ctx.kind, asks=ctx.asks)
         at_book = None
         if ctx.needs_input_grad[3]:
             pairs = [(weights, codes) for weights, codes in ((p, at_mixed), (at_scores, asked)) if codes is not None]
@@ -200,7 +197,7 @@ class _Attend(torch.autograd.Function):
             at_u = torch.cat([at_u, product(at_scores, book)], -1)
         at_bias = at_scores.flatten(1).sum(-1, keepdim=True) if ctx.has_bias else None
         at_given = None if ctx.columns is None else at_scores[..., : ctx.columns]
-        return at_given, None, at_u if ctx.asks else None, at_book, at_bias, *[None] * 5
+        return at_given, None, at_u, at_book, at_bias, *[None] * 5
 
 
 class _Relay(torch.autograd.Function):

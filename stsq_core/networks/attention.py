@@ -161,14 +161,14 @@ class Columns:
         """The columns of a batch, k trials of batch R rows."""
         assert batch.y is not None  # stsq_core.configs.compatibility refuses the others
         k, count, R, q = batch.y.shape
-        y, X = batch.y.reshape(k, count * R, q), batch.X.mT
+        y, X = batch.y.reshape(k, count * R, q), self._kernels.turned(batch.X)
         if R > 1:
             X = X.unsqueeze(2).expand(-1, -1, R, -1, -1).flatten(1, 2)
         codes = self._read(parameters, y, source, T=X.shape[3])
         x_query = codes.z.new_zeros((k, count * R, X.shape[2]))
         if self._x_query:
             x_query = source.normals("queries", 1, x_query[0].numel()).view_as(x_query)
-        return Samples(y, X.contiguous(), codes, torch.cat([x_query, codes.z], -1), self._attend_query)
+        return Samples(y, X, codes, torch.cat([x_query, codes.z], -1), self._attend_query)
 
     def _read(self, parameters: Tensors, y: torch.Tensor, source: Source, *, T: int) -> SharedCodes | SampleBook:
         if isinstance(self._positions, Learned):

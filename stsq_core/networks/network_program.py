@@ -85,8 +85,8 @@ class NetworkProgram(Program):
         leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
         with torch.enable_grad():
             outputs = self.network.outputs(leaves, batch, source)
-            objective = self.examples.objective(outputs, batch).mean(-1).sum()
-        found = torch.autograd.grad(objective, list(leaves.values()), allow_unused=True)
+        slope = self.examples.slope(outputs.detach(), batch)
+        found = torch.autograd.grad(outputs, list(leaves.values()), slope, allow_unused=True)
         gradients = {
             name: torch.zeros_like(value) if gradient is None else gradient
             for (name, value), gradient in zip(parameters.items(), found, strict=True)

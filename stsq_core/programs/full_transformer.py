@@ -13,6 +13,7 @@ the model of `stsq_core.programs.theorem_transformer`, which takes about half th
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -78,6 +79,12 @@ class Samples:
     codes: SharedCodes | SampleBook
     z_query: torch.Tensor
     attend_query: bool
+
+    @cached_property
+    def filled_up(self) -> torch.Tensor:
+        """The tokens with zeros up to Tp, (k, batch, d, Tp)."""
+        rest = padded_tokens(T := self.X.shape[3]) - T
+        return torch.nn.functional.pad(self.X, (0, rest)) if rest else self.X
 
     def scores(self, directions: torch.Tensor) -> torch.Tensor:
         """Inner products of the columns with one direction a sample, (k, batch, d + d_e): (k, batch, columns)."""

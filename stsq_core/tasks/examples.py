@@ -121,6 +121,16 @@ class Examples(ABC, Generic[TaskT]):
         """What training descends for each sample, (k, batch): half the squared error."""
         return _squared_errors(outputs, batch) / 2
 
+    def slope(self, outputs: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """The gradient at the outputs of the batch mean of `objective`, summed over trials, in their shape."""
+        residual = outputs - batch.target
+        if type(self).objective is Examples.objective and residual.shape == outputs.shape:
+            return residual * (1 / outputs.shape[1])
+        with torch.enable_grad():
+            leaf = outputs.detach().requires_grad_()
+            objective = self.objective(leaf, batch).mean(-1).sum()
+        return torch.autograd.grad(objective, leaf)[0]
+
     def relative_losses(self, outputs: torch.Tensor, batch: Batch) -> torch.Tensor:
         """What is reported of each sample, (k, batch): 0 is exact, and 1 on average has learned nothing."""
         return _squared_errors(outputs, batch) / self.zero_loss

@@ -2,10 +2,11 @@
 
     python tests/benchmarks/networks.py [--steps 200] [--toy]
 
-Times are CPU time a model-step on one thread, so that they can be read on a machine that others use too. Gates: in packs of 32
-autograd takes at most 1.6 times what derived gradients take, and two layers of attention at most 4 times one.
+Times are medians of CPU time a model-step on one thread, so that they can be read on a machine that others use too. Gates: in
+packs of 32 autograd takes at most 1.6 times what derived gradients take, and two layers of attention at most 4 times one.
 """
 
+import statistics
 import sys
 import time
 
@@ -32,18 +33,18 @@ MODELS = {
 
 
 def seconds_a_model_step(program: Program, steps: int) -> float:
-    """CPU time of gradients and updates, over steps and models."""
+    """CPU time of a step's gradients and updates over its models, the median of the steps."""
     configs = program.configs
     descent = Descent(tuple(c.optimizer for c in configs), steps + 5, dtype=program.dtype, kernels=program.kernels)
     parameters = program.initial()
-    take = descent.bound(parameters, moments := descent.moments(parameters))
+    take, times = descent.bound(parameters, moments := descent.moments(parameters)), []
     for step in range(steps + 5):
-        if step == 5:
-            begun = time.process_time()
+        begun = time.process_time()
         _, gradients = program.gradients(parameters, step)
         take(gradients, step)
+        times.append(time.process_time() - begun)
     assert moments
-    return (time.process_time() - begun) / steps / len(configs)
+    return statistics.median(times[5:]) / len(configs)  # loops are compiled in the first steps
 
 
 def main() -> int:
@@ -58,7 +59,7 @@ def main() -> int:
         for k in (1, 8, 32):
             data = {"task": TASK, "model": model, "optimizer": {"kind": "adam", "lr": 0.01}, "training": {"steps": steps + 5}}
             configs = tuple(TrialConfig.model_validate(data | {"seed": seed}) for seed in range(k))
-            cpu, number = torch.device("cpu"), 2 if args.toy else max(10, steps // k)
+            cpu, number = torch.device("cpu"), 2 if args.toy else max(50, steps // k)
             network = seconds_a_model_step(NetworkProgram(configs, cpu), number) * 1e6
             found[name] = network
             program = build_program(configs, cpu)
