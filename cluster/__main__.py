@@ -3,11 +3,12 @@
 import os
 import sys
 
-from cluster.environment import BAD_INPUT, refusal
+from cluster.environment import BAD_INPUT, open_streams, refusal
 
 
 def main() -> None:
     """Check the interpreter, then run the command."""
+    open_streams()
     if reason := refusal(sys.argv[1:]):
         sys.stderr.write(f"stsq: {reason}\n")
         sys.exit(BAD_INPUT)

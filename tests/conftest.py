@@ -1,7 +1,10 @@
 """What every room's tests share: the order in which they run, and short ways to write a trial down."""
 
 import gc
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +13,9 @@ import pytest
 
 from stsq_core import TrialConfig
 
-os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache/d/numba"))
+COMPILED = Path(os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache/d/numba")))
+"""What one process compiles serves all, jobs and copies of the package included."""
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-"""What one process compiles serves all, jobs and copies of the package included; none takes more than a core."""
 
 MakeTrial = Callable[..., TrialConfig]
 
@@ -59,6 +62,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """File by file to the workers in the order of the collection, but for those that are named above."""
     from xdist.scheduler import LoadScopeScheduling
 
+    from stsq_core.kernels.jit import DIGEST
+
+    if not (COMPILED / f"stsq-{DIGEST}").exists():
+        _compile()
+
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
@@ -66,6 +74,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)
+
+
+def _compile() -> None:
+    """Compile what most tests train with, before all workers do so at once; meanwhile they import and collect."""
+    population, samples = {"objective": "population"}, {"objective": "minibatch"}
+    makers = [[_transformer_data(training=kind | {"steps": 9}) for kind in (population, samples)], [_fcn_data()]]
+    program = "import json, sys, stsq_core as s; [s.train_pack([s.TrialConfig(**one)]) for one in json.loads(sys.argv[1])]"
+    started = [subprocess.Popen([sys.executable, "-c", program, json.dumps(trials)]) for trials in makers]
+    for process in started:
+        process.wait()
 
 
 def _transformer_data(*, T: int = 12, q: int = 3, d: int = 2, d_e: int = 16, **fields: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ A command checks its arguments here and leaves the work to its module, which is 
 is quick. Exit codes are those of `cluster.run.exit_codes`.
 """
 
+import errno
 import gc
 import json
 import os
@@ -184,7 +185,7 @@ def run(
 
     with gc_paused():
         from cluster.commands.session import run_sweep
-    from cluster.run import log, out as results
+    from cluster.run import log, out as results, unfailing_output
 
     options = RunOptions(
         out=out,
@@ -206,7 +207,9 @@ def run(
         hung_after_s=hung_after,
         accept_versions=accept_versions,
     )
-    raise typer.Exit(run_sweep(sweep, settings or [], options, out=results(), log=log()))
+    with unfailing_output():
+        code = run_sweep(sweep, settings or [], options, out=results(), log=log())
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -332,15 +335,28 @@ def schema(plugin: PluginFiles = None) -> None:
     print(json.dumps(spec_json_schema(), indent=2))
 
 
+def _drop_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command; a mistake of the user's becomes one message, with exit code 2."""
     try:
-        app(arguments)
+        try:
+            app(arguments)
+        finally:
+            sys.stdout.flush()
     except UserError as error:
         print(f"stsq: {error}", file=sys.stderr)
         sys.exit(BAD_INPUT)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(0)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO) or error.filename is not None:
+            raise
+        _drop_output()
+        print(f"stsq: the output cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
     finally:
         gc.freeze()  # so that the interpreter does not look through all of Ray and plotly for garbage before it ends

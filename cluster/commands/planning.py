@@ -116,7 +116,7 @@ def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | 
         print_line(console, f"and {len(plan.cells) - SHOWN_CELLS} more cells")
     for line in cost_lines(plan, measured_rate(records), slots=slots, searches=searches):
         print_line(console, line)
-    for line in expanded.theorem_lines:
+    for line in (*expanded.notes, *expanded.theorem_lines):
         print_line(console, line)
     print_line(console, f"run directory: {run.path}")
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +33,7 @@ from cluster.run import (
     run_path,
     stop_signals,
 )
-from dashboards.publishing import PublisherProcess, offline_reason
+from dashboards.publishing import PublisherProcess, check_names, offline_reason
 from stsq_core.configs import UserError
 from stsq_core.plugins import used_plugins
 from sweeps.cells import ExpandedSweep, Trials, load_expanded, recheck_trials
@@ -88,6 +89,7 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
     spec = expanded.spec
     options = replace(options, keep_weights=options.keep_weights or keeps_weights(spec.drawings))
     options = options.bounded(spec.budget.max_workers)
+    check_names(options.wandb_asked)
     path = run_path(spec.name, options.out)
     shard = options.shard or RunDirectory(path).shard
     run = create_or_open(path, expanded) if options.shard is None else create_shard(path, expanded, shard)
@@ -328,6 +330,11 @@ def _conclude(run: RunDirectory, sweep: ExpandedSweep, options: RunOptions, *, o
     results = read_results(run, sweep)
     thresholds = thresholds_of(sweep.spec, results)
     findings = findings_of(run, sweep, results, thresholds)
+    page, refused = None, None
+    try:
+        page = write_page(run, findings, log=log)  # before anything is printed, which a pager may hold up
+    except UserError as error:
+        refused = error
     show_findings(out, findings)
     if results.note_on_others:
         print_line(log, results.note_on_others)
@@ -341,20 +348,26 @@ def _conclude(run: RunDirectory, sweep: ExpandedSweep, options: RunOptions, *, o
                 f"the weights of {num_without} finished trials are not kept, as these were trained without --keep-weights: "
                 f"{again} trains one again and keeps its weights",
             )
-    write_page(run, findings, out=out, log=log)
+    if refused is not None:
+        raise refused
+    if page is not None:
+        print_line(out, f"page: {page}")
     return exit_code(results, thresholds)
 
 
-def write_page(run: RunDirectory, findings: "Findings", *, out: Console, log: Console) -> None:
-    """Write the report; a fault in drawing loses no result and becomes a warning."""
+def write_page(run: RunDirectory, findings: "Findings", *, log: Console) -> Path | None:
+    """Write the report and return the path of its page; a fault in drawing loses no result and becomes a warning.
+
+    Raises:
+        UserError: the report cannot be written.
+    """
     from dashboards.page import write_report
 
     try:
-        page = write_report(run.path, findings)
+        return write_report(run.path, findings)
     except UserError:
         raise
     except Exception as error:
         what, again = f"{type(error).__name__}: {error}", f"stsq report {shlex.quote(str(run.path))}"
         print_line(log, f"the report could not be drawn ({what}); the results are kept: {again}")
-    else:
-        print_line(out, f"page: {page}")
+    return None

@@ -7,6 +7,7 @@ cluster `python` is the first in a node's PATH, and a traceback of a missing mod
 from __future__ import annotations
 
 import importlib.util
+import io
 import os
 import platform
 import socket
@@ -64,6 +65,22 @@ def num_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def open_streams() -> None:
+    """Give the process its three standard streams, in which letters that an encoding lacks are escaped.
+
+    A stream that is closed (`>&-`) becomes the null device: a file that is opened later would take its place.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the least number that is free
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def refusal(arguments: Sequence[str] = ()) -> str | None:

@@ -13,9 +13,13 @@ from cluster.tune import job_server_get
 from stsq_core.configs import UserError
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
-CONNECT_TRIES = 5
+CONNECT_TRIES = 13
+CONNECT_PAUSE_S = 5.0
+"""Between two tries: a minute in all, as a head that starts may need."""
+
 PAUSE_S = 2.0
 MIN_RAY = (2, 51)
+PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 
 
 def print_error(text: str) -> None:
@@ -26,7 +30,7 @@ def print_error(text: str) -> None:
 def connect(address: str | None, *, notify: Callable[[str], None] = print_error) -> Any:
     """A client of the job server at an address, by default `RAY_API_SERVER_ADDRESS`, `RAY_ADDRESS` or this machine's.
 
-    A server that refuses the connection may be starting: it is tried `CONNECT_TRIES` times.
+    A server that refuses the connection may be starting: it is tried `CONNECT_TRIES` times, for a minute.
 
     Raises:
         UserError: no job server there, or no access to it.
@@ -49,11 +53,17 @@ def connect(address: str | None, *, notify: Callable[[str], None] = print_error)
             if not isinstance(error, ConnectionError) or not num_left:
                 raise UserError(
                     f"no job server answers at {named}: {error_line(error)}; give its address with --address, such as "
-                    "http://HOST:8265"
+                    f"http://HOST:8265{_behind_a_proxy()}"
                 ) from error
         notify(f"no job server answers at {named} yet; trying again ({num_left} {'time' if num_left == 1 else 'times'} more)")
-        time.sleep(PAUSE_S)
+        time.sleep(CONNECT_PAUSE_S)
     raise AssertionError("the last try returns or raises")
+
+
+def _behind_a_proxy() -> str:
+    """What to try where requests go to a proxy."""
+    asked = next((name for name in PROXIES if os.environ.get(name)), None)
+    return f"; {asked} is set: if that proxy does not reach the cluster, name its host in no_proxy" if asked else ""
 
 
 def ask(method: Callable[[str], Any], job_id: str) -> Any:

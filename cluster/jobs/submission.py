@@ -9,6 +9,7 @@ never its key, which Ray would show to whoever reads the job's metadata.
 import hashlib
 import json
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable
@@ -23,19 +24,20 @@ from cluster.jobs.control import STOP_WAIT, state_of
 from cluster.jobs.job_client import PAUSE_S, check_cluster, connect, find
 from cluster.run import SUBMITTED_WITH, error_line, own_versions
 from cluster.tune import packaged_files
-from stsq_core.configs import UserError
+from stsq_core.configs import UserError, shown
 from sweeps.cells import catalog_names, load_sweep
 
 STOP_SETTINGS = {"RAY_JOB_STOP_SIGNAL": "SIGINT", STOP_WAIT: "60"}
 """How Ray stops the job, unless the environment says otherwise."""
 
-FORWARDED = ("WANDB_BASE_URL", "WANDB_MODE", "WANDB_ENTITY", "WANDB_PROJECT")
+FORWARDED = ("WANDB_BASE_URL", "WANDB_MODE", "WANDB_ENTITY", "WANDB_PROJECT", "WANDB_TAGS")
 NOT_READY = ("No available agent", "agent is not available", "Failed to connect")
 PATIENCE_S = 60.0
 ENDED_WITHOUT_SUCCESS = ("FAILED", "STOPPED")
 """A job that ended so does not keep its sweep from being sent again."""
 
 SHOWN_FILES = 5
+JOB_ID = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,11 @@ def submit(address: str | None, request: JobRequest, *, notify: Callable[[str], 
     Raises:
         UserError: a sweep or a package that would be refused there, no job server, or no access to it.
     """
+    if request.submission_id is not None and not JOB_ID.fullmatch(request.submission_id):
+        raise UserError(
+            f"--submission-id {shown(request.submission_id)}: the id of a job is in the name of its log: give 1 to 128 "
+            "letters, digits and . _ -"
+        )
     spec = load_sweep(request.sweep, (*request.settings, *request.more_settings))
     files = files_to_upload(request.working_dir)
     entrypoint = entrypoint_of(request, files)

@@ -16,6 +16,7 @@ from .terminal import (
     print_line as print_line,
     print_table as print_table,
     table as table,
+    unfailing_output as unfailing_output,
 )
 from .versions import (
     ACCEPT as ACCEPT,

@@ -1,7 +1,9 @@
 """Lines and tables on standard output and error, also for a pipe, which has no width of its own."""
 
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -11,8 +13,13 @@ from rich.text import Text
 PIPE_WIDTH = 200
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # the exit code is the command's affair
+
+
 def _console(stream: TextIO) -> Console:
-    return Console(file=stream, width=None if stream.isatty() else PIPE_WIDTH)
+    return _Console(file=stream, width=None if stream.isatty() else PIPE_WIDTH)
 
 
 def out() -> Console:
@@ -23,6 +30,47 @@ def out() -> Console:
 def log() -> Console:
     """The console for progress and warnings."""
     return _console(sys.stderr)
+
+
+class Unfailing:
+    """A standard stream whose writes never fail: where it is full, or nobody reads it, the null device takes its place."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError:
+            self._give_up()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self._stream.fileno())
+        os.close(null)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def unfailing_output() -> Iterator[None]:
+    """Let nothing that becomes of standard output and error stop what is done in the block, or change its exit code."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = streams = Unfailing(sys.stdout), Unfailing(sys.stderr)
+    try:
+        yield
+    finally:
+        for stream in streams:
+            stream.flush()
+        sys.stdout, sys.stderr = before
 
 
 def print_line(console: Console, text: str) -> None:

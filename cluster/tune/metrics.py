@@ -73,7 +73,8 @@ class RayMetrics(Metrics):
         self._gauges: dict[Metric, Any] = {}
         for metric in METRICS:
             gauge = Gauge(metric.name, description=metric.description, tag_keys=(*TAGS, *metric.tags))
-            gauge.set_default_tags({"sweep": sweep, "run": run})
+            # Ray takes ASCII only
+            gauge.set_default_tags({"sweep": sweep, "run": run.encode("ascii", "backslashreplace").decode()})
             self._gauges[metric] = gauge
         self._pool: WorkerPool | None = None
         self._due_at = 0.0
@@ -86,8 +87,12 @@ class RayMetrics(Metrics):
         if self._pool is None or now < self._due_at:
             return
         self._due_at = now + EVERY_S
-        for (metric, tags), value in numbers_of(self._pool).items():
-            self._gauges[metric].set(value, tags=dict(zip(metric.tags, tags, strict=True)))
+        try:
+            for (metric, tags), value in numbers_of(self._pool).items():
+                self._gauges[metric].set(value, tags=dict(zip(metric.tags, tags, strict=True)))
+        except Exception as error:  # whoever looks on ends no run
+            self._pool.work.progress.note(f"no metrics for Ray from here on: {type(error).__name__}: {error}")
+            self._pool = None
 
 
 def numbers_of(pool: WorkerPool) -> Mapping[tuple[Metric, tuple[str, ...]], float]:

@@ -154,6 +154,11 @@ def packaged_files(folder: Path) -> tuple[dict[Path, int], int]:
     def add(path: Path) -> None:
         if path.is_file():
             sizes[path.relative_to(root)] = path.stat().st_size
+        elif not path.is_dir():  # Ray would wait for a pipe to be written to
+            raise UserError(
+                f"{path.relative_to(root)} in the working directory {folder} is neither a file nor a folder (a pipe, a "
+                "socket, or a link to nothing): name it in .rayignore, or give another --working-dir"
+            )
 
     excludes: list[Callable[[Path], bool]] = [packaging._get_excludes(root, default_excludes)]
     packaging._dir_travel(root, excludes, add, include_gitignore=True)

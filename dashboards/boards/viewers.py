@@ -26,7 +26,7 @@ from stsq_core.configs import UserError
 from sweeps.cells import Cell
 from sweeps.findings import Findings, read_findings
 from sweeps.search import copied_studies, open_studies, quiet_optuna, studies_in, studies_of
-from sweeps.store import RunDirectory, open_run
+from sweeps.store import RunDirectory, module_command, open_run
 from sweeps.thresholds import WidthThreshold, width_thresholds
 
 LOOPBACK = "127.0.0.1"
@@ -259,7 +259,7 @@ def leet_command(run_path: Path | str) -> tuple[str, ...]:
             f"{str(run.wandb)!r} holds no W&B file: nothing was published from {str(run.path)!r} yet, or W&B was disabled;"
             " run the sweep again with --wandb offline, which trains no trial again and writes the files"
         )
-    return (sys.executable, "-m", "wandb", "leet", str(run.wandb))
+    return tuple(module_command("wandb", "leet", str(run.wandb)))
 
 
 def open_leet(run_path: Path | str, *, start: Start | None = None) -> int:

@@ -76,5 +76,5 @@ def _filled(document: Document, *, policy: Html, style: Html, scripts: Html) -> 
 
 
 def _hashes(scripts: Sequence[str]) -> str:
-    digests = (hashlib.sha256(text.encode()).digest() for text in scripts)
+    digests = (hashlib.sha256(text.encode(errors="surrogateescape")).digest() for text in scripts)
     return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)

@@ -73,7 +73,7 @@ def write_report(run_path: Path | str, findings: Findings | None = None) -> Path
     write_figures(contents.figures, folder)
     document = Document(findings.spec.heading, heading(findings), contents.sections, footer(given))
     page = folder / "index.html"
-    write_atomically(page, static_html(document).encode())
+    write_atomically(page, static_html(document).encode(errors="surrogateescape"))  # a path may hold any bytes
     return page
 
 
@@ -154,7 +154,7 @@ def write_tables(findings: Findings, folder: Path) -> list[str]:
         tables["laws.csv"] = laws_csv(findings.comparisons, findings.thresholds)
         tables["laws.tex"] = laws_latex(findings.comparisons, findings.thresholds)
     for name, text in tables.items():
-        write_atomically(folder / name, text.encode())
+        write_atomically(folder / name, text.encode(errors="surrogateescape"))
     return list(tables)
 
 

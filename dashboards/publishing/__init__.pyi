@@ -3,6 +3,7 @@ from .client import restart_service as restart_service, server_url as server_url
 from .destination import (
     NOTHING_ASKED as NOTHING_ASKED,
     Asked as Asked,
+    check_names as check_names,
     choose_destination as choose_destination,
     tags_of as tags_of,
 )

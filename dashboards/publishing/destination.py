@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
-from sweeps.schema import WandbSettings
+from stsq_core.configs import UserError
+from sweeps.schema import WandbSettings, first_problem
 from sweeps.store import disk_errors, sealed, unsealed, warn_once, write_atomically
 
 PROJECT = "stsq"
@@ -66,6 +67,22 @@ def choose_destination(
     sweep = Asked(settings.project, settings.entity, settings.tags)
     asked = caller.beside(_of(environment)).beside(earlier).beside(sweep)
     return Destination(asked.project or PROJECT, asked.entity, asked.tags or ())
+
+
+def check_names(caller: Asked, *, environment: Mapping[str, str] = os.environ) -> None:
+    """Check the names that the caller and the environment give, as those of a sweep file are.
+
+    Raises:
+        UserError: a name that W&B would refuse.
+    """
+    for asked, source in ((caller, "--wandb-{}"), (_of(environment), "WANDB_{}")):
+        given = {name: value for name, value in vars(asked).items() if value is not None}
+        try:
+            WandbSettings.model_validate(given)
+        except ValidationError as error:
+            (name, *_), problem = first_problem(error, WandbSettings, given)
+            option = source.format(name if asked is caller else str(name).upper())
+            raise UserError(f"{option}: {problem}") from None
 
 
 def tags_of(text: str) -> tuple[str, ...]:

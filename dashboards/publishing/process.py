@@ -13,7 +13,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 
 from dashboards.publishing.destination import NOTHING_ASKED, Asked
-from sweeps.store import disk_errors
+from sweeps.store import disk_errors, module_command
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class PublisherProcess:
             log = log_path.open("ab")
         with log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "dashboards.publishing", str(run_path), "--follow", *flags],
+                module_command("dashboards.publishing", str(run_path), "--follow", *flags),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

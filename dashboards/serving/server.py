@@ -10,7 +10,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import webbrowser
@@ -30,7 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dashboards.page import asset, plotly_script
 from stsq_core.configs import UserError
-from sweeps.store import open_run
+from sweeps.store import module_command, open_run
 
 LOOPBACK = "127.0.0.1"
 RESTART_PAUSE_S = 5.0
@@ -137,7 +136,7 @@ class Renderer:
     """The renderer process; one that ends by itself is started again after a pause, with one message."""
 
     def __init__(self, shelf: Path, runs: Sequence[str], *, say: Say) -> None:
-        self._command = [sys.executable, "-m", "dashboards.serving.renderer", str(shelf), *runs]
+        self._command = module_command("dashboards.serving.renderer", str(shelf), *runs)
         self._say = say
         self._over = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None

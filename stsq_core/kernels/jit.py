@@ -5,17 +5,24 @@ trials beside it; whole vectors leave no scalar tail. Indices that are not plain
 count from the end, which no vector loop can do.
 """
 
+import fcntl
 import hashlib
 import os
 import stat
 import tempfile
+import time
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba.extending import intrinsic
+
+PATIENCE_S = 120.0
+"""How long a process waits for another that compiles the same function."""
 
 REORDERED = {"reassoc", "nsz", "contract", "arcp"}
 """Sums may be reordered (the same way for every trial), nothing else: NaN and infinity keep their meaning."""
@@ -46,7 +53,7 @@ def _digest() -> str:
     return hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in modules)).hexdigest()[:16]
 
 
-_DIGEST = _digest()
+DIGEST = _digest()
 
 
 def _by_contents(dispatcher: Any) -> Any:
@@ -54,13 +61,57 @@ def _by_contents(dispatcher: Any) -> Any:
     folder that the user provides (`NUMBA_CACHE_DIR`) all copies of the modules share what was compiled for one, as in the
     folders into which Ray unpacks the code of jobs.
     """
-    cache, folder = dispatcher._cache, numba.config.CACHE_DIR  # type: ignore[attr-defined]
-    file, locator = cache._cache_file, cache._impl.locator
-    file._source_stamp = _DIGEST
+    kept, folder = dispatcher._cache, numba.config.CACHE_DIR  # type: ignore[attr-defined]
+    file, locator = kept._cache_file, kept._impl.locator
+    file._source_stamp = DIGEST
     if folder:
-        locator._cache_path = cache._cache_path = file._cache_path = os.path.join(folder, f"stsq-{_DIGEST}")
+        locator._cache_path = kept._cache_path = file._cache_path = os.path.join(folder, f"stsq-{DIGEST}")
         file._index_path = os.path.join(file._cache_path, file._index_name)
+    _compile_once(kept)
     return dispatcher
+
+
+def _compile_once(kept: Any) -> None:
+    """Let one process compile a function that several need, as workers that start together do, and the others wait for it.
+
+    Each function has a byte of one lock file. Nobody waits in a circle, because functions do not call each other in one.
+    """
+    load, save, place = kept.load_overload, kept.save_overload, zlib.crc32(kept._cache_file._index_name.encode())
+
+    def load_or_wait(signature: Any, context: Any) -> Any:
+        found = load(signature, context)
+        if found is None and _wait_for(kept, place):
+            found = load(signature, context)
+            if found is not None:
+                fcntl.lockf(_lock_file(kept.cache_path), fcntl.LOCK_UN, 1, place)
+        return found
+
+    def save_and_release(signature: Any, compiled: Any) -> None:
+        save(signature, compiled)
+        with suppress(OSError):
+            fcntl.lockf(_lock_file(kept.cache_path), fcntl.LOCK_UN, 1, place)
+
+    kept.load_overload, kept.save_overload = load_or_wait, save_and_release
+
+
+def _wait_for(kept: Any, place: int) -> bool:
+    """Whether the lock of a function was had in time, on a file system that has locks."""
+    deadline = time.monotonic() + PATIENCE_S
+    with suppress(OSError):
+        kept._impl.locator.ensure_cache_path()
+        file = _lock_file(kept.cache_path)
+        while time.monotonic() < deadline:
+            with suppress(BlockingIOError, PermissionError):
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+                return True
+            time.sleep(0.05)
+    return False
+
+
+@cache
+def _lock_file(folder: str) -> int:
+    """Opened once, because a process that closes a file loses all its locks in it."""
+    return os.open(os.path.join(folder, "compiling.lock"), os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def jitted(function: Callable[..., None]) -> Any:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from sweeps.schema import (
     parse,
     storage_beyond_a_file,
     suggestion,
+    thinned,
 )
 
 CATALOG = Path(__file__).parents[1] / "catalog"
@@ -71,7 +72,16 @@ def load_expanded(name_or_path: str | Path, settings: Sequence[str] = ()) -> Exp
     document = apply_settings(document, settings)
     if not document.is_set(STORAGE) and (reason := storage_beyond_a_file(_at(document.data, STORAGE))):
         raise document.error(STORAGE, reason)
-    return replace(check_sweep(document, is_kept=is_kept), notes=notes)
+    expanded = check_sweep(document, is_kept=is_kept)
+    return replace(expanded, notes=(*notes, *_notes_on_axes(expanded.spec)))
+
+
+def _notes_on_axes(spec: SweepSpec) -> Iterator[str]:
+    for group in spec.trials:
+        zipped = ((name, entry) for name, entries in group.zip.items() for entry in entries)
+        for name, axis in (*group.grid.items(), *zipped):
+            if reason := thinned(axis):
+                yield f"{group.name}: {name} takes {reason}"
 
 
 def catalog_names() -> tuple[str, ...]:

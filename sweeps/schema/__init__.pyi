@@ -1,4 +1,4 @@
-from .axes import is_axis as is_axis, values_of as values_of
+from .axes import is_axis as is_axis, thinned as thinned, values_of as values_of
 from .claims import (
     Bound as Bound,
     Claim as Claim,

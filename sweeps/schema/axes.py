@@ -10,6 +10,9 @@ from stsq_core.configs import Record, as_tuple, shown
 MAX_POINTS = 10_000
 
 
+ENDS = ("geom", "linear")
+"""The fields of an axis that hold its ends."""
+
 LARGEST = 2**53
 """Of whole numbers that are exact as floating-point ones."""
 
@@ -90,6 +93,27 @@ Axis = Annotated[
 def values_of(axis: tuple[Any, ...] | Geometric | Linear) -> tuple[Any, ...]:
     """The values along an axis, in order."""
     return axis.values if isinstance(axis, Geometric | Linear) else axis
+
+
+def thinned(axis: object) -> str | None:
+    """What became of an axis of which whole numbers leave fewer values than it asks for, in words."""
+    if not isinstance(axis, Geometric | Linear) or len(axis.values) == axis.num:
+        return None
+    return f"{len(axis.values)} values and not {axis.num}, because only so many whole numbers lie there"
+
+
+def with_real_ends(axis: object) -> object:
+    """An axis as a sweep file has it, of a field that holds real numbers: whole ends do not make its values whole."""
+    if isinstance(axis, list | tuple):
+        return [with_real_ends(entry) for entry in axis]
+    if not isinstance(axis, dict):
+        return axis
+    ends = {key: axis[key] for key in ENDS if isinstance(axis.get(key), list | tuple)}
+    return axis | {key: [_real(end) for end in pair] for key, pair in ends.items()}
+
+
+def _real(end: object) -> object:
+    return float(end) if type(end) is int and abs(end) <= LARGEST else end
 
 
 def is_axis(value: object) -> bool:

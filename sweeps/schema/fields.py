@@ -64,6 +64,17 @@ def integer_fields() -> tuple[str, ...]:
     return _integers(TASKS.records, MODELS.records)
 
 
+def is_whole(name: str) -> bool:
+    """Whether a field may hold a whole number as such; where it may not, one that is written stands for a real number."""
+    return name in _whole(TASKS.records, MODELS.records)
+
+
+@cache
+def _whole(*kinds: tuple[type[BaseModel], ...]) -> frozenset[str]:
+    """The names while these are the tasks and models."""
+    return frozenset(_integers_of(TrialConfig, ""))
+
+
 @cache
 def _integers(*kinds: tuple[type[BaseModel], ...]) -> tuple[str, ...]:
     """The names while these are the tasks and models."""

@@ -5,15 +5,15 @@ One YAML file holds one sweep. What decides a trial's numbers stands under `tria
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
 
 from stsq_core.configs import SAMPLES, WIDTH, Record, Size, as_tuple, shown, size_named
 from sweeps.schema import yaml_source
-from sweeps.schema.axes import Axis, is_axis, values_of
+from sweeps.schema.axes import Axis, is_axis, values_of, with_real_ends
 from sweeps.schema.claims import Claim, Slug, ThresholdClaim, Words
 from sweeps.schema.drawings import Drawing
 from sweeps.schema.errors import FieldError, Path
-from sweeps.schema.fields import not_a_size, unknown_field, width_fields
+from sweeps.schema.fields import is_whole, not_a_size, unknown_field, width_fields
 from sweeps.schema.judged_metric import LOSS, is_relative, metric_words, unknown_metric
 from sweeps.schema.law_settings import LawSettings
 from sweeps.schema.search_spec import SearchSettings, WidthRange
@@ -117,15 +117,30 @@ class Budget(Record):
     max_workers: Annotated[int, Field(ge=1, le=MANY)] | None = None
 
 
+def _wandb_project(name: str) -> str:
+    if not 1 <= len(name) <= 128 or set(name) & set("/\\#?%:"):
+        raise ValueError(f"a W&B project has a name of 1 to 128 characters, none of them / \\ # ? % :; got {shown(name)}")
+    return name
+
+
+def _wandb_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
+    for place, tag in enumerate(tags):
+        if not 1 <= len(tag) <= 64:
+            raise ValueError(f"a W&B tag has 1 to 64 characters; got {shown(tag)}")
+        if tag in tags[:place]:
+            raise ValueError(f"every tag stands once; {shown(tag)} stands there twice")
+    return tags
+
+
 class WandbSettings(Record):
     """Where the runs of a sweep appear in Weights & Biases; `auto` is online with a key and a server, else offline.
 
     A sweep of more trials than `max_trial_runs` has one run a cell instead of one a trial.
     """
 
-    project: str | None = None
+    project: Annotated[str, AfterValidator(_wandb_project)] | None = None
     entity: str | None = None
-    tags: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
+    tags: Annotated[tuple[str, ...], BeforeValidator(as_tuple), AfterValidator(_wandb_tags)] = ()
     mode: Literal["auto", "offline", "online", "disabled"] = "auto"
     max_trial_runs: Annotated[int, Field(ge=0, le=MANY)] = 1000
 
@@ -160,6 +175,18 @@ class TrialGroup(Record):
         if isinstance(data, dict) and data.get("search") is not None and "seeds" not in data:
             return {**data, "seeds": None}
         return data
+
+    @model_validator(mode="before")
+    @classmethod
+    def _ends_are_of_their_fields(cls, data: Any) -> Any:
+        """Axes of fields that hold real numbers have real ends, however they are written."""
+        if not isinstance(data, dict):
+            return data
+        axes = {key: data[key] for key in ("grid", "zip") if isinstance(data.get(key), dict)}
+        return data | {
+            key: {name: axis if is_whole(name) else with_real_ends(axis) for name, axis in named.items()}
+            for key, named in axes.items()
+        }
 
     @model_validator(mode="after")
     def _searched_or_seeded(self) -> Self:

@@ -1,3 +1,4 @@
+from .child_process import module_command as module_command
 from .damage import (
     Damage as Damage,
     damaged_lines as damaged_lines,

@@ -364,11 +364,15 @@ def nobody() -> Iterator[str]:
 def test_a_refused_connection_is_tried_again_and_then_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], nobody: str
 ) -> None:
-    monkeypatch.setattr(job_client, "PAUSE_S", 0.0)
+    assert (job_client.CONNECT_TRIES - 1) * job_client.CONNECT_PAUSE_S == 60, "the minute that docs/jobs.md promises"
+    monkeypatch.setattr(job_client, "CONNECT_PAUSE_S", 0.0)
+    monkeypatch.setenv("http_proxy", "http://proxy.invalid:3128")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     code, _, err = ended(capsys, "job", "status", "job", "--address", nobody)
     assert code == 2
     assert err.count(f"no job server answers at {nobody} yet; trying again") == job_client.CONNECT_TRIES - 1
     assert f"stsq: no job server answers at {nobody}: Failed to connect" in err
+    assert "; http_proxy is set: if that proxy does not reach the cluster, name its host in no_proxy" in err
     assert "Traceback" not in err
 
 
@@ -384,10 +388,10 @@ def test_a_server_that_comes_up_late_is_met(monkeypatch: pytest.MonkeyPatch) -> 
     import ray.job_submission
 
     monkeypatch.setattr(ray.job_submission, "JobSubmissionClient", meet)
-    monkeypatch.setattr(job_client, "PAUSE_S", 0.0)
+    monkeypatch.setattr(job_client, "CONNECT_PAUSE_S", 0.0)
     said: list[str] = []
     assert job_client.connect("http://there:8265", notify=said.append) == "client"
-    assert [line.rpartition("(")[2] for line in said] == ["4 times more)", "3 times more)"]
+    assert [line.rpartition("(")[2] for line in said] == ["12 times more)", "11 times more)"]
 
 
 def test_an_address_that_can_never_answer_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,3 +403,11 @@ def test_an_address_that_can_never_answer_is_told_at_once(monkeypatch: pytest.Mo
     monkeypatch.setattr(ray.job_submission, "JobSubmissionClient", refuse)
     with pytest.raises(UserError, match="Version check returned 404"):
         job_client.connect("http://there:8265", notify=lambda text: sys.exit(text))
+
+
+@pytest.mark.parametrize("name", ["a/b", "x" * 129, "", "-rf", "a b"])
+def test_an_id_that_cannot_name_a_log_is_refused_before_anything_is_sent(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    code, _, err = ended(capsys, "job", "submit", "smoke", f"--submission-id={name}")
+    assert code == 2
+    assert "--submission-id " in err
+    assert "give 1 to 128 letters, digits and . _ -" in err

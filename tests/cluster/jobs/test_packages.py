@@ -1,5 +1,6 @@
 """What would be uploaded is checked before it is."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,14 @@ def test_a_plugin_travels_with_the_package_or_is_refused(folder: Path, tmp_path:
         entrypoint(folder / "hidden.py")
     with pytest.raises(UserError, match=r"the plugin \.\./other\.py is not in the working directory"):
         entrypoint(Path("../other.py"))
+
+
+def test_a_pipe_in_the_working_directory_is_refused_and_not_waited_for(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(UserError, match=r"pipe in the working directory .* is neither a file nor a folder"):
+        files_to_upload(folder)
+    (folder / ".rayignore").write_text("pipe\n")
+    assert Path("sweep.yaml") in files_to_upload(folder)
 
 
 def test_a_missing_working_directory_is_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from wandb_files import OfflineRun, read_run
 
+from cluster.commands.cli import main
 from sweeps.store.journal import read_curves
 from sweeps.store.ledger import Ledger, LedgerRecord
 from sweeps.store.run_directory import RunDirectory
@@ -98,9 +99,23 @@ def call(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
             process.communicate()
 
 
+@pytest.fixture
+def sync(capsys: pytest.CaptureFixture[str]) -> Callable[[Path], str]:
+    """Runs `stsq wandb sync` in this process, and gives what it prints."""
+
+    def run(path: Path) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(["wandb", "sync", str(path)])
+        printed = capsys.readouterr()
+        assert not ended.value.code, printed.err
+        return printed.out
+
+    return run
+
+
 @pytest.mark.parametrize("failure", [None, 401, 403, 404, 429, 500, "hang"])
 def test_training_calls_no_network_and_waits_for_no_server(
-    tmp_path: Path, sweep: Path, call: Callable[..., Any], server: Any, failure: int | str | None
+    tmp_path: Path, sweep: Path, call: Callable[..., Any], sync: Callable[[Path], str], server: Any, failure: int | str | None
 ) -> None:
     """Scenario 17 at the end: `sync` twice, and the second does nothing.
 
@@ -118,7 +133,7 @@ def test_training_calls_no_network_and_waits_for_no_server(
     assert "page:" in out
     audit = json.loads((tmp_path / "audit.json").read_text())
     assert audit == {"calls": [], "wandb": False}
-    synced = [_ended(call("wandb", "sync", run.path)) for _ in range(2)]
+    synced = [sync(run.path) for _ in range(2)]
     assert synced[1].endswith("0 runs published, 7 were up to date\n")
     received = {name: one.num_received for name, one in server.runs.items()}
     curves = read_curves(run)
@@ -130,7 +145,12 @@ def test_training_calls_no_network_and_waits_for_no_server(
 
 
 def test_without_a_server_it_is_said_once_and_sync_publishes_later(
-    tmp_path: Path, sweep: Path, call: Callable[..., Any], start_server: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    sweep: Path,
+    call: Callable[..., Any],
+    sync: Callable[[Path], str],
+    start_server: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -145,17 +165,17 @@ def test_without_a_server_it_is_said_once_and_sync_publishes_later(
     assert "written offline" in line
     assert len(list(run.wandb.glob("offline-run-*/*.wandb"))) == 7
     server = start_server(port)
-    assert "7 runs published" in _ended(call("wandb", "sync", run.path))
+    assert "7 runs published" in sync(run.path)
     assert len(server.runs) == 7
 
 
 def test_flags_name_project_entity_and_tags_and_a_later_sync_keeps_them(
-    tmp_path: Path, sweep: Path, call: Callable[..., Any], server: Any
+    tmp_path: Path, sweep: Path, call: Callable[..., Any], sync: Callable[[Path], str], server: Any
 ) -> None:
     flags = ("--wandb-project", "attention", "--wandb-entity", "lab", "--wandb-tags", "a, b")
     _ended(call("run", sweep, "--inline", "--wandb", "offline", "--out", tmp_path / "run", *flags))
     assert {read.project for read in _runs(tmp_path / "run").values()} == {"attention"}
-    _ended(call("wandb", "sync", tmp_path / "run"))
+    sync(tmp_path / "run")
     for one in server.runs.values():
         assert (one.fields["project"], one.fields["entity"], one.fields["tags"]) == ("attention", "lab", ["a", "b"])
 

@@ -1,13 +1,17 @@
 """Project, entity and tags come from the first that names them: the caller, the environment, an earlier caller, the sweep."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+from pydantic import ValidationError
 from wandb_files import read_run
 
-from dashboards.publishing.destination import NOTHING_ASKED, Asked, Destination, choose_destination, tags_of
+from dashboards.publishing.destination import NOTHING_ASKED, Asked, Destination, check_names, choose_destination, tags_of
 from dashboards.publishing.publisher import publish
+from stsq_core import UserError
 from sweeps.schema.spec import WandbSettings
 from sweeps.store.run_directory import RunDirectory
 
@@ -40,3 +44,28 @@ def test_another_project_is_another_publication(make_run: Callable[..., RunDirec
     assert (again.num_published, again.num_up_to_date) == (4, 0)
     assert {read_run(path).project for path in run.wandb.glob("offline-run-*/*.wandb")} == {"other"}
     assert publish(run.path).num_up_to_date == 4
+
+
+@pytest.mark.parametrize(
+    ("asked", "environment", "problem"),
+    [
+        (Asked(project="a/b"), {}, "--wandb-project: a W&B project has a name of 1 to 128 characters, none of them / "),
+        (Asked(project="x" * 129), {}, "--wandb-project: a W&B project has a name of 1 to 128 characters"),
+        (Asked(tags=("x" * 65,)), {}, "--wandb-tags: a W&B tag has 1 to 64 characters; got 'xxx"),
+        (Asked(tags=("a", "b", "a")), {}, "--wandb-tags: every tag stands once; 'a' stands there twice"),
+        (NOTHING_ASKED, {"WANDB_PROJECT": "100%"}, "WANDB_PROJECT: a W&B project has a name of"),
+    ],
+)
+def test_a_name_that_wandb_would_refuse_is_refused_first(asked: Asked, environment: dict[str, str], problem: str) -> None:
+    with pytest.raises(UserError, match=re.escape(problem)):
+        check_names(asked, environment=environment)
+
+
+def test_names_that_wandb_takes_are_taken() -> None:
+    check_names(Asked(project="größe 1.0", entity="lab", tags=("a", "b c")), environment={"WANDB_PROJECT": "x"})
+
+
+@pytest.mark.parametrize("fields", [{"project": "a#b"}, {"project": ""}, {"tags": [""]}, {"tags": ["a", "a"]}])
+def test_a_sweep_file_is_held_to_the_same_names(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        WandbSettings.model_validate(fields)

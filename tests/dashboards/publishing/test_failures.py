@@ -21,29 +21,48 @@ from sweeps.store.run_directory import RunDirectory, create_or_open
 pytestmark = pytest.mark.slow
 MakeRun = Callable[..., RunDirectory]
 FAILURES = [401, 403, 404, 429, 500, "hang"]
+WELL_S, FAILING_S = 10.0, 2.5
+
+
+Patience = Callable[[float], None]
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give up sooner than in earnest."""
-    monkeypatch.setattr("dashboards.publishing.client.INIT_TIMEOUT_S", 6.0)
-    monkeypatch.setattr("dashboards.publishing.client.FINISH_TIMEOUT_S", 6.0)
-    monkeypatch.setattr("dashboards.publishing.stream.HANGS_S", 5.0)
-    monkeypatch.setattr("dashboards.publishing.stream.HELD_PATIENCE_S", 2.0)
-    monkeypatch.setattr("dashboards.publishing.held.ASK_TIMEOUT_S", 4.0)
+def give_up_after(monkeypatch: pytest.MonkeyPatch) -> Patience:
+    """Sets how many seconds are waited for a server: less than in earnest, and little while it is known to fail."""
+
+    def set_patience(seconds: float) -> None:
+        monkeypatch.setattr("dashboards.publishing.client.INIT_TIMEOUT_S", seconds)
+        monkeypatch.setattr("dashboards.publishing.client.FINISH_TIMEOUT_S", seconds)
+        monkeypatch.setattr("dashboards.publishing.stream.HANGS_S", 0.8 * seconds)
+        monkeypatch.setattr("dashboards.publishing.stream.HELD_PATIENCE_S", 2.0)
+        monkeypatch.setattr("dashboards.publishing.held.ASK_TIMEOUT_S", seconds)
+
+    set_patience(WELL_S)
+    return set_patience
 
 
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_failure_in_mid_run_loses_nothing_and_sync_mends_it(
-    make_run: MakeRun, small: dict[str, Any], server: Any, assert_whole: Callable[..., None], failure: int | str
+    make_run: MakeRun,
+    small: dict[str, Any],
+    server: Any,
+    assert_whole: Callable[..., None],
+    give_up_after: Patience,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: int | str,
 ) -> None:
     run = make_run(trials=[small])
     server.fail_in_mid_run(failure, after=1)
+    give_up_after(FAILING_S)
+    monkeypatch.setattr("dashboards.publishing.client.INIT_TIMEOUT_S", WELL_S)  # it is well while the runs are opened
     report = publish(run.path)
     assert server.failure == failure
     assert (report.mode, report.num_missing) == ("offline", 0)
+    give_up_after(FAILING_S)
     with pytest.raises(UserError, match="did not take every run"):
         sync(run.path)
+    give_up_after(WELL_S)
     server.heal()
     assert sync(run.path).mode == "online"
     assert_whole(run, server, resent=True)
@@ -54,15 +73,22 @@ def test_a_failure_in_mid_run_loses_nothing_and_sync_mends_it(
 
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_server_that_fails_from_the_start_and_heals_gets_everything_from_the_same_publisher(
-    make_run: MakeRun, small: dict[str, Any], server: Any, assert_whole: Callable[..., None], failure: int | str
+    make_run: MakeRun,
+    small: dict[str, Any],
+    server: Any,
+    assert_whole: Callable[..., None],
+    give_up_after: Patience,
+    failure: int | str,
 ) -> None:
     run = make_run(trials=[small])
     server.failure = failure
+    give_up_after(FAILING_S)
     wrote_offline: list[int] = []
 
     def stop() -> bool:
         if not wrote_offline and len(list(run.wandb.glob("offline-run-*"))) == 4:
             wrote_offline.append(4)
+            give_up_after(WELL_S)
             server.heal()
         return bool(wrote_offline) and len(server.runs) == 4 and all(one.exit_code == 0 for one in [*server.runs.values()])
 

@@ -73,8 +73,8 @@ def test_a_thousand_trials_offline_with_few_descriptors_lose_none(thousand: RunD
 def test_as_many_open_trials_online_as_descriptors_lose_none(
     make_run: MakeRun, small: dict[str, Any], server: Any, assert_whole: Callable[..., None]
 ) -> None:
-    """All 256 train at once when the publisher starts; they end while it streams as many as it may keep open."""
-    run = make_run(trials=[small | {"seeds": 64}])
+    """All 96 train at once when the publisher starts; they end while it streams as many as it may keep open, 24."""
+    run = make_run(trials=[small | {"seeds": 24}])
     ledger = run.ledger.read_bytes()
     run.ledger.write_bytes(b"")
     publisher = [sys.executable, "-c", PUBLISH_WITH_FEW_DESCRIPTORS, "256", str(run.path)]

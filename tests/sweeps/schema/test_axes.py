@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from sweeps.schema.axes import Axis, Geometric, Linear, values_of
+from sweeps.schema.axes import Axis, Geometric, Linear, thinned, values_of
+from sweeps.schema.spec import TrialGroup
 
 axis = TypeAdapter(Axis)
 
@@ -44,3 +45,27 @@ def test_other_shapes_are_refused_with_the_three_allowed():
     with pytest.raises(ValidationError):
         axis.validate_python({"linear": [1, 2], "num": 0})
     assert Linear(linear=(0.0, 1.0), num=1).values == (0.0,)
+
+
+@pytest.mark.parametrize(
+    ("name", "axis", "values"),
+    [
+        ("optimizer.lr", {"linear": [1, 2], "num": 5}, (1.0, 1.25, 1.5, 1.75, 2.0)),
+        ("optimizer.lr", {"geom": [1, 4], "num": 5}, (1.0, 1.41421, 2.0, 2.82843, 4.0)),
+        ("optimizer.lr", [1, 2], (1, 2)),
+        ("task.T", {"linear": [6, 8], "num": 5}, (6, 7, 8)),
+    ],
+)
+def test_the_type_of_its_field_decides_whether_an_axis_is_whole(name, axis, values):
+    group = TrialGroup.model_validate({"name": "x", "grid": {name: axis}})
+    assert values_of(group.grid[name]) == values
+    assert list(map(type, values_of(group.grid[name]))) == list(map(type, values))
+    zipped = TrialGroup.model_validate({"name": "x", "zip": {name: [axis]}})
+    assert values_of(zipped.zip[name][0]) == values
+
+
+def test_an_axis_that_whole_numbers_make_shorter_is_said():
+    assert thinned(axis.validate_python({"linear": [6, 8], "num": 5})) == (
+        "3 values and not 5, because only so many whole numbers lie there"
+    )
+    assert thinned(axis.validate_python({"linear": [6, 8], "num": 3})) is None

@@ -40,7 +40,7 @@ def specs(draw):
             "trials": groups,
             "criterion": {"target_loss": draw(shares), "success_rate": draw(shares), "level": draw(shares)},
             "budget": {"minutes": draw(st.none() | st.floats(0.1, 1e6)), "retries": draw(st.integers(0, 9))},
-            "wandb": {"project": draw(st.none() | texts), "tags": draw(st.lists(texts, max_size=3))},
+            "wandb": {"project": draw(st.none() | slugs), "tags": draw(st.lists(slugs, max_size=3, unique=True))},
         }
     )
 
