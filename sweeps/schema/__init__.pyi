@@ -47,10 +47,12 @@ from .kept_sweeps import as_kept as as_kept, check_seal as check_seal, sealed_te
 from .law_settings import LawSettings as LawSettings
 from .overrides import apply_settings as apply_settings
 from .search_spec import (
+    PASSWORD_IN as PASSWORD_IN,
     SamplerName as SamplerName,
     SearchSettings as SearchSettings,
     WidthRange as WidthRange,
     storage_beyond_a_file as storage_beyond_a_file,
+    without_password as without_password,
 )
 from .spec import (
     Budget as Budget,

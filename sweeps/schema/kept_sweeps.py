@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, ValidationError
 from stsq_core.configs import Record, UserError, as_tuple, shown
 from sweeps.schema.claims import Claim
 from sweeps.schema.errors import dotted, first_problem
+from sweeps.schema.search_spec import without_password
 from sweeps.schema.yaml_source import YamlDocument
 
 _SEAL = "# checksum "
@@ -45,8 +46,8 @@ def check_seal(text: str, source: str) -> None:
 def as_kept(document: YamlDocument) -> tuple[YamlDocument, tuple[str, ...]]:
     """The document in the terms of this version, and what of it had to be left out, in words.
 
-    Before the tolerance of a search was one of the length d_e it was of m, and no file said so. Claims that are no longer
-    valid are left out.
+    Before the tolerance of a search was one of the length d_e it was of m, and no file said so. Passwords, which former
+    versions kept, and claims that are no longer valid are left out.
     """
     data = document.data
     if not isinstance(data, Mapping):
@@ -54,6 +55,8 @@ def as_kept(document: YamlDocument) -> tuple[YamlDocument, tuple[str, ...]]:
     search, claims = data.get("search"), data.get("claims")
     if isinstance(search, Mapping) and "tolerance_of" not in search:
         data = {**data, "search": {**search, "tolerance_of": "m"}}
+    if isinstance(search, Mapping) and isinstance(storage := search.get("storage"), str):
+        data = {**data, "search": {**data["search"], "storage": without_password(storage)}}
     if not isinstance(claims, list):
         return replace(document, data=data), ()
     problems = [_problem(claim) for claim in claims]

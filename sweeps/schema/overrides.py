@@ -14,7 +14,7 @@ from stsq_core.configs import TrialConfig, UserError, shown
 from sweeps.schema.axes import is_axis
 from sweeps.schema.errors import Path, allowed_names, listed, nearest, suggestion
 from sweeps.schema.fields import allowed_beside, known_leaves, unknown_field, with_field, without_field
-from sweeps.schema.search_spec import SearchSettings, WidthRange
+from sweeps.schema.search_spec import SearchSettings, WidthRange, without_password
 from sweeps.schema.spec import Budget, Criterion, TrialGroup, WandbSettings
 from sweeps.schema.yaml_source import YamlDocument, parse
 
@@ -49,7 +49,7 @@ class Override:
     @property
     def origin(self) -> str:
         """The place that errors name."""
-        return f"--set {self.text}"
+        return f"--set {without_password(self.text)}"
 
 
 def read_override(text: str) -> Override:

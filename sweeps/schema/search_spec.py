@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from stsq_core.configs import MAX_SIZE, Record, shown
 from sweeps.schema.errors import FieldError
@@ -24,8 +24,27 @@ def storage_beyond_a_file(url: object) -> str | None:
         return None
     return (
         f"a sweep file may name a server only (grpc://HOST:PORT, postgresql://... or mysql://..., without options after '?'); "
-        f"got {shown(url)}: leave it out, and give it on the command line: --set 'search.storage=URL'"
+        f"got {shown(without_password(url))}: leave it out, and give it on the command line: --set 'search.storage=URL'"
     )
+
+
+_PASSWORD = re.compile(r"(?<=://)([^/:@]*):(.*)@")
+PASSWORD_IN = "STSQ_STORAGE_PASSWORD"
+"""The environment variable of a storage's password; with `_FILE` after it, of the path of a file that holds it."""
+
+
+def without_password(url: str) -> str:
+    """A URL without the password of its user."""
+    return _PASSWORD.sub(r"\1@", url)
+
+
+def _holds_no_password(url: str) -> str:
+    if (bare := without_password(url)) != url:
+        raise ValueError(
+            f"a password would be written to the run directory and shown in lists of jobs: set {PASSWORD_IN} (or "
+            f"{PASSWORD_IN}_FILE, the path of a file that holds it) and give {shown(bare)}"
+        )
+    return url
 
 
 Searched = Literal["d_e", "m"]
@@ -63,8 +82,8 @@ class SearchSettings(Record):
     interval is within a share `tolerance` of the threshold (or one unit) on either side, or a cell has `cap` points. With
     `tolerance_of: d_e` the share is one of the length d_e that is searched where the width is m = d + d_e; with `m`, of m.
     `seed` says which seeds its points get: another number repeats a search on seeds that no earlier run has seen.
-    `storage` is an Optuna storage URL or `grpc://HOST:PORT`; without one the studies lie in the run directory. A file names a
-    server only, see `storage_beyond_a_file`.
+    `storage` is an Optuna storage URL or `grpc://HOST:PORT`, without a password (`PASSWORD_IN`); without one the studies lie in
+    the run directory. A file names a server only, see `storage_beyond_a_file`.
     """
 
     sampler: SamplerName = "threshold"
@@ -73,7 +92,7 @@ class SearchSettings(Record):
     tolerance: Annotated[float, Field(gt=0, lt=1)] = 0.1
     tolerance_of: Searched = "d_e"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    storage: str | None = None
+    storage: Annotated[str, AfterValidator(_holds_no_password)] | None = None
 
     @model_validator(mode="after")
     def _one_batch_fits(self) -> Self:

@@ -5,12 +5,14 @@ Viewers get studies in memory: copies of those of a run's searches, or one for e
 writes reaches neither the run nor a search that is running, and nothing is decided from these studies.
 """
 
+import os
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
+from urllib.parse import quote
 
 import optuna
 from optuna.distributions import IntDistribution
@@ -21,6 +23,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from stsq_core.configs import UserError
 from sweeps.cells import Cell
+from sweeps.schema import PASSWORD_IN, without_password
 from sweeps.search.sampler import WIDTH
 from sweeps.store import Damage, LedgerRecord, RunDirectory, cut_torn_line, disk_errors, moved_away
 from sweeps.thresholds import WidthThreshold
@@ -51,7 +54,30 @@ def open_storage(url: str | None, journal: Path) -> BaseStorage:
             return _open_journal(journal)
         if url.startswith(GRPC):
             return _open_proxy(url)
-        return _open_database(url)
+        return _open_database(_with_password(url))
+
+
+def _password() -> str | None:
+    """The password of storages that the environment holds.
+
+    Raises:
+        UserError: the file of the password cannot be read.
+    """
+    if (path := os.environ.get(f"{PASSWORD_IN}_FILE")) and PASSWORD_IN not in os.environ:
+        try:
+            return Path(path).read_text(encoding="utf-8").rstrip("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{PASSWORD_IN}_FILE={path}: the file of the storage's password cannot be read: {error}") from None
+    return os.environ.get(PASSWORD_IN)
+
+
+def _with_password(url: str) -> str:
+    """The URL with the password of its user, where it has a user and the environment a password."""
+    scheme, _, rest = url.partition("://")
+    user, at, place = rest.partition("@")
+    if not at or "/" in user or (password := _password()) is None:
+        return url
+    return f"{scheme}://{user}:{quote(password, safe='')}@{place}"
 
 
 def database_file(url: str) -> Path | None:
@@ -71,7 +97,7 @@ def storage_errors(place: str) -> Iterator[None]:
     except Exception as error:
         if not (isinstance(error, StorageInternalError | OSError | ImportError) or _is_of_a_client(error)):
             raise
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        line = without_password((str(error).strip().splitlines() or [type(error).__name__])[0])
         raise UserError(
             f"the Optuna storage {place!r} cannot be used ({type(error).__name__}: {line}): every result is in the ledger; "
             "give another search.storage, or none to keep the studies in the run directory, and run again"

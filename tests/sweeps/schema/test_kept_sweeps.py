@@ -31,6 +31,11 @@ def test_former_claims_are_left_out_and_named_with_the_reason() -> None:
     )
 
 
+def test_a_password_that_a_former_version_kept_is_left_out() -> None:
+    document, _ = as_kept(parse("search: {storage: 'mysql://lab:s3cret@host/db'}", "spec.yaml"))
+    assert document.data["search"]["storage"] == "mysql://lab@host/db"
+
+
 @pytest.mark.parametrize("text", ["", "[1]", "claims: 3", "claims: [3]", "search: 3", "claims: null"])
 def test_what_is_no_sweep_at_all_is_left_to_the_check(text: str) -> None:
     as_kept(parse(text, "spec.yaml"))

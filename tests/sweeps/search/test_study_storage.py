@@ -9,6 +9,8 @@ import pytest
 from optuna.storages import run_grpc_proxy_server
 
 from stsq_core import UserError
+from sweeps.cells import load_sweep
+from sweeps.cells.loading import CATALOG
 from sweeps.search.study_storage import open_storage
 
 
@@ -117,3 +119,48 @@ def test_a_study_of_another_run_directory_is_refused(tmp_path, hunt, simulated):
     hunt(url, "search.cap=8").go(simulated)
     with pytest.raises(UserError, match="of another run directory: give this sweep another name"):
         hunt(url, "search.cap=8", name="elsewhere").go(simulated)
+
+
+URL = "postgresql+psycopg2://lab:s3cret/@x@host:5432/studies"
+
+
+def test_a_password_comes_from_the_environment_or_a_file_and_goes_to_the_database_alone(monkeypatch, tmp_path):
+    opened = []
+    monkeypatch.setattr("sweeps.search.study_storage.RDBStorage", lambda url, **_: opened.append(url))
+    bare = "postgresql://lab@host:5432/studies"
+    open_storage(bare, tmp_path)
+    monkeypatch.setenv("STSQ_STORAGE_PASSWORD_FILE", str(tmp_path / "password"))
+    with pytest.raises(UserError, match="the file of the storage's password cannot be read"):
+        open_storage(bare, tmp_path)
+    (tmp_path / "password").write_text("p@ss/w\n")
+    open_storage(bare, tmp_path)
+    monkeypatch.setenv("STSQ_STORAGE_PASSWORD", "other")
+    open_storage(bare, tmp_path)
+    open_storage(f"sqlite:///{tmp_path}/a@b.db", tmp_path)
+    assert opened == [
+        bare,
+        *(bare.replace("lab", f"lab:{own}") for own in ("p%40ss%2Fw", "other")),
+        f"sqlite:///{tmp_path}/a@b.db",
+    ]
+
+
+def test_an_error_of_the_database_does_not_tell_the_password(monkeypatch, tmp_path):
+    def refuse(url, **_):
+        raise OSError(f"cannot reach {url}")
+
+    monkeypatch.setattr("sweeps.search.study_storage.RDBStorage", refuse)
+    monkeypatch.setenv("STSQ_STORAGE_PASSWORD", "s3cret/")
+    with pytest.raises(UserError) as refused:
+        open_storage("mysql://lab@host/studies", tmp_path)
+    assert "s3cret" not in str(refused.value)
+    assert "mysql://lab@host/studies" in str(refused.value)
+
+
+@pytest.mark.parametrize("in_file", [True, False], ids=["file", "setting"])
+def test_a_password_in_a_url_is_refused_and_not_told(tmp_path, in_file):
+    sweep = tmp_path / "sweep.yaml"
+    text = (CATALOG / "quickstart.yaml").read_text()
+    sweep.write_text(f"{text}\nsearch: {{storage: '{URL}'}}\n" if in_file else text)
+    with pytest.raises(UserError, match=r"set STSQ_STORAGE_PASSWORD .* and give 'postgresql\+psycopg2://lab@host") as refused:
+        load_sweep(sweep, [] if in_file else [f"search.storage={URL}"])
+    assert "s3cret" not in str(refused.value)
