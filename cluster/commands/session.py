@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ from cluster.run import (
     run_path,
     stop_signals,
 )
-from dashboards.publishing import PublisherProcess, check_names, offline_reason
+from dashboards.publishing import PublisherProcess, check_names, has_key, offline_reason, server_url
 from stsq_core.configs import UserError
 from stsq_core.plugins import used_plugins
 from sweeps.cells import ExpandedSweep, Trials, load_expanded, recheck_trials
@@ -277,12 +278,14 @@ def _publication(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log
 
     Of shards the run that merges them publishes all, unless the command asks for more.
     """
-    later = f"`stsq wandb sync {shlex.quote(str(run.path))}`"
+    place = shlex.quote(str(run.path))
+    later = f"`stsq wandb sync {place}`"
     process = None
     of_sweep = os.environ.get("WANDB_MODE") or spec.wandb.mode
     if (options.wandb or (of_sweep if run.shard.count == 1 else "disabled")) != "disabled":
         try:
-            process = PublisherProcess.start(run.path, mode=options.wandb, asked=options.wandb_asked)
+            notify = partial(print_line, log)
+            process = PublisherProcess.start(run.path, mode=options.wandb, asked=options.wandb_asked, notify=notify)
         except (UserError, OSError) as error:
             print_line(log, f"W&B: nothing is published, and training goes on without it: {error}; then publish with {later}")
     publication = Publication(process)
@@ -293,8 +296,9 @@ def _publication(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log
             publication.wait()
         finally:
             if not publication.complete:
-                log_path = run.wandb / "publisher.log"
-                print_line(log, f"W&B: not everything is published yet; see {log_path}, then publish the rest with {later}")
+                rest = later if has_key(server_url()) else f"`stsq run {place} --wandb offline`, which trains nothing again"
+                why = f"see {run.wandb / 'publisher.log'}"
+                print_line(log, f"W&B: not everything is published yet; {why}, then publish the rest with {rest}")
             elif process is not None and (reason := offline_reason(run.path)):
                 print_line(log, f"W&B: written offline to {run.wandb}: {reason}; publish with {later}")
 

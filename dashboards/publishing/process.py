@@ -16,22 +16,43 @@ import subprocess
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from dashboards.publishing.destination import NOTHING_ASKED, Asked
 from sweeps.store import disk_errors, module_command
 
+RESTARTS = 3
 
-@dataclass(frozen=True)
+
 class PublisherProcess:
-    """A publisher that was started for a run directory."""
+    """A publisher beside a run. One that is killed is started again, `RESTARTS` times at most: it goes on where its files end.
 
-    process: subprocess.Popen[bytes]
+    `process` is the present one, `again` starts another.
+    """
+
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        again: "Callable[[], subprocess.Popen[bytes]] | None" = None,
+        notify: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.process = process
+        self._notify = notify
+        self._changing = threading.Lock()
+        self._is_ending = False
+        if again is not None:
+            threading.Thread(target=self._keep, args=(again,), daemon=True).start()
 
     @classmethod
-    def start(cls, run_path: Path, *, mode: str | None = None, asked: Asked = NOTHING_ASKED) -> "PublisherProcess":
+    def start(
+        cls,
+        run_path: Path,
+        *,
+        mode: str | None = None,
+        asked: Asked = NOTHING_ASKED,
+        notify: Callable[[str], None] = lambda _: None,
+    ) -> "PublisherProcess":
         """Start publishing in a mode (`auto`, `offline`, ...), to a project, an entity and with tags.
 
         The environment and the sweep decide what is None.
@@ -43,30 +64,42 @@ class PublisherProcess:
         tags = None if asked.tags is None else ",".join(asked.tags)
         given = {"mode": mode, "project": asked.project, "entity": asked.entity, "tags": tags}
         flags = [f"--{name}={value}" for name, value in given.items() if value is not None]
+        command = module_command("dashboards.publishing", str(run_path), "--follow", *flags)
+
+        def begin() -> "subprocess.Popen[bytes]":
+            with log_path.open("ab") as log:
+                return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
+
         with disk_errors(log_path.parent):
             log_path.parent.mkdir(parents=True, exist_ok=True)
-            log = log_path.open("ab")
-        with log:
-            process = subprocess.Popen(
-                module_command("dashboards.publishing", str(run_path), "--follow", *flags),
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        return cls(process)
+            process = begin()
+        return cls(process, begin, notify)
 
     def finish(self, timeout_s: float = 60.0) -> bool:
         """Signal that the sweep has ended and wait for the publisher; true if it has ended with all runs published.
 
         A publisher that is still busy after `timeout_s` is left alone: it ends by itself, and `sync` can publish the rest.
         """
+        with self._changing:
+            self._is_ending = True
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:
             return self.process.wait(timeout_s) == 0
         except subprocess.TimeoutExpired:
             return False
+
+    def _keep(self, again: "Callable[[], subprocess.Popen[bytes]]") -> None:
+        for _ in range(RESTARTS):
+            code = self.process.wait()
+            with self._changing:
+                if self._is_ending or code >= 0:  # what it ends with by itself is its answer
+                    return
+                self._notify(f"W&B: the publisher was ended by {signal.Signals(-code).name}; it is started again")
+                if self.process.stdin is not None:
+                    self.process.stdin.close()
+                with suppress(OSError):
+                    self.process = again()
 
 
 def offline_reason(run_path: Path) -> str | None:
@@ -91,10 +124,7 @@ def watch_driver() -> Callable[[], bool]:
             pass
         ended.set()
 
-    for number in (
-        signal.SIGINT,
-        signal.SIGUSR1,
-    ):  # a Ctrl-C, or Slurm's notice, is meant for the driver, which then closes the pipe
+    for number in (signal.SIGINT, signal.SIGUSR1):  # a Ctrl-C, or Slurm's notice, is for the driver, which then closes the pipe
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, end)
     threading.Thread(target=wait_for_end_of_input, daemon=True).start()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from wandb_files import OfflineRun, read_run
 
-from dashboards.publishing.process import PublisherProcess
+from dashboards.publishing.process import RESTARTS, PublisherProcess
 from dashboards.publishing.published import directory_id
 from dashboards.publishing.publisher import publish, sync
 from stsq_core import UserError
@@ -203,6 +203,35 @@ def test_the_child_publishes_the_rest_when_it_is_to_finish(make_run: MakeRun, fi
     fill(run, run.read_spec(), keep=lambda place: place > 0)
     assert publisher.finish(timeout_s=300)
     assert len(runs_of(run)) == len(Ledger(run.ledger).read()) == 8
+
+
+@pytest.mark.slow
+def test_a_child_that_is_killed_is_started_again_and_said(make_run: MakeRun, fill: Callable[..., None]) -> None:
+    run = make_run(trials=[SMALL], keep=lambda place: place == 0)
+    said: list[str] = []
+    publisher = PublisherProcess.start(run.path, notify=said.append)
+    first = publisher.process
+    _wait(lambda: (run.wandb / "published.jsonl").exists())
+    first.kill()
+    _wait(lambda: publisher.process is not first)
+    fill(run, run.read_spec(), keep=lambda place: place > 0)
+    assert publisher.finish(timeout_s=300)
+    assert said == ["W&B: the publisher was ended by SIGKILL; it is started again"]
+    assert len(runs_of(run)) == len(Ledger(run.ledger).read()) == 8
+
+
+@pytest.mark.parametrize(("end", "num"), [("os.kill(os.getpid(), 9)", 1 + RESTARTS), ("sys.exit(2)", 1), ("sys.exit(0)", 1)])
+def test_a_child_that_is_killed_again_and_again_is_given_up_and_one_that_ends_is_left(end: str, num: int) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin() -> "subprocess.Popen[bytes]":
+        started.append(subprocess.Popen([sys.executable, "-S", "-c", f"import os, sys; {end}"], stdin=subprocess.PIPE))
+        return started[-1]
+
+    publisher = PublisherProcess(begin(), begin)
+    _wait(lambda: len(started) == num)
+    assert publisher.finish() is (end == "sys.exit(0)")
+    assert len(started) == num
 
 
 def test_the_child_ends_by_itself_after_its_driver_is_killed(make_run: MakeRun) -> None:
