@@ -347,7 +347,9 @@ def main(arguments: list[str] | None = None) -> Any:
         finally:
             sys.stdout.flush()
     except UserError as error:
-        print(f"stsq: {error}", file=sys.stderr)
+        from cluster.run import harmless
+
+        print(f"stsq: {harmless(str(error))}", file=sys.stderr)
         sys.exit(BAD_INPUT)
     except BrokenPipeError:
         _drop_output()

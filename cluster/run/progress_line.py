@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from cluster.run.terminal import harmless
 from sweeps.cells import Pack
 from sweeps.schedule import PackOutcome, PackQueue
 from sweeps.store import last_step
@@ -99,7 +100,7 @@ class ProgressLine:
 
     def note(self, text: str) -> None:
         """Print a line that stays on the screen."""
-        self._console.print(text, highlight=False, markup=False)
+        self._console.print(harmless(text), highlight=False, markup=False)
 
     def line(self) -> str:
         """The run's state in one line."""
@@ -107,7 +108,9 @@ class ProgressLine:
         parts = [f"{queue.done + queue.skipped}/{queue.total} trials", *filter(None, [queue.progress])]
         parts += [f"{count} {word}" for word, count in (("diverged", queue.diverged), ("failed", queue.failed)) if count]
         running = [(pack, self._fraction(pack)) for pack in self._running.values()]
-        done = sum((_share(pack, part - self._base.get(pack.pack_id, 0.0)) for pack, part in running), self._done)
+        for pack, part in running:  # a pack that goes on from a state begins before the end of its journal
+            self._base[pack.pack_id] = min(self._base.get(pack.pack_id, 0.0), part)
+        done = sum((_share(pack, part - self._base[pack.pack_id]) for pack, part in running), self._done)
         if done.model_steps and self._trained_since is not None:
             seconds = max(now - self._trained_since, 1e-3)
             left = queue.waiting_operations + sum(pack.operations * (1.0 - part) for pack, part in running)

@@ -12,6 +12,13 @@ from rich.text import Text
 
 PIPE_WIDTH = 200
 
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def harmless(text: str) -> str:
+    """A text of a file or another program; control characters, with which it could write over the terminal, are escaped."""
+    return text.translate(_CONTROLS)
+
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
@@ -75,7 +82,7 @@ def unfailing_output() -> Iterator[None]:
 
 def print_line(console: Console, text: str) -> None:
     """Print a line as it is: no markup, no colours, no wrapping."""
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    console.print(harmless(text), highlight=False, markup=False, soft_wrap=True)
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[str] = ()) -> Table:
@@ -84,7 +91,7 @@ def table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequenc
     for name in names:
         made.add_column(name, justify="right" if name in right else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(Text("" if value is None else str(value)) for value in row))
+        made.add_row(*(Text("" if value is None else harmless(str(value))) for value in row))
     return made
 
 

@@ -72,3 +72,13 @@ def test_output_that_cannot_be_written_is_given_up_and_what_follows_goes_on(monk
             print("lost as well")
         assert sys.stdout is full
         assert os.readlink(f"/proc/self/fd/{full.fileno()}") == os.devnull
+
+
+def test_control_characters_of_a_file_do_not_reach_the_terminal(here: Here, write_sweep: Write, small: dict[str, Any]) -> None:
+    small["title"] = "red \x1b[31m and a bell \x07 and \x9b2J"
+    planned = here("plan", write_sweep(small))
+    assert planned.code == 0, planned
+    assert r"red \x1b[31m and a bell \x07 and \x9b2J" in planned.out
+    refused = here("plan", "no\x1b]0;such")
+    assert refused.code == 2
+    assert "\x1b" not in planned.out + planned.err + refused.out + refused.err

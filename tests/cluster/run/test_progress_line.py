@@ -47,6 +47,27 @@ def test_the_line_tells_what_running_packs_have_done(queue: PackQueue, tmp_path:
     assert progress.summary().startswith("2 trials ended")
 
 
+def test_a_pack_that_goes_on_from_before_the_end_of_its_journal_has_done_nothing_backwards(
+    queue: PackQueue, tmp_path: Path
+) -> None:
+    """Its last state is older than its journal, which is cut back when the state is loaded."""
+    progress, pack = ProgressLine(queue, tmp_path, Console(file=io.StringIO())), queue.next()
+    assert pack is not None
+    with JournalWriter(tmp_path / f"{pack.pack_id}.jsonl", pack) as journal:
+        for step in (10, 50):
+            at = journal.size()
+            journal.append(Measurement(step, pack.trial_ids, (0.5, 0.4)))
+        progress.started(pack)
+        journal.truncate(at)
+        assert "sent to" in progress.line()
+        journal.append(Measurement(20, pack.trial_ids, (0.5, 0.4)))
+    time.sleep(0.01)
+    assert "model-steps/s" in progress.line()
+    assert progress.pace.model_steps_per_s > 0
+    assert progress.pace.seconds_left is not None
+    assert progress.pace.seconds_left > 0
+
+
 def test_a_plain_line_comes_at_once_with_the_first_result(queue: PackQueue, tmp_path: Path) -> None:
     said, pack = io.StringIO(), queue.next()
     assert pack is not None
