@@ -164,6 +164,9 @@ def _train_rest(
             f"{num_foreign} {cells} with results in {run.path} {are} not in this sweep: {them} results stay in the ledger "
             "and are left out of tables, laws and figures",
         )
+    if options.retry_failed:
+        num_failed = results.records.num_ended(FAILED) + results.rechecks.num_ended(FAILED)
+        print_line(log, f"--retry-failed: {num_failed} failed trial{'' if num_failed == 1 else 's'} to be trained again")
     num_searched, num_trials = len(sweep.searched), len(results.records)
     with closing(_strategy_of(run, sweep, results, options)) as strategy:
         held = Outcomes.joined([results.records, results.rechecks])

@@ -67,6 +67,7 @@ def test_a_sweep_whose_trials_fail_stops_in_one_line_and_a_resume_does_not_burn_
 
     mended = here("run", write_sweep(), "--set", "budget.failures=3", "--retry-failed", *QUIET)
     assert mended.code == 0, mended
+    assert "--retry-failed: 3 failed trials to be trained again" in mended.err
     assert {record.status for record in Ledger(tmp_path / "runs/small/ledger.jsonl").read()} == {"finished"}
 
 
