@@ -1,17 +1,18 @@
 """`stsq check`: reads every file of a run directory, says what is wrong, and makes it right from what is left."""
 
 import shlex
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 
 from rich.console import Console
 
-from cluster.run import adopt_outcomes, print_line
+from cluster.run import adopt_outcomes, print_line, read_outcome
 from dashboards.publishing import publishing_damage
 from stsq_core.configs import UserError
 from sweeps.search import study_damage
-from sweeps.store import Damage, Ledger, Lock, RunDirectory, examine, read_results
+from sweeps.store import Damage, Ledger, Lock, RunDirectory, examine, moved_away, read_results
 
 DAMAGED = 1
 
@@ -28,7 +29,7 @@ def check_run(path: Path, *, repair: bool, out: Console) -> int:
     with ExitStack() as held:
         if repair:
             held.enter_context(Lock(run.lock))
-        found = list(chain(examine(run), study_damage(run), publishing_damage(run)))
+        found = list(chain(examine(run), _outcome_damage(run), study_damage(run), publishing_damage(run)))
         left = [damage for damage in found if not (repair and _mended(damage))]
         if repair and (num := adopt_outcomes(run, Ledger(run.ledger))):
             print_line(out, f"{num} trials that had ended are in {run.ledger} now")
@@ -44,6 +45,12 @@ def check_run(path: Path, *, repair: bool, out: Console) -> int:
     if not repair and any(damage.mend for damage in found):
         print_line(out, f"`stsq check {shlex.quote(str(path))} --repair` sets what is damaged aside")
     return DAMAGED
+
+
+def _outcome_damage(run: RunDirectory) -> Iterator[Damage]:
+    for path in sorted(run.checkpoints.glob("*.outcome.json")):
+        if path.is_file() and read_outcome(path) is None:
+            yield Damage(f"{path} is damaged, or of another version: its pack is trained again", moved_away(path))
 
 
 def _mended(damage: Damage) -> bool:

@@ -28,4 +28,9 @@ from .versions import (
     own_versions as own_versions,
     release as release,
 )
-from .worker import Order as Order, adopt_outcomes as adopt_outcomes, train_order as train_order
+from .worker import (
+    Order as Order,
+    adopt_outcomes as adopt_outcomes,
+    read_outcome as read_outcome,
+    train_order as train_order,
+)

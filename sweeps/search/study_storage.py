@@ -181,6 +181,8 @@ def study_damage(run: RunDirectory) -> Iterator[Damage]:
     if run.identity.exists() and run.kept_owner() is None:
         what = f"{run.identity} is damaged: studies in the run directory are made anew from the ledger"
         yield Damage(what, moved_away(run.identity, run.studies) if run.studies.exists() else None)
+    if run.studies.is_dir():
+        yield Damage(f"{run.studies} is a directory in a file's place: it is moved away", moved_away(run.studies))
     try:
         open_studies(run)
     except UserError as error:

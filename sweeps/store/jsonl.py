@@ -98,16 +98,17 @@ class JsonLines(Generic[Read]):
         self.bad: dict[int, str] = {}
         self.torn = False
         self._check = check
+        self._end = 0
 
     def __iter__(self) -> Iterator[Read]:
-        return (read for read, _ in self._read(0, self._line))
+        return self._read(0, self._line)
 
     def after(self, offset: int) -> Iterator[tuple[Read, int]]:
         """The lines after `offset` bytes that have their line end, each with the offset behind it.
 
         A file in which no line ends at `offset` has become shorter and is read from its start.
         """
-        return self._read(offset, self._line, ended=True)
+        return ((read, self._end) for read in self._read(offset, self._line, ended=True))
 
     def _line(self, line: bytes) -> Read:
         return self._check(*unsealed(line))
@@ -132,7 +133,7 @@ class JsonLines(Generic[Read]):
         and_more = f", and so are {more} more of its lines" if more else ""
         return f"{self.path}:{first} is damaged and left out ({why}){and_more}"
 
-    def _read(self, offset: int, check: Callable[[bytes], Seen], *, ended: bool = False) -> Iterator[tuple[Seen, int]]:
+    def _read(self, offset: int, check: Callable[[bytes], Seen], *, ended: bool = False) -> Iterator[Seen]:
         """Read on from an offset; a last line without its end is whole unless it is torn, and left for later where `ended`."""
         try:
             with self.path.open("rb") as file:
@@ -152,7 +153,8 @@ class JsonLines(Generic[Read]):
                         elif line.strip():
                             self.bad[place + _num_lines(self.path, start)] = problem_in(error)
                         continue
-                    yield read, offset
+                    self._end = offset
+                    yield read
         except FileNotFoundError:
             return
         except OSError as error:
@@ -216,8 +218,8 @@ def set_aside(lines: JsonLines[Any]) -> None:
     """
     if not lines.bad:
         return
-    with disk_errors(lines.path):
-        all_lines = lines.path.read_bytes().splitlines(keepends=True)
+    with disk_errors(lines.path), lines.path.open("rb") as file:
+        all_lines = list(file)
     rejected = aside(lines.path)
     earlier = rejected.read_bytes() if rejected.exists() else b""
     write_atomically(rejected, earlier + b"".join(all_lines[number - 1] for number in lines.bad))

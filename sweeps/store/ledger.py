@@ -146,7 +146,7 @@ class Ledger:
         path: Path,
         *,
         notify: Callable[[str], None] | None = None,
-        on_line: Callable[[Mapping[str, Any]], None] = lambda line: None,
+        on_line: Callable[[Mapping[str, Any]], None] | None = None,
         guard: Callable[[], None] = lambda: None,
     ) -> None:
         self.path = path
@@ -209,7 +209,8 @@ class Ledger:
         num_foreign: Counter[str] = Counter()
         lines = self.checked_lines()
         for values in lines:
-            self._on_line(values)
+            if self._on_line is not None:
+                self._on_line(values)
             if values["numerics"] != NUMERICS:
                 num_others += 1
             elif not all_plugins and (foreign := _foreign(values)):

@@ -79,7 +79,7 @@ def read_results(run: RunDirectory, sweep: SweepSpec | ExpandedSweep | None = No
     """
     sweep = run.read_sweep() if sweep is None else ExpandedSweep.of(sweep)
     witnesses = Witnesses(run, sweep)
-    ledger = Ledger(run.ledger, on_line=witnesses.strike)
+    ledger = Ledger(run.ledger, on_line=witnesses.strike if witnesses.any else None)
     with gc_paused():  # a million rows that stay
         results = _collected(ledger.lines(), sweep)
     lacks = witnesses.notes(lambda: (*results.records.trial_ids, *results.rechecks.trial_ids))
@@ -237,6 +237,11 @@ class Witnesses:
         self._journals = {path.stem for path in run.curves.glob("*.jsonl")}
         self._published = _published(run) - sweep.labels.keys()
 
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to strike."""
+        return bool(self._outcomes or self._journals or self._published)
+
     def strike(self, line: Mapping[str, Any]) -> None:
         """Take note of a line of the ledger."""
         self._outcomes.discard(line["pack_id"])
@@ -279,7 +284,7 @@ class Witnesses:
 
 def _gave_results(path: Path) -> bool:
     with suppress(OSError, ValueError):
-        return unsealed(path.read_bytes())[0].get("failure") is None
+        return bool(unsealed(path.read_bytes())[0].get("results"))
     return False
 
 

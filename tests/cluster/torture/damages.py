@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from io import BytesIO
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from _pytest.capture import CaptureFixture
 
 from cluster.commands import cli
 from cluster.run.worker import Order, train_order
+from dashboards.publishing.destination import Asked
 from dashboards.publishing.publisher import publish
 from stsq_core.configs import TrialConfig
 from sweeps.cells.packs import pack_of
@@ -88,9 +90,7 @@ def make_base(folder: Path, capsys: CaptureFixture[str]) -> dict[str, Any]:
     (run.checkpoints / f"{packs['ENDED']}.outcome.json").unlink()
     rest = [one if one not in grid[4:] else _in_pack(one, packs["ENDED"]) for one in Ledger(run.ledger).read()]
     write_ledger(run.ledger, rest)
-    (run.wandb).mkdir()
-    (run.wandb / "asked.json").write_text(json.dumps({"project": "torn", "entity": None, "tags": ["a"]}))
-    publish(run.path, mode="offline")
+    publish(run.path, mode="offline", asked=Asked("torn", None, ("a",)))
     return {"numbers": numbers, "packs": packs, "trial": grid[-1].trial_id, "grid": [one.trial_id for one in grid]}
 
 
@@ -122,7 +122,7 @@ def numbers_of(run: RunDirectory) -> dict[str, tuple[object, ...]]:
 
 
 def _lines(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[Path], None]:
-    return lambda path: path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True)))) and None
+    return lambda path: path.write_bytes(b"".join(change(list(BytesIO(path.read_bytes()))))) and None
 
 
 def _bytes(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:

@@ -58,7 +58,7 @@ class Torn:
         code, left, err = self._call("check", run.path)
         assert code == 0 or name == "spec.yaml" or "has no line" in left, left + err
         self._rest(run)
-        return said[0].replace(str(run.path), "RUN") if said else "nothing: every reader finds what stood there"
+        return said[0].replace(str(run.path), "RUN") if said else "nothing: no result rests on what is gone"
 
     def _rest(self, run: RunDirectory) -> None:
         """Train the rest: with the numbers of the undisturbed run, bit for bit, each trial once."""

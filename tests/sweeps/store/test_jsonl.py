@@ -92,11 +92,11 @@ def test_every_flipped_bit_of_a_line_leaves_it_whole_or_out(path: Path) -> None:
 
 
 def test_damaged_lines_are_set_aside_one_after_the_other(path: Path) -> None:
-    for bad in (b"nonsense\n", b"\xff\n"):
+    for bad in (b"non\rsense\n", b"\xff\n"):
         path.write_bytes(b'{"a":1}\n' + bad + b'{"b":2}\n')
         set_aside(lines_of(path).scan())
         assert path.read_bytes() == b'{"a":1}\n{"b":2}\n'
-    assert path.with_name("lines.jsonl.rejected").read_bytes() == b"nonsense\n\xff\n"
+    assert path.with_name("lines.jsonl.rejected").read_bytes() == b"non\rsense\n\xff\n"
 
 
 def test_a_directory_in_its_place_is_one_error(path: Path) -> None:

@@ -71,7 +71,7 @@ def test_trials_that_other_files_know_of_and_the_ledger_lacks_are_told(run, spec
     append_lines(run.wandb / "published.jsonl", [{"key": config.trial_id} for config in (first, fourth)])
     assert f"and of 1 trials that were published to W&B, such as {fourth.trial_id}:" in read_results(run).notes[0]
     run.checkpoints.mkdir()
-    (run.checkpoints / f"{lost}.outcome.json").write_text('{"failure": null}')
+    (run.checkpoints / f"{lost}.outcome.json").write_text('{"results": [{}]}')
     assert read_results(run).lacks[0] == "ledger.jsonl: 1 packs have ended whose trials the next run takes into it"
     Ledger(run.ledger).append([record(second), record(fourth)])
     assert [note for note in read_results(run).lacks if "has no line" in note] == []
