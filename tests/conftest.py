@@ -1,10 +1,7 @@
 """What every room's tests share: the order in which they run, and short ways to write a trial down."""
 
 import gc
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,13 +10,13 @@ import pytest
 
 from stsq_core import TrialConfig
 
-COMPILED = Path(os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache/d/numba")))
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache/d/numba"))
 """What one process compiles serves all, jobs and copies of the package included."""
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 MakeTrial = Callable[..., TrialConfig]
 
-LONG = ("jobs", "ray", "slow", "browser")
+LONG = ("jobs", "ray", "browser", "slow")
 """Marks of tests that take long, the longest first."""
 IN_PROCESSES = {"stsq", "head"}
 """Fixtures whose tests start the product in processes of its own: they are slow."""
@@ -32,11 +29,19 @@ ONE_BY_ONE = {
         "cluster/tune/test_tune_runner",
         "dashboards/publishing/test_beside_training",
         "dashboards/publishing/test_failures",
+        "test_contributing",
     )
 }
 """Files of long tests that share nothing: their tests go to the workers one by one, all others file by file."""
-ON_ONE_HEAD = "tests/cluster/jobs/test_control.py", "tests/cluster/jobs/test_job_access.py"
-"""Files whose tests use one Ray head: they go to one worker."""
+TOGETHER = {
+    f"tests/{name}.py": what
+    for what, names in {
+        "head": ("cluster/jobs/test_control", "cluster/jobs/test_job_access"),
+        "browser": ("dashboards/page/test_accessibility", "dashboards/page/test_browser", "dashboards/serving/test_live_page"),
+    }.items()
+    for name in names
+}
+"""Files whose tests use one Ray head, or one browser and its pages: they go to one worker."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -62,28 +67,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """File by file to the workers in the order of the collection, but for those that are named above."""
     from xdist.scheduler import LoadScopeScheduling
 
-    from stsq_core.kernels.jit import DIGEST
-
-    if not (COMPILED / f"stsq-{DIGEST}").exists():
-        _compile()
-
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return nodeid if file in ONE_BY_ONE else "head" if file in ON_ONE_HEAD else file
+            return nodeid if file in ONE_BY_ONE else TOGETHER.get(file, file)
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)
-
-
-def _compile() -> None:
-    """Compile what most tests train with, before all workers do so at once; meanwhile they import and collect."""
-    population, samples = {"objective": "population"}, {"objective": "minibatch"}
-    makers = [[_transformer_data(training=kind | {"steps": 9}) for kind in (population, samples)], [_fcn_data()]]
-    program = "import json, sys, stsq_core as s; [s.train_pack([s.TrialConfig(**one)]) for one in json.loads(sys.argv[1])]"
-    started = [subprocess.Popen([sys.executable, "-c", program, json.dumps(trials)]) for trials in makers]
-    for process in started:
-        process.wait()
 
 
 def _transformer_data(*, T: int = 12, q: int = 3, d: int = 2, d_e: int = 16, **fields: Any) -> dict[str, Any]:

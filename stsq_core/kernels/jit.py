@@ -53,7 +53,7 @@ def _digest() -> str:
     return hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in modules)).hexdigest()[:16]
 
 
-DIGEST = _digest()
+_DIGEST = _digest()
 
 
 def _by_contents(dispatcher: Any) -> Any:
@@ -63,9 +63,9 @@ def _by_contents(dispatcher: Any) -> Any:
     """
     kept, folder = dispatcher._cache, numba.config.CACHE_DIR  # type: ignore[attr-defined]
     file, locator = kept._cache_file, kept._impl.locator
-    file._source_stamp = DIGEST
+    file._source_stamp = _DIGEST
     if folder:
-        locator._cache_path = kept._cache_path = file._cache_path = os.path.join(folder, f"stsq-{DIGEST}")
+        locator._cache_path = kept._cache_path = file._cache_path = os.path.join(folder, f"stsq-{_DIGEST}")
         file._index_path = os.path.join(file._cache_path, file._index_name)
     _compile_once(kept)
     return dispatcher
