@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -47,14 +48,21 @@ class Head:
 
     def num_nodes(self) -> int:
         """Nodes that are alive now, as the dashboard tells; 0 while it does not answer."""
-        request = urllib.request.Request(f"{self.address}/nodes?view=summary")
-        request.add_header("Authorization", f"Bearer {Path(self.access['RAY_AUTH_TOKEN_PATH']).read_text()}")
         try:
-            with urllib.request.urlopen(request, timeout=120) as answer:
-                nodes = json.load(answer)["data"]["summary"]
+            nodes = self._told("nodes?view=summary")["data"]["summary"]
         except OSError:
             return 0
         return sum(node["raylet"].get("state") == "ALIVE" for node in nodes)
+
+    def has_ended(self, job_id: str) -> bool:
+        """Whether a job has ended, asked without a process of its own, as one that waits asks again and again."""
+        return self._told(f"api/jobs/{job_id}")["status"] in ("STOPPED", "SUCCEEDED", "FAILED")
+
+    def _told(self, path: str) -> Any:
+        request = urllib.request.Request(f"{self.address}/{path}")
+        request.add_header("Authorization", f"Bearer {Path(self.access['RAY_AUTH_TOKEN_PATH']).read_text()}")
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            return json.load(answer)
 
     def ray(self, *words: object, **environment: str) -> Done:
         """Run `ray job ...` with access to this head."""

@@ -106,7 +106,8 @@ def test_ray_job_stop_ends_a_sweep_in_order_and_a_job_of_ours_goes_on(
     assert submitted.returncode == 0, submitted
     until(lambda: (out / "ledger.jsonl").exists(), timeout_s=600, what="the first result")
     assert head.ray("stop", "--no-wait", "plain").returncode == 0
-    until(lambda: head.stsq("job", "status", "plain").stdout.startswith("STOPPED"), timeout_s=600, what="the end of the job")
+    until(lambda: head.has_ended("plain"), timeout_s=600, what="the end of the job")
+    assert head.stsq("job", "status", "plain").stdout.startswith("STOPPED")
     assert "stopped by SIGINT" in head.stsq("job", "logs", "plain").stdout
     ended = numbers(out)
     assert 0 < len(ended) < 5
