@@ -165,7 +165,7 @@ def _train_rest(
             "and are left out of tables, laws and figures",
         )
     if options.retry_failed:
-        num_failed = results.records.num_ended(FAILED) + results.rechecks.num_ended(FAILED)
+        num_failed = results.records.num_ended("failed") + results.rechecks.num_ended("failed")
         print_line(log, f"--retry-failed: {num_failed} failed trial{'' if num_failed == 1 else 's'} to be trained again")
     num_searched, num_trials = len(sweep.searched), len(results.records)
     with closing(_strategy_of(run, sweep, results, options)) as strategy:
