@@ -1,4 +1,5 @@
 from .budgets import Budgets as Budgets
+from .claim import claim_path as claim_path
 from .exit_codes import STOPPED as STOPPED, exit_code as exit_code
 from .options import (
     RunOptions as RunOptions,

@@ -1,6 +1,7 @@
 """Ways of running packs: what each of them works on, how it takes an outcome back, and the plain one, in this process."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -32,10 +33,17 @@ class Work:
     retries: int
     budgets: Budgets
 
-    def next_order(self, room: Room | None = None, *, device: Device | None = None, cheapest: bool = False) -> Order | None:
-        """The next pack, cut to a worker's room, as an order to it; None when nothing may start now."""
+    def next_order(
+        self,
+        room: Room | None = None,
+        *,
+        device: Device | None = None,
+        cheapest: bool = False,
+        rather_not: Collection[str] = (),
+    ) -> Order | None:
+        """The next pack, cut to a worker's room, as an order to it; None when nothing may start now. See `PackQueue.next`."""
         self.stop.check()
-        pack = self.queue.next(room, cheapest=cheapest) if self.budgets.allow() else None
+        pack = self.queue.next(room, cheapest=cheapest, rather_not=rather_not) if self.budgets.allow() else None
         if pack is None:
             return None
         self.progress.started(pack)
@@ -56,7 +64,7 @@ class Work:
 
     def take(self, outcome: str, pack: Pack) -> None:
         """Record the outcome of a pack as a worker reports it, in JSON."""
-        self.record(outcome_from_json(outcome, pack))
+        self.record(outcome_from_json(outcome, pack, notify=self.progress.note))
 
     def record(self, outcome: PackOutcome) -> None:
         """Record an outcome in the ledger, as a whole, and remove the file that kept it until now."""

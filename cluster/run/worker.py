@@ -5,19 +5,15 @@ it is returned, so that a driver that dies in between finds it when it runs agai
 JSON text, which Ray, a file and an inline call carry alike.
 """
 
-import contextlib
-import fcntl
 import json
 import math
-import os
-import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
+from cluster.run.claim import Claim, SupersededError, claim_path
 from stsq_core.configs import NUMERICS, TrialConfig, TrialResult, UserError, plugins_of
 from stsq_core.numerics import Device
 from stsq_core.plugins import Plugin, load, used_plugins
@@ -37,9 +33,6 @@ from sweeps.store import (
     warn_once,
     write_with_retries,
 )
-
-CLAIM_PATIENCE_S = 60.0
-"""How long a worker waits for one that trained the same pack for a driver that is gone."""
 
 MEMORY_WORDS = ("out of memory", "can't allocate memory", "not enough memory", "cannot allocate memory")
 
@@ -83,24 +76,28 @@ def train_order(text: str, leaving: Callable[[], bool] = lambda: False) -> str:
 
     Raises:
         Preempted: `leaving` said that the worker must leave; the pack's state is saved.
+        SupersededError: another worker was given the pack meanwhile.
     """
     try:
         order = Order.from_json(text)
         run = RunDirectory(order.run)
-        with _claimed(order):
+        with Claim(claim_path(run, order.pack.pack_id)) as claim:
             path = outcome_path(run, order.pack.pack_id)
             kept = retry_io(path, lambda: read_outcome(path) if path.is_file() else None)
             if kept is None or kept["failure"] is not None:
-                kept = _train(order, run, leaving)
+                kept = _train(order, run, claim, leaving)
+                claim.check()
                 if kept["failure"] is None or kept["failure"]["kind"] != "budget":
                     write_with_retries(path, sealed(json.dumps(kept).encode()))
-            return json.dumps(kept)
+            return json.dumps(kept | {"taken_from": claim.taken_from})
     except UserError as error:
         return json.dumps({"refused": str(error)})
 
 
-def outcome_from_json(text: str, pack: Pack | None = None) -> PackOutcome:
+def outcome_from_json(text: str, pack: Pack | None = None, *, notify: Callable[[str], None] = warn_once) -> PackOutcome:
     """The outcome of a pack from a worker's report; the pack is made from its configs where it is not at hand.
+
+    `notify` is called if the worker had to take the pack from another.
 
     Raises:
         UserError: the worker could not write to the run directory, so that nothing it trained could be kept.
@@ -108,6 +105,8 @@ def outcome_from_json(text: str, pack: Pack | None = None) -> PackOutcome:
     report = json.loads(text)
     if "refused" in report:
         raise UserError(f"{report['refused']}; what is in the ledger is kept, and the same command goes on from there")
+    if holder := report.get("taken_from"):
+        notify(f"a pack was taken from a worker that was given up and did not end ({holder}); it went on from its last state")
     return _outcome_of(report, pack)
 
 
@@ -159,7 +158,7 @@ def adopt_outcomes(run: RunDirectory, ledger: Ledger) -> int:
     return num_adopted
 
 
-def _train(order: Order, run: RunDirectory, leaving: Callable[[], bool]) -> dict[str, Any]:
+def _train(order: Order, run: RunDirectory, claim: Claim, leaving: Callable[[], bool]) -> dict[str, Any]:
     from stsq_core.numerics import resolve_device
     from stsq_core.training import train_pack
 
@@ -177,7 +176,7 @@ def _train(order: Order, run: RunDirectory, leaving: Callable[[], bool]) -> dict
     def stopping() -> bool:
         return time.monotonic() > ends_at or leaving()
 
-    with JournalWriter(run.curves / f"{pack.pack_id}.jsonl", pack) as journal:
+    with JournalWriter(run.curves / f"{pack.pack_id}.jsonl", pack, check=claim.check) as journal:
         began = time.perf_counter()
         state = run.checkpoints / f"{pack.pack_id}.state"
         checkpoint = FileCheckpoint(state, journal, every_s=order.checkpoint_every_s, leaving=stopping)
@@ -188,8 +187,8 @@ def _train(order: Order, run: RunDirectory, leaving: Callable[[], bool]) -> dict
             for result in results:
                 if result.weights is not None:
                     save_weights(run, result)
-        except UserError:
-            raise  # the run directory cannot be written
+        except (UserError, SupersededError):
+            raise  # the run directory cannot be written, or must not be
         except Preempted:
             if leaving():
                 raise  # the pack goes on elsewhere
@@ -198,6 +197,7 @@ def _train(order: Order, run: RunDirectory, leaving: Callable[[], bool]) -> dict
             outcome["failure"] = _failure(error) | {"seconds": time.perf_counter() - began}
         else:
             outcome["results"] = [_result_fields(result) for result in results]
+        claim.check()
         checkpoint.discard()
     return outcome
 
@@ -214,46 +214,3 @@ def _failure(error: Exception) -> dict[str, Any]:
         return {"kind": "out_of_memory", "reason": "out of memory"}
     line = text.strip().splitlines()[0] if text.strip() else "no message"
     return {"kind": "error", "reason": f"{type(error).__name__}: {line}"}
-
-
-@contextmanager
-def _claimed(order: Order) -> Iterator[None]:
-    """Keep others off the pack's files: a worker whose driver was killed may train on for a moment.
-
-    Raises:
-        TimeoutError: another worker holds the pack and does not end.
-    """
-    path = RunDirectory(order.run).checkpoints / f"{order.pack.pack_id}.claim"
-    deadline = time.monotonic() + CLAIM_PATIENCE_S
-    while (file := retry_io(path, lambda: _locked(path))) is None:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"another worker has held {path} for {CLAIM_PATIENCE_S:.0f} s")
-        time.sleep(0.1)
-
-    def sign() -> None:
-        file.truncate(0)
-        print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
-
-    with file:
-        retry_io(path, sign)
-        try:
-            yield
-        finally:
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
-
-
-def _locked(path: Path) -> TextIO | None:
-    """The file at `path`, open and locked; None where another holds it, or removed it while we waited for its lock."""
-    file = path.open("a")
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
-            return file
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    except OSError:
-        file.close()
-        raise
-    file.close()
-    return None

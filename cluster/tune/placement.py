@@ -6,7 +6,7 @@ side, each with packs of the size that suits it.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,12 +16,16 @@ from stsq_core.numerics import Device, free_memory, resolve_device
 from stsq_core.training import ASSUMED_RATE, GPU_RATE
 from sweeps.cells import Room
 
+NODE_ID = "ray.io/node-id"
+"""The label that Ray gives every node."""
+
 
 @dataclass(frozen=True)
 class WorkerSlot:
     """A kind of place for one worker: the resources that Ray reserves, and the device it trains on.
 
-    `core_bytes` is the memory beside a core. A `spare` slot is a core beside GPUs, for short packs.
+    `core_bytes` is the memory beside a core. A `spare` slot is a core beside GPUs, for short packs. `avoided` are ids of nodes
+    where it must not be.
     """
 
     kind: str
@@ -29,28 +33,39 @@ class WorkerSlot:
     device: Device = field(default="auto", compare=False)
     core_bytes: float = field(default=math.inf, compare=False)
     spare: bool = field(default=False, compare=False)
+    avoided: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def resources(self) -> dict[str, float]:
         """The resources that Ray reserves."""
         return {"CPU": 1.0, "GPU": self.gpu_share} if self.gpu_share else {"CPU": 1.0}
 
+    @property
+    def where(self) -> dict[str, Any]:
+        """The labels of nodes that it may be on, as Ray's placement groups take them."""
+        return {"bundle_label_selector": [{NODE_ID: f"!in({','.join(self.avoided)})"}]} if self.avoided else {}
+
     def as_config(self) -> dict[str, Any]:
         """As plain data, for a worker to be made from."""
         return vars(self)
 
 
-def slots_of(nodes: Iterable[Mapping[str, Any]], options: RunOptions) -> dict[WorkerSlot, int]:
+def slots_of(nodes: Iterable[Mapping[str, Any]], options: RunOptions, avoided: Collection[str] = ()) -> dict[WorkerSlot, int]:
     """The number of worker slots of each kind on the living nodes of a cluster, those with a GPU first.
 
     Args:
         nodes: as `ray.nodes()` lists them.
         options: a given number of `workers` counts as it is, also where the nodes for it are still to come.
+        avoided: ids of nodes that do not count; the slots are none where they are all that have a core, or a GPU if any has.
 
     Raises:
         UserError: a GPU is required and no node has one.
     """
-    offered = [node["Resources"] for node in nodes if node["Alive"]]
+    living = [node for node in nodes if node["Alive"]]
+    kind = "GPU" if options.device != "cpu" and any(node["Resources"].get("GPU") for node in living) else "CPU"
+    if avoided and all(node["NodeID"] in avoided for node in living if node["Resources"].get(kind)):
+        return {}
+    offered = [node["Resources"] for node in living if not avoided or node["NodeID"] not in avoided]
     cpus = [int(node.get("CPU", 0)) for node in offered]
     per_gpu = int(1 / options.gpus_per_worker + 1e-9)  # 1 / (1 / 49) is a little less than 49
     on_gpus = [min(int(node.get("GPU", 0)) * per_gpu, cores) for node, cores in zip(offered, cpus, strict=True)]

@@ -124,6 +124,14 @@ def actor_of(trial: Any) -> Any:
     return trial.temporary_state.ray_actor
 
 
+def node_of_actor(actor_id: str) -> tuple[str, str] | None:
+    """The id and the address of the node where an actor is, or was when it ended; None where Ray does not know."""
+    from ray._private.state import state
+
+    where = state.actor_table(actor_id).get("Address", {})
+    return (where["NodeID"], where["IPAddress"]) if where.get("NodeID") else None
+
+
 def error_of(trial: Any) -> Any:
     """The exception that ended a Tune trial, or None.
 

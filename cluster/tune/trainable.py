@@ -66,7 +66,7 @@ class PreemptionNotice:
 
 
 class PackTrainable(tune.Trainable):
-    """A worker: its first step reports its room, each further one trains the pack of the order it got in between."""
+    """A worker: its first step reports its room and node, each further one trains the pack of the order it got in between."""
 
     def setup(self, config: dict[str, Any]) -> None:
         with gc_paused():
@@ -93,6 +93,7 @@ class PackTrainable(tune.Trainable):
             with self._notice.training():
                 return {"outcome": train_order(order, self._notice)}
         try:
-            return {"room": vars(own_room(self._slot))}
+            node = {"node_id": ray.get_runtime_context().get_node_id(), "address": ray.util.get_node_ip_address()}  # type: ignore[no-untyped-call]
+            return {"room": vars(own_room(self._slot)), "node": node}
         except UserError as error:
             return {"refused": str(error)}

@@ -8,7 +8,7 @@ because importing `ray.tune` takes seconds.
 import logging
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,8 +19,17 @@ from ray.tune.stopper import NoopStopper, Stopper
 
 from cluster.run import Order, Work
 from cluster.tune.metrics import Metrics
+from cluster.tune.node_losses import Node
 from cluster.tune.placement import WorkerSlot
-from cluster.tune.ray_private import LostToMemoryError, actor_of, error_of, skip_usage_tags, take_memory_kills_as_losses
+from cluster.tune.ray_cluster import living_nodes
+from cluster.tune.ray_private import (
+    LostToMemoryError,
+    actor_of,
+    error_of,
+    node_of_actor,
+    skip_usage_tags,
+    take_memory_kills_as_losses,
+)
 from cluster.tune.trainable import PackTrainable
 from cluster.tune.watch import HeadWatch, Watchdog
 from cluster.tune.worker_pool import OUT_OF_MEMORY, PREEMPTED, WorkerPool
@@ -123,7 +132,8 @@ class PoolCallback(tune.Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         with aborting():
-            self._pool.handle_loss(trial.trial_id, *loss_cause(trial))
+            node = node_of_lost(trial, self._pool.node_of(trial.trial_id))
+            self._pool.handle_loss(trial.trial_id, *loss_cause(trial), node)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "PoolCallback":
         return self
@@ -160,11 +170,23 @@ def loss_cause(trial: Any) -> tuple[str, str]:
     return type(error).__name__, lines[0]
 
 
-def fit(work: Work, slots: Callable[[], Mapping[WorkerSlot, int]], metrics: Metrics, head: HeadWatch | None) -> None:
+def node_of_lost(trial: Any, reported: Node | None) -> Node | None:
+    """The node where the worker of a Tune trial was lost, as it has reported or Ray knows; None where the node is gone."""
+    actor_id = getattr(error_of(trial), "actor_id", None)
+    if reported is None and actor_id:
+        found = node_of_actor(actor_id)
+        reported = found and Node(*found)
+    is_there = reported is not None and any(node["NodeID"] == reported.node_id for node in living_nodes())
+    return reported if is_there else None
+
+
+def fit(
+    work: Work, slots: Callable[[Collection[str]], Mapping[WorkerSlot, int]], metrics: Metrics, head: HeadWatch | None
+) -> None:
     """Let workers on these slots train every pack of the queue that may start.
 
     Raises:
-        UserError: the run directory cannot be written, no worker starts, or the cluster's head is lost.
+        UserError: the run directory cannot be written, no worker starts or stays on any node, or the cluster's head is lost.
     """
     try:
         fit_pool(WorkerPool(work, slots), metrics, head)
@@ -186,7 +208,7 @@ def fit_pool(pool: WorkerPool, metrics: Metrics, head: HeadWatch | None) -> None
     reports = ReportStopper(pool)
     watchdog = Watchdog(run, hung_after_s=options.hung_after_s, checkpoint_every_s=options.checkpoint_every_s)
     tune.Tuner(
-        tune.with_resources(PackTrainable, lambda config: tune.PlacementGroupFactory([WorkerSlot(**config).resources])),
+        tune.with_resources(PackTrainable, _place),
         tune_config=tune.TuneConfig(
             search_alg=WorkerSearcher(pool),
             num_samples=-1,
@@ -205,6 +227,11 @@ def fit_pool(pool: WorkerPool, metrics: Metrics, head: HeadWatch | None) -> None
         ),
     ).fit()
     shutil.rmtree(run.ray / name, ignore_errors=True)
+
+
+def _place(config: dict[str, Any]) -> tune.PlacementGroupFactory:
+    slot = WorkerSlot(**config)
+    return tune.PlacementGroupFactory([slot.resources], **slot.where)
 
 
 def _trial_name(trial: Any) -> str:

@@ -7,7 +7,7 @@ result of a worker: some 5 ms of the driver with a thousand workers, also after 
 import importlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -57,6 +57,7 @@ class TuneRunner(Runner):
         self._metrics: Metrics = NoMetrics()
         self._counted: dict[WorkerSlot, int] = {}
         self._counted_until = 0.0
+        self._avoided: set[str] = set()
         self._head: HeadWatch | None = None
 
     def __enter__(self) -> Self:
@@ -115,14 +116,21 @@ class TuneRunner(Runner):
             wait_for_preloaded(self._options.workers or num_cores(), check=self._stop.check)
             fit(work, self._count_slots, self._metrics, self._head)
 
-    def _count_slots(self) -> dict[WorkerSlot, int]:
-        """The worker slots of each kind, as of a few seconds ago; those of before where the last GPU is gone, to come again."""
-        if time.monotonic() >= self._counted_until:
+    def _count_slots(self, avoided: Collection[str] = ()) -> dict[WorkerSlot, int]:
+        """The worker slots of each kind, as of a few seconds ago, without the nodes of these ids; empty where no other is left.
+
+        Where the last GPU is gone they are those of before, since it may come again.
+        """
+        if time.monotonic() >= self._counted_until or set(avoided) != self._avoided:
             try:
-                self._counted = slots_of(living_nodes(), self._options)
+                counted = slots_of(living_nodes(), self._options, avoided)
             except UserError:
                 if not self._counted:
                     raise
+                counted = self._counted
+            if not counted:
+                return {}
+            self._counted, self._avoided = counted, set(avoided)
             self._counted_until = time.monotonic() + COUNT_SLOTS_EVERY_S
         return self._counted
 

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from cluster.environment import BAD_INPUT
+from cluster.run import claim_path
 from stsq_core.configs import UserError
 from sweeps.store import RunDirectory
 
@@ -194,7 +195,7 @@ class Watchdog:
     def _files_of(self, pack_id: str) -> tuple[FileState, ...]:
         run = self._run
         run.spec.stat()  # raises where the storage is away, which would look like missing files
-        claim, state = run.checkpoints / f"{pack_id}.claim", run.checkpoints / f"{pack_id}.state"
+        claim, state = claim_path(run, pack_id), run.checkpoints / f"{pack_id}.state"
         return tuple(_file_state(path) for path in (claim, run.curves / f"{pack_id}.jsonl", state))
 
 

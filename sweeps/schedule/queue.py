@@ -2,7 +2,7 @@
 
 import heapq
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Literal
@@ -124,17 +124,21 @@ class PackQueue:
             self._refill()
         return bool(self._waiting)
 
-    def next(self, room: Room | None = None, *, cheapest: bool = False) -> Pack | None:
+    def next(self, room: Room | None = None, *, cheapest: bool = False, rather_not: Collection[str] = ()) -> Pack | None:
         """The next pack to train; None while everything asked for is running, or when all is finished.
 
         Args:
             room: what the worker that asks has. A pack that is too large for it is cut: the worker is given a part, and the
                 rest waits for whoever asks next. Without it packs stay as they were made.
             cheapest: take from the end of the queue, where the shortest packs are.
+            rather_not: ids of packs that are handed out only where no other waits.
         """
         if not self.ready:
             return None
-        pack = self._waiting.pop() if cheapest else self._waiting.popleft()
+        order = range(len(self._waiting))[:: -1 if cheapest else 1]
+        place = next((place for place in order if self._waiting[place].pack_id not in rather_not), order[0])
+        pack = self._waiting[place]
+        del self._waiting[place]
         if room is not None:
             pack = self._cut_to(pack, room, cheapest=cheapest)
         self._running[pack.pack_id] = pack

@@ -40,11 +40,13 @@ Read = TypeVar("Read")
 class JournalWriter:
     """Appends the measurements of one pack; called with a `Measurement`, so that it can be `train_pack`'s `report`.
 
-    A journal that is there already is continued, without a line that a crash has torn.
+    A journal that is there already is continued, without a line that a crash has torn. `check` is called before each change,
+    and raises where another worker writes the journal now.
     """
 
-    def __init__(self, path: Path, pack: Pack) -> None:
+    def __init__(self, path: Path, pack: Pack, *, check: Callable[[], None] = lambda: None) -> None:
         self.path = path
+        self._check = check
         self._places = {trial_id: place for place, trial_id in enumerate(pack.trial_ids)}
         self._pack_id, self._trial_ids = pack.pack_id, pack.trial_ids
         self._head = _line({"schema": SCHEMA, "pack_id": pack.pack_id, "trial_ids": list(pack.trial_ids)})
@@ -115,6 +117,8 @@ class JournalWriter:
 
     def _do(self, action: Callable[[], None]) -> None:
         """Do something with the file, also when its storage goes away meanwhile: a stale descriptor is of no more use."""
+
+        self._check()
 
         def act() -> None:
             if self._descriptor < 0:

@@ -61,7 +61,7 @@ def _claimed(run: RunDirectory, now: float) -> Iterator[TrainingPack]:
         try:
             began_at = claim.stat().st_mtime
             last_at = journal.stat().st_mtime if journal.exists() else began_at
-            worker = claim.read_text(encoding="utf-8", errors="replace").strip()
+            worker = claim.read_text(encoding="utf-8", errors="replace").partition(",")[0].strip()
         except FileNotFoundError:  # the pack ended just now
             continue
         if Lock(claim).holder() is None and now - max(began_at, last_at) > FRESH_S:

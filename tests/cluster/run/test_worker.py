@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from cluster.run.claim import SupersededError
 from cluster.run.worker import Order, adopt_outcomes, outcome_from_json, outcome_path, train_order
 from stsq_core import TrialConfig, UserError
 from sweeps.cells.packs import pack_of
@@ -238,6 +239,33 @@ def test_an_outage_that_does_not_end_is_one_error_and_the_pack_goes_on_later(
     away.rename(run)
     undisturbed = train_order(order(tmp_path / "undisturbed", steps=400).as_json())
     assert numbers(train_order(asked.as_json())) == numbers(undisturbed)
+
+
+@pytest.mark.parametrize("every_s", [0.0, 20.0])
+def test_a_pack_goes_on_while_its_first_worker_is_frozen_and_what_that_one_writes_later_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_s: float
+) -> None:
+    monkeypatch.setattr("cluster.run.claim.PATIENCE_S", 0.0)
+    undisturbed = train_order(order(tmp_path / "undisturbed", steps=400).as_json())
+    asked, run = order(tmp_path / "run", steps=400, every_s=every_s), tmp_path / "run"
+    looks, printed = iter(range(10**6)), []
+
+    def frozen() -> bool:
+        if next(looks) == LOOKS // 2:
+            printed.append(train_order(asked.as_json()))
+        return False
+
+    with pytest.raises(SupersededError):
+        train_order(asked.as_json(), frozen)
+    assert numbers(printed[0]) == numbers(undisturbed)
+    name = f"curves/{asked.pack.pack_id}.jsonl"
+    assert (run / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+    assert [path.name for path in (run / "checkpoints").iterdir()] == [f"{asked.pack.pack_id}.outcome.json"]
+    said: list[str] = []
+    outcome_from_json(printed[0], notify=said.append)
+    outcome_from_json(undisturbed, notify=said.append)
+    assert len(said) == 1
+    assert f"({json.loads(printed[0])['taken_from']})" in said[0]
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), MemoryError()])

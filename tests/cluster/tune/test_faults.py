@@ -3,6 +3,7 @@
 docs/faults.md says what is to happen; `chaos` kills at random.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -93,6 +94,69 @@ def test_a_worker_that_must_end_saves_its_pack_which_goes_on_at_no_cost_in_retri
     ended = stsq.wait(process, timeout_s=PATIENCE_S)
     assert ended.code == 0, ended
     assert "a worker left a node that is taken away; its pack goes on elsewhere from its last checkpoint" in ended.err
+    assert numbers(run) == undisturbed
+
+
+def workers_of(node: subprocess.Popen[bytes], run: Path, *, training: bool) -> list[int]:
+    """The workers on a node: those that hold a claim, or all from their start on."""
+    if training:
+        claims = [path.read_text() for path in run.glob("checkpoints/*.claim") if path.exists()]
+        pids = [int(claim.split()[1]) for claim in claims if claim]
+    else:
+        named = {path: path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()}
+        pids = [int(path.parent.name) for path, words in named.items() if words.startswith(b"ray::") and b"Trainable" in words]
+    return [pid for pid in pids if Path(f"/proc/{pid}").exists() and os.getsid(pid) == os.getsid(node.pid)]
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_node_that_ends_its_workers_is_left_out_and_costs_no_trial(
+    nodes: RayNodes, stsq: Any, write_sweep: Write, small: dict[str, Any], numbers: Numbers, training: bool
+) -> None:
+    small["trials"] = small["trials"][:1]
+    small["trials"][0]["grid"] = {"model.positions.d_e": list(range(2, 14))}
+    small["trials"][0]["base"]["training"] |= {"steps": 20_000, "log_every": 1000}
+    sweep, run = write_sweep(small), stsq.folder / "runs/small"
+    assert stsq.run("run", sweep, "--inline", *QUIET, "--out", "undisturbed", timeout_s=PATIENCE_S).code == 0
+    ill, well = nodes.add(), nodes.nodes[0]
+    process = stsq.start("run", sweep, *QUIET, "--address", nodes.address, **nodes.access)
+    killed, held = set(), set()
+    while process.poll() is None:
+        with contextlib.suppress(OSError):  # one has ended by itself
+            if len(killed) < 3:  # the healthy worker waits: it would train everything while others are killed and started
+                for pid in set(workers_of(well, run, training=True)) - held:
+                    os.kill(pid, signal.SIGSTOP)
+                    held.add(pid)
+            for pid in workers_of(ill, run, training=training) if held else ():
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+            if len(killed) >= 3:
+                for pid in held:
+                    os.kill(pid, signal.SIGCONT)
+        time.sleep(0.02)
+    ended = stsq.wait(process, timeout_s=PATIENCE_S)
+    assert ended.code == 0, ended.err
+    assert len(killed) >= 3, ended.err
+    assert ended.err.count("is left out for 10 minutes: it lost ") == 1, ended.err
+    assert numbers(run) == numbers(stsq.folder / "undisturbed")
+
+
+def test_a_frozen_node_keeps_no_pack_and_spoils_nothing_when_it_wakes(
+    nodes: RayNodes, stsq: Any, sweep: Path, until: Any, numbers: Numbers, undisturbed: dict[str, tuple[object, ...]]
+) -> None:
+    """A worker that holds a claim is no loss of whoever waits for it: that one goes on after a minute."""
+    run = stsq.folder / "runs/small"
+    process = stsq.start("run", sweep, *QUIET, "--address", nodes.address, "--set", "budget.retries=1", **nodes.access)
+    worker = one_in_training(run, until)
+    os.kill(worker, signal.SIGSTOP)
+    os.killpg(nodes.nodes[0].pid, signal.SIGSTOP)
+    (claim,) = run.glob("checkpoints/*.claim")
+    nodes.add()
+    until(lambda: not claim.exists() or "claim 2" in claim.read_text(), timeout_s=PATIENCE_S, what="another worker's claim")
+    os.kill(worker, signal.SIGCONT)
+    os.killpg(nodes.nodes[0].pid, signal.SIGCONT)
+    ended = stsq.wait(process, timeout_s=PATIENCE_S)
+    assert ended.code == 0, ended
+    assert "a pack was taken from a worker that was given up and did not end (process" in " ".join(ended.err.split())
     assert numbers(run) == undisturbed
 
 

@@ -41,6 +41,24 @@ def test_slots_are_counted_on_living_nodes(nodes: list[Any], options: RunOptions
     assert slots_of(nodes, options) == slots
 
 
+@pytest.mark.parametrize(
+    ("avoided", "options", "slots"),
+    [
+        ("c", RunOptions(), {GPU: 4}),
+        ("a", RunOptions(), {GPU: 3}),
+        ("ab", RunOptions(), {}),
+        ("ab", RunOptions(workers=9), {}),
+        ("ab", RunOptions(device="cpu"), {CORE: 8}),
+        ("abc", RunOptions(device="cpu"), {}),
+    ],
+)
+def test_nodes_that_are_avoided_have_no_slots(avoided: str, options: RunOptions, slots: dict[WorkerSlot, int]) -> None:
+    nodes = [node(0), node(4, 1), node(4, 3), node(8)]
+    for one, name in zip(nodes, "habc", strict=True):
+        one["NodeID"] = name
+    assert slots_of(nodes, options, tuple(avoided)) == slots
+
+
 def test_a_slot_names_its_resources_and_its_device() -> None:
     slots = list(slots_of([node(8, 2), node(4, memory=2**32)], RunOptions(gpus_per_worker=0.5, cpu_workers=1)))
     assert [slot.resources for slot in slots] == [{"CPU": 1.0, "GPU": 0.5}, {"CPU": 1.0}]

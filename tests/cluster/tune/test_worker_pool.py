@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from cluster.run.runner import Work
 from cluster.run.stop import StopSignals
 from cluster.run.worker import Order
 from cluster.tune.metrics import METRICS, PACKS, RETRIES, TRIALS, numbers_of
+from cluster.tune.node_losses import LEFT_OUT_S, MAX_IN_A_ROW, Node
 from cluster.tune.placement import WorkerSlot
 from cluster.tune.worker_pool import MAX_FALSE_STARTS, OUT_OF_MEMORY, PREEMPTED, WorkerPool
 from stsq_core import UserError
@@ -48,6 +50,8 @@ def make_pool(tmp_path: Path, fcn: Any) -> MakePool:
         device: Literal["cpu", "cuda"] = "cpu",
         num_long: int = 0,
         budget: Budget | None = None,
+        nodes: str = "",
+        now: Callable[[], float] = time.monotonic,
     ) -> WorkerPool:
         budget, run = budget or Budget(), RunDirectory(tmp_path)
         run.spec.write_text("name: pool\n")
@@ -56,7 +60,8 @@ def make_pool(tmp_path: Path, fcn: Any) -> MakePool:
         queue = PackQueue(Once(configs), Ledger(run.ledger), room=Room(device, most=packs_of))
         progress = ProgressLine(queue, run.curves, Console(file=io.StringIO()))
         budgets = Budgets(budget, queue, spent_minutes=0.0)
-        return WorkerPool(Work(queue, run, RunOptions(), progress, StopSignals(), budget.retries, budgets), lambda: slots)
+        work = Work(queue, run, RunOptions(), progress, StopSignals(), budget.retries, budgets)
+        return WorkerPool(work, lambda avoided: {} if nodes and set(nodes) <= set(avoided) else slots, now=now)
 
     return make
 
@@ -279,3 +284,97 @@ def test_the_metrics_count_every_trial_once(make_pool: MakePool) -> None:
     trials = {status: report[TRIALS, (status,)] for status in ("finished", "diverged", "failed", "training", "waiting")}
     assert trials == {"finished": 2, "diverged": 0, "failed": 0, "training": 2, "waiting": 6}
     assert (report[PACKS, ("in_flight",)], report[PACKS, ("waiting",)], report[RETRIES, ()]) == (1, 3, 1)
+
+
+def start(pool: WorkerPool, name: str, node: str) -> Order | None:
+    """Add a worker, which reports its room from a node."""
+    assert pool.add_worker(name) == CORE
+    return pool.handle_report(name, SMALL | {"node": {"node_id": node, "address": f"host {node}"}})
+
+
+def lose(pool: WorkerPool, name: str, node: str) -> None:
+    pool.handle_loss(name, "ActorDiedError", "the actor died", Node(node, f"host {node}"))
+
+
+def notes(pool: WorkerPool) -> str:
+    return " ".join(pool.work.progress._console.file.getvalue().split())
+
+
+def test_a_node_that_loses_its_workers_is_left_out_and_costs_no_trial(make_pool: MakePool) -> None:
+    pool = make_pool(20, {CORE: 2}, packs_of=2, budget=Budget(retries=1), nodes="ab")
+    order = given(start(pool, "well", "b"))
+    lost = set()
+    for place in range(MAX_IN_A_ROW):
+        lost.add(given(start(pool, f"ill {place}", "a")).pack.pack_id)
+        lose(pool, f"ill {place}", "a")
+    assert len(lost) == MAX_IN_A_ROW, "a pack that was lost on a node is tried elsewhere first"
+    slot = pool.add_worker("next")
+    assert slot is not None
+    assert slot.where == {"bundle_label_selector": [{"ray.io/node-id": "!in(a)"}]}
+    report = SMALL | {"node": {"node_id": "a", "address": "host a"}}
+    assert pool.handle_report("next", report) is None, "it was asked for before the node was left out"
+    pool.remove_worker("next")
+    while (following := pool.handle_report("well", outcome(order))) is not None:
+        order = following
+    assert (pool.over, ended(pool), pool.work.queue.failed) == (True, 20, 0)
+    assert notes(pool).count("node host a (a) is left out for 10 minutes: it lost 3 workers in a row") == 1
+
+
+def test_a_node_that_was_left_out_is_taken_in_again_after_a_while(make_pool: MakePool) -> None:
+    clock = [0.0]
+    pool = make_pool(40, {CORE: 3}, packs_of=2, nodes="ab", now=lambda: clock[0])
+    given(start(pool, "well", "b"))
+    for place in range(MAX_IN_A_ROW):
+        given(start(pool, f"ill {place}", "a"))
+        lose(pool, f"ill {place}", "a")
+    assert start(pool, "early", "a") is None
+    pool.remove_worker("early")
+    clock[0] = LEFT_OUT_S + 1
+    given(start(pool, "again", "a"))
+    lose(pool, "again", "a")
+    assert notes(pool).count("is left out") == 2, "one more loss is enough"
+    clock[0] *= 2
+    order = given(start(pool, "mended", "a"))
+    assert pool.handle_report("mended", outcome(order)) is not None
+    lose(pool, "mended", "a")
+    assert notes(pool).count("is left out") == 2, "a pack that ended there clears it"
+
+
+@pytest.mark.parametrize("healthy_first", [True, False])
+def test_false_starts_on_one_node_do_not_end_the_run(make_pool: MakePool, healthy_first: bool) -> None:
+    pool = make_pool(40, {CORE: 40}, packs_of=1, nodes="ab")
+    if healthy_first:
+        given(start(pool, "well", "b"))
+    for place in range(2 * MAX_FALSE_STARTS):  # all are there at once
+        assert pool.add_worker(f"ill {place}") == CORE
+    for place in range(2 * MAX_FALSE_STARTS):
+        lose(pool, f"ill {place}", "a")
+    assert notes(pool).count("node host a (a) is left out") == 1
+    given(start(pool, "later", "b"))
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_a_run_without_a_node_that_keeps_its_workers_ends_with_the_causes(make_pool: MakePool, trains: bool) -> None:
+    pool = make_pool(40, {CORE: 20}, packs_of=1, nodes="ab")
+    given(start(pool, "well", "b"))
+
+    def lose_three(node: str) -> None:
+        for place in range(MAX_IN_A_ROW):
+            name = f"{node} {place}"
+            _ = start(pool, name, node) if trains else pool.add_worker(name)
+            lose(pool, name, node)
+
+    lose_three("a")
+    with pytest.raises(UserError, match=r"no node is left that keeps its workers \(host a .*: ActorDied.*; host b .*\)"):
+        lose_three("b")
+    assert ended(pool) == 0
+
+
+def test_a_pack_that_ends_its_workers_wherever_it_comes_fails_and_no_node_is_left_out(make_pool: MakePool) -> None:
+    pool = make_pool(1, {CORE: 3}, budget=Budget(retries=5), nodes="abc")
+    for place in range(6):
+        node = "abc"[place % 3]
+        given(start(pool, str(place), node))
+        lose(pool, str(place), node)
+    assert (pool.over, pool.work.queue.failed) == (True, 1)
+    assert "left out" not in notes(pool)
