@@ -34,7 +34,7 @@ from cluster.run import (
     run_path,
     stop_signals,
 )
-from dashboards.publishing import PublisherProcess, check_names, has_key, offline_reason, server_url
+from dashboards.publishing import PublisherProcess, check_names, has_key, offline_reason
 from stsq_core.configs import UserError
 from stsq_core.plugins import used_plugins
 from sweeps.cells import ExpandedSweep, Trials, load_expanded, recheck_trials
@@ -299,6 +299,8 @@ def _publication(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log
             publication.wait()
         finally:
             if not publication.complete:
+                from dashboards.publishing import server_url  # loads wandb, which no process that trains does
+
                 rest = later if has_key(server_url()) else f"`stsq run {place} --wandb offline`, which trains nothing again"
                 why = f"see {run.wandb / 'publisher.log'}"
                 print_line(log, f"W&B: not everything is published yet; {why}, then publish the rest with {rest}")
