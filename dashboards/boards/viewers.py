@@ -26,7 +26,7 @@ from stsq_core.configs import UserError
 from sweeps.cells import Cell
 from sweeps.findings import Findings, read_findings
 from sweeps.search import copied_studies, open_studies, quiet_optuna, studies_in, studies_of
-from sweeps.store import RunDirectory, module_command, open_run
+from sweeps.store import RunDirectory, open_run
 from sweeps.thresholds import WidthThreshold, width_thresholds
 
 LOOPBACK = "127.0.0.1"
@@ -259,7 +259,7 @@ def leet_command(run_path: Path | str) -> tuple[str, ...]:
             f"{str(run.wandb)!r} holds no W&B file: nothing was published from {str(run.path)!r} yet, or W&B was disabled;"
             " run the sweep again with --wandb offline, which trains no trial again and writes the files"
         )
-    return tuple(module_command("wandb", "leet", str(run.wandb)))
+    return (sys.executable, "-P", "-m", "wandb", "leet", str(run.wandb))  # imports nothing from where the user stands
 
 
 def open_leet(run_path: Path | str, *, start: Start | None = None) -> int:
@@ -270,7 +270,7 @@ def open_leet(run_path: Path | str, *, start: Start | None = None) -> int:
     """
     command = leet_command(run_path)
     if start is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UserError(f"`wandb leet` draws in a terminal and this is none: open one and run {' '.join(command[2:])!r} there")
+        raise UserError(f"`wandb leet` draws in a terminal and this is none: open one and run {' '.join(command[3:])!r} there")
     # the viewer reads files, so it sends nothing to a server
     return (start or _run)(command, {**os.environ, "WANDB_ERROR_REPORTING": "false"})
 

@@ -97,11 +97,11 @@ def test_a_run_that_cannot_be_read_says_why_and_is_read_again_once_it_can(
     half: RunDirectory, stack: ExitStack, browser: Browser
 ) -> None:
     whole = half.ledger.read_text()
-    half.ledger.write_text(f"this is no ledger line\n{whole}")
+    half.ledger.write_text(f'{{"schema": 99}}\n{whole}')
     url, _ = stack.enter_context(serving([str(half.path)]))
     tab = stack.enter_context(browser.tab(url))
     wait_for_page(tab)
-    wait_for_words(tab, "#unreadable", "not a ledger line")
+    wait_for_words(tab, "#unreadable", "this ledger line has schema 99; this version reads 1")
     half.ledger.write_text(whole)
     wait_for_words(tab, "#progress", "of 144")
     assert tab.page.locator("#unreadable").count() == 0
