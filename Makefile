@@ -48,7 +48,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP)  ## ratios against the alternatives and a table of all gates (25 minutes); add JAX with .venv/bin/pip install jax
+bench: $(STAMP)  ## ratios against the alternatives and a table of all gates (a quarter of an hour); add JAX with .venv/bin/pip install jax
 	$(BIN)/python tests/benchmarks/all.py
 
 bench-search: $(STAMP)  ## threshold searches on simulated cells

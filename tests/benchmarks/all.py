@@ -32,7 +32,7 @@ RUNS = (
     "scale --cells 5000",
     "scheduler --packs 60000 --trials 2",
     "status",
-    "wandb_cost",
+    "wandb_cost --pairs 40",
     "search_scale",
 )
 
