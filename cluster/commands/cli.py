@@ -7,7 +7,6 @@ is quick. Exit codes are those of `cluster.run.exit_codes`.
 import errno
 import gc
 import json
-import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -335,10 +334,6 @@ def schema(plugin: PluginFiles = None) -> None:
     print(json.dumps(spec_json_schema(), indent=2))
 
 
-def _drop_output() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command; a mistake of the user's becomes one message, with exit code 2."""
     try:
@@ -351,13 +346,15 @@ def main(arguments: list[str] | None = None) -> Any:
 
         print(f"stsq: {harmless(str(error))}", file=sys.stderr)
         sys.exit(BAD_INPUT)
-    except BrokenPipeError:
-        _drop_output()
-        sys.exit(0)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EIO) or error.filename is not None:
+        is_cut = isinstance(error, BrokenPipeError)
+        if not is_cut and (error.errno not in (errno.ENOSPC, errno.EIO) or error.filename is not None):
             raise
-        _drop_output()
+        from cluster.run import drop
+
+        drop(sys.stdout)
+        if is_cut:  # as by `head`, which has what it wanted
+            sys.exit(0)
         print(f"stsq: the output cannot be written: {error.strerror}", file=sys.stderr)
         sys.exit(BAD_INPUT)
     finally:

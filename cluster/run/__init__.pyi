@@ -11,6 +11,7 @@ from .progress_line import ProgressLine as ProgressLine
 from .runner import InlineRunner as InlineRunner, Runner as Runner, Work as Work
 from .stop import Stopped as Stopped, StopSignals as StopSignals, sheltered as sheltered, stop_signals as stop_signals
 from .terminal import (
+    drop as drop,
     error_line as error_line,
     harmless as harmless,
     log as log,

@@ -39,6 +39,13 @@ def log() -> Console:
     return _console(sys.stderr)
 
 
+def drop(stream: TextIO) -> None:
+    """Let the null device take the place of a stream, and of what it holds back."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
+
+
 class Unfailing:
     """A standard stream whose writes never fail: where it is full, or nobody reads it, the null device takes its place."""
 
@@ -49,19 +56,14 @@ class Unfailing:
         try:
             return self._stream.write(text)
         except OSError:
-            self._give_up()
+            drop(self._stream)
             return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
         except OSError:
-            self._give_up()
-
-    def _give_up(self) -> None:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, self._stream.fileno())
-        os.close(null)
+            drop(self._stream)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -11,42 +11,11 @@ from typing import Any
 
 import pytest
 import yaml
+from own_task import plugin_text
 from ray_heads import Head, call, copy_rooms
 
 pytestmark = pytest.mark.jobs
 
-HELD = """
-from pathlib import Path
-from time import sleep
-from typing import Literal
-
-from stsq_core.plugins import Batch, Examples, Source, TokenTask, selected
-
-
-class Held(TokenTask):
-    kind: Literal["held"] = "held"
-
-    def examples(self) -> "HeldExamples":
-        return HeldExamples(self)
-
-
-class HeldExamples(Examples[Held]):
-    @property
-    def output_size(self) -> int:
-        return self.task.d
-
-    @property
-    def zero_loss(self) -> float:
-        return self.task.d / self.task.q
-
-    def batch(self, source: Source, count: int) -> Batch:
-        if Path(HOLD).exists():
-            sleep(0.1)
-        X = source.normals("tokens", 1, count * self.task.T * self.task.d).view(-1, count, self.task.T, self.task.d)
-        y = source.subsets("subsets", count, T=self.task.T, q=self.task.q)
-        return Batch(X, y.unsqueeze(2), selected(X, y).mean(2, keepdim=True))
-"""
-"""A plugin's task whose steps take a tenth of a second while the file HOLD exists."""
 HELD_STEPS = 3000
 
 Numbers = Callable[[Path], dict[str, tuple[object, ...]]]
@@ -69,7 +38,9 @@ def package(tmp_path: Path, small: dict[str, Any]) -> Path:
     held["base"]["task"]["kind"] = "held"
     held["base"]["training"] |= {"steps": HELD_STEPS, "log_every": 10}
     (folder / "slow.yaml").write_text(yaml.safe_dump(slow))
-    (folder / "held.py").write_text(HELD.replace("HOLD", repr(str(hold(tmp_path)))))
+    # steps of a tenth of a second while the file is there
+    before = f"if Path({str(hold(tmp_path))!r}).exists():\n    time.sleep(0.1)"
+    (folder / "held.py").write_text(plugin_text("held", before))
     return folder
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from killer import in_mid_training
+from own_task import plugin_text
 from ray_nodes import RayNodes, kill
 
 from sweeps.store.ledger import Ledger
@@ -309,42 +310,14 @@ def test_a_full_object_store_hinders_nobody(
 
 
 HUNGRY = """
-import mmap
-import time
-from pathlib import Path
-from typing import Literal
-
-from stsq_core.plugins import Batch, Examples, Source, TokenTask, selected
-
-
-class Hungry(TokenTask):
-    kind: Literal["hungry"] = "hungry"
-
-    def examples(self) -> "HungryExamples":
-        return HungryExamples(self)
-
-
-class HungryExamples(Examples[Hungry]):
-    @property
-    def output_size(self) -> int:
-        return self.task.d
-
-    @property
-    def zero_loss(self) -> float:
-        return self.task.d / self.task.q
-
-    def batch(self, source: Source, count: int) -> Batch:
-        if Path(HUNGER).exists() and any(Path(HUNGER).parent.glob("runs/small/curves/*.jsonl")):
-            Path(HUNGER).unlink()
-            taken = []
-            for _ in range(80):
-                taken.append(b"x" * 2**27)
-                time.sleep(0.2)
-        X = source.normals("tokens", 1, count * self.task.T * self.task.d).view(-1, count, self.task.T, self.task.d)
-        y = source.subsets("subsets", count, T=self.task.T, q=self.task.q)
-        return Batch(X, y.unsqueeze(2), selected(X, y).mean(2, keepdim=True))
+if Path(HUNGER).exists() and any(Path(HUNGER).parent.glob("runs/small/curves/*.jsonl")):
+    Path(HUNGER).unlink()
+    taken = []
+    for _ in range(80):
+        taken.append(b"x" * 2**27)
+        time.sleep(0.2)
 """
-"""A plugin's task that takes ten gigabytes, once, in training, where the file HUNGER exists."""
+"""Takes ten gigabytes, once, in training, where the file HUNGER exists."""
 
 
 def test_a_worker_that_the_memory_monitor_ends_costs_its_pack_a_division_and_the_sweep_nothing(
@@ -354,7 +327,7 @@ def test_a_worker_that_the_memory_monitor_ends_costs_its_pack_a_division_and_the
     small["trials"][0] |= {"grid": {}, "seeds": 8}
     small["trials"][0]["base"]["task"]["kind"] = "hungry"
     plugin, hunger = stsq.folder / "hungry.py", stsq.folder / "hunger"
-    plugin.write_text(HUNGRY.replace("HUNGER", repr(str(hunger))))
+    plugin.write_text(plugin_text("hungry", HUNGRY.replace("HUNGER", repr(str(hunger)))))
     words = ("run", write_sweep(small), "--plugin", plugin, "--wandb", "disabled")
     assert stsq.run(*words, "--inline", "--out", "undisturbed").code == 0
     hunger.touch()

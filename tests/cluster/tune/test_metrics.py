@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,3 +71,21 @@ def test_numbers_are_set_with_the_runs_tags_and_no_more_often_than_every_few_sec
     quiet.watch(pool)
     quiet.publish()
     assert len(published) == 2
+
+
+def test_metrics_that_ray_does_not_take_are_said_once_and_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Any, value: float, tags: Any = None) -> None:
+        raise UnicodeEncodeError("ascii", "ü", 0, 1, "no")
+
+    monkeypatch.setattr(Gauge, "set", refuse)
+    monkeypatch.setattr(metrics, "numbers_of", lambda pool: {(metrics.RATE, ()): 7.0})
+    monkeypatch.setattr(metrics, "EVERY_S", 0.0)
+    said: list[str] = []
+    one = RayMetrics(sweep="small", run="/shared/größer")
+    assert one._gauges[metrics.RATE]._default_tags["run"] == r"/shared/gr\xf6\xdfer"
+    pool: Any = SimpleNamespace(work=SimpleNamespace(progress=SimpleNamespace(note=said.append)))
+    one.watch(pool)
+    one.publish()
+    one.publish()
+    assert len(said) == 1
+    assert said[0].startswith("no metrics for Ray from here on: UnicodeEncodeError: ")

@@ -125,6 +125,27 @@ def test_tune_tags_its_callbacks_by_the_function_that_is_replaced(monkeypatch: p
     assert tune.air_usage.tag_callbacks([object()]) is False
 
 
+def test_a_memory_kill_reaches_tune_as_the_loss_of_an_actor(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.air.execution._internal.actor_manager import RayActorManager
+
+    taken: list[Exception] = []
+
+    def take(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
+        taken.append(exception)
+
+    own = inspect.signature(RayActorManager._actor_task_failed)
+    assert list(own.parameters) == list(inspect.signature(take).parameters), "Tune calls it by these names"
+    monkeypatch.setattr(RayActorManager, "_actor_task_failed", take)
+    ray_private.take_memory_kills_as_losses()
+    ray_private.take_memory_kills_as_losses()
+    other = ValueError("boom")
+    for error in (ray.exceptions.OutOfMemoryError("killed"), other):
+        RayActorManager._actor_task_failed(None, tracked_actor_task=None, exception=error)  # type: ignore[arg-type]
+    assert [type(error) for error in taken] == [ray_private.LostToMemoryError, ValueError]
+    assert isinstance(taken[0], ray.exceptions.RayActorError)
+    assert str(cloudpickle.loads(cloudpickle.dumps(taken[0]))) == "killed"
+
+
 def test_a_tune_trial_holds_its_actor_and_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = Trial("worker", stub=True)
     actor = object()
