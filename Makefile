@@ -36,7 +36,7 @@ test-clusters: $(STAMP)  ## clusters of several nodes that grow, lose nodes, fil
 chaos: $(STAMP)  ## a sweep of 200 trials, ten times, while workers, a node and the driver are killed (a quarter of an hour)
 	$(BIN)/python -m pytest -m chaos tests/cluster/chaos
 
-torture: $(STAMP)  ## every file of a run directory damaged in every way, under every command (half an hour on two cores)
+torture: $(STAMP)  ## every file of a run directory damaged in every way, under every command (ten minutes on two cores)
 	$(BIN)/python -m pytest -s -m torture tests/cluster/torture
 
 check: $(STAMP)  ## format, lint, types

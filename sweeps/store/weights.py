@@ -63,5 +63,6 @@ def load_weights(run_path: Path | str, trial_id: str) -> dict[str, np.ndarray]:
 
 def read_weights(path: Path) -> dict[str, np.ndarray]:
     """The arrays in a file; one of `DAMAGED_ARRAYS` is raised where it is damaged."""
-    with np.load(path, allow_pickle=False) as arrays:
+    # opened here: NumPy leaves a file open in which it finds no archive
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}

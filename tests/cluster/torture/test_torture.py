@@ -111,7 +111,8 @@ def test_every_damage(torn: Torn, name: str, capsys: pytest.CaptureFixture[str])
     if name == "ledger.jsonl":
         for field, value in FIELDS:
             for has_checksum in (True, False):
-                said[f"{field}={value!r}"] = torn.try_one(name, with_field(field, value, has_checksum=has_checksum), whole=True)
+                kind = f"{field}={value!r}, {'with' if has_checksum else 'without'} a checksum"
+                said[kind] = torn.try_one(name, with_field(field, value, has_checksum=has_checksum), whole=True)
     with capsys.disabled():
         print(f"\n{name}: {len(said)} tried")
         for kind, words in said.items():

@@ -1,10 +1,12 @@
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from stsq_core import UserError
-from sweeps.store.weights import load_weights, save_weights
+from sweeps.store.weights import DAMAGED_ARRAYS, load_weights, read_weights, save_weights
 
 
 def test_arrays_are_loaded_back_by_one_call(run, fcn, finished):
@@ -34,3 +36,13 @@ def test_objects_are_not_unpickled(run):
     np.savez(run.weights / f"{'a' * 16}.npz", W=np.array([{"an": "object"}], dtype=object))
     with pytest.raises(UserError, match=r"is damaged \(ValueError\)"):
         load_weights(run.path, "a" * 16)
+
+
+@pytest.mark.parametrize("text", [b"", b"no archive", b"PK\x03\x04 cut"])
+def test_a_damaged_file_is_refused_and_closed(tmp_path, text):
+    path = tmp_path / "weights.npz"
+    path.write_bytes(text)
+    with pytest.raises(DAMAGED_ARRAYS) as refused:
+        read_weights(path)
+    opened = {os.readlink(link) for link in Path("/proc/self/fd").iterdir() if os.path.lexists(link)}
+    assert str(path) not in opened, refused.value
