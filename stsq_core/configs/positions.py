@@ -9,7 +9,7 @@ A code is one class here, a `Codes` in `stsq_core.programs.codes` that makes its
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from stsq_core.configs.record import Record
 from stsq_core.configs.task import PositiveInt
@@ -18,12 +18,25 @@ Query = Literal["sum", "dual"]
 Redraw = Literal["never", "per_step", "per_sample"]
 
 
+def _given(redraw: object) -> object:
+    if redraw in ("per_step", "per_sample"):
+        raise ValueError(
+            f"these codes are given or trained, so there is nothing to redraw; got redraw={redraw}: use redraw: never, "
+            "or random_sign or gaussian codes"
+        )
+    return redraw
+
+
+Given = Annotated[Literal["never"], BeforeValidator(_given)]
+"""Of codes that are not drawn."""
+
+
 class OneHot(Record):
     """`e_t` is the t-th unit vector; `d_e = T` (Theorem 1 of arXiv:2406.06893), and may be left out."""
 
     kind: Literal["one_hot"] = "one_hot"
     d_e: PositiveInt
-    redraw: Literal["never"] = "never"
+    redraw: Given = "never"
     query: Query = "dual"
 
 
@@ -53,21 +66,21 @@ class Sinusoidal(Record):
 
     kind: Literal["sinusoidal"] = "sinusoidal"
     d_e: PositiveInt
-    redraw: Literal["never"] = "never"
+    redraw: Given = "never"
     query: Query = "dual"
 
 
 class Learned(Record):
     """E is trained with W and V, from the random-sign codes of the trial's seed; `objective: minibatch` only.
 
-    There is no `dual` query: the certificate is a solution of equations in E, through which the gradient would have to go.
-    There is no code beyond the T that were trained.
+    With a `dual` query the gradient goes through the certificate, too (`stsq_core.programs.certificate`), which is steep where
+    members are nearly dependent. There is no code beyond the T that were trained.
     """
 
     kind: Literal["learned"] = "learned"
     d_e: PositiveInt
-    redraw: Literal["never"] = "never"
-    query: Literal["sum"] = "sum"
+    redraw: Given = "never"
+    query: Query = "sum"
 
 
 Positions = Annotated[OneHot | RandomSign | Gaussian | Sinusoidal | Learned, Field(discriminator="kind")]

@@ -1,5 +1,6 @@
 from .choice import kernels_for as kernels_for
 from .interface import (
+    DUAL_TOLERANCE as DUAL_TOLERANCE,
     AttentionStreams as AttentionStreams,
     Kernels as Kernels,
     NetStep as NetStep,

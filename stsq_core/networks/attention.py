@@ -15,12 +15,12 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from stsq_core.configs import Attention, Learned, Positions, Transformer, TrialConfig, UserError, padded_tokens
+from stsq_core.configs import Attention, Learned, Positions, Transformer, TrialConfig
 from stsq_core.kernels import Kernels
 from stsq_core.networks.attended import Weighing
 from stsq_core.networks.network import Network
 from stsq_core.numerics import Purpose, Streams, product
-from stsq_core.programs import BookSource, CodeBook, Codes, DenseBook, SampleBook, Samples, SharedCodes, Tensors, codes_for
+from stsq_core.programs import BookSource, Codes, LearnedBook, SampleBook, Samples, SharedCodes, Tensors, codes_for
 from stsq_core.tasks import Batch, Source
 
 
@@ -172,16 +172,11 @@ class Columns:
 
     def _read(self, parameters: Tensors, y: torch.Tensor, source: Source, *, T: int) -> SharedCodes | SampleBook:
         if isinstance(self._positions, Learned):
-            return SharedCodes(self._learned(parameters["E"], T), y, T=T)
+            return SharedCodes(LearnedBook(parameters["E"], T, self._positions.query, self._kernels), y, T=T)
         if self._books is None:
             return SampleBook(self._codes, self._positions.query, source.draws("codes"), y, T=T)
         book = self._books.fresh(int(source.step), T) if source.fresh else self._books.training(source.step)
         return SharedCodes(book, y, T=T)
-
-    def _learned(self, E: torch.Tensor, T: int) -> CodeBook:
-        if (trained := E.shape[1]) < T:
-            raise UserError(f"learned codes end at the T of the task; got T={T} beyond T={trained}: use other codes")
-        return DenseBook(torch.nn.functional.pad(E[:, :T], (0, 0, 0, padded_tokens(T) - T)), "sum", self._kernels)
 
 
 def mass(weights: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

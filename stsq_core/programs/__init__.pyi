@@ -1,4 +1,4 @@
-from .codebook import BookSource as BookSource, CodeBook as CodeBook, DenseBook as DenseBook
+from .codebook import BookSource as BookSource, LearnedBook as LearnedBook
 from .codes import Codes as Codes, codes_for as codes_for
 from .fcn import FcnProgram as FcnProgram, uniform_layers as uniform_layers
 from .full_transformer import FullTransformer as FullTransformer, Samples as Samples, SharedCodes as SharedCodes

@@ -12,6 +12,7 @@ import torch
 from stsq_core.configs import BOUND_TO_T, OneHot, Positions, Query, UserError, padded_tokens
 from stsq_core.kernels import Kernels
 from stsq_core.numerics import Purpose, Step, Streams, product
+from stsq_core.programs.certificate import DualQuery, dual_coefficients
 from stsq_core.programs.codes import Codes
 
 
@@ -32,6 +33,10 @@ class CodeBook(ABC):
     def coefficients(self, y: torch.Tensor) -> torch.Tensor:
         """c of the queries `e_y = sum_j c_j e_{y_j}` for subsets y of shape (k, batch, q): (k, batch, q), ones for `sum`."""
         return torch.ones(y.shape, dtype=self.dtype, device=y.device)
+
+    def asked(self, named: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """The queries of subsets whose coefficients are spread over the tokens, (k, batch, Tp): (k, batch, d_e)."""
+        return self.push(named)
 
     def scores(self, W_e: torch.Tensor) -> torch.Tensor:
         """`E W_e^T E^T`, the scores of all tokens (columns) for a query of each single token (rows): (k, Tp, Tp)."""
@@ -86,9 +91,33 @@ class DenseBook(CodeBook):
             case "sum":
                 return super().coefficients(y)
             case "dual":
-                return self._kernels.dual(self.codes, y)
+                return self._dual(y)
             case _:
                 assert_never(self._query)
+
+    def _dual(self, y: torch.Tensor) -> torch.Tensor:
+        return self._kernels.dual(self.codes, y)
+
+
+class LearnedBook(DenseBook):
+    """The first T of the codes that each trial has trained, (k, trained, d_e).
+
+    Raises:
+        UserError: if there are no codes for so many tokens.
+    """
+
+    def __init__(self, E: torch.Tensor, T: int, query: Query, kernels: Kernels) -> None:
+        if (trained := E.shape[1]) < T:
+            raise UserError(f"learned codes end at the T of the task; got T={T} beyond T={trained}: use other codes")
+        super().__init__(torch.nn.functional.pad(E[:, :T], (0, 0, 0, padded_tokens(T) - T)), query, kernels)
+
+    def asked(self, named: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        if self._query == "sum":
+            return self.push(named)
+        return DualQuery.apply(self.codes, named, y)  # type: ignore[no-untyped-call, no-any-return]
+
+    def _dual(self, y: torch.Tensor) -> torch.Tensor:
+        return dual_coefficients(self.codes.detach(), y)
 
 
 class BookSource:

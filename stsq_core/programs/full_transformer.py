@@ -18,9 +18,10 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from stsq_core.configs import CHUNK, Learned, Transformer, TrialConfig, UserError, padded_tokens
+from stsq_core.configs import CHUNK, Learned, Transformer, TrialConfig, padded_tokens
 from stsq_core.numerics import Purpose, Step, dot, product
-from stsq_core.programs.codebook import CodeBook, DenseBook
+from stsq_core.programs.certificate import through_dual
+from stsq_core.programs.codebook import CodeBook, DenseBook, LearnedBook
 from stsq_core.programs.program import Tensors
 from stsq_core.programs.sample_codes import SampleBook, mixed_tokens, sample_book
 from stsq_core.programs.theorem_transformer import TransformerProgram, scores_of_tokens
@@ -36,7 +37,7 @@ class SharedCodes:
         self._book, self._T = book, T
         c = book.coefficients(y)
         self.named = c.new_zeros((*y.shape[:2], padded_tokens(T))).scatter_(2, y, c)
-        self.z = book.push(self.named)
+        self.z = book.asked(self.named, y)
 
     @property
     def dense(self) -> torch.Tensor | None:
@@ -142,7 +143,7 @@ class FullTransformer(TransformerProgram):
         grad_u = samples.mixture(g)
         gradients = {"W": product(grad_u.mT, samples.z_query), "V": product(r.mT, found.c)}
         if isinstance(samples.codes, SharedCodes) and self.learns_codes:
-            gradients["E"] = self._of_codes(parameters, samples, samples.codes.named, found, h=h, g=g, grad_u=grad_u)
+            gradients["E"] = self._of_codes(parameters, samples, samples.codes, found, h=h, g=g, grad_u=grad_u)
         return loss, gradients
 
     def fresh_losses(self, parameters: Tensors, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
@@ -192,17 +193,11 @@ class FullTransformer(TransformerProgram):
 
     def _codes(self, parameters: Tensors, y: torch.Tensor, step: Step, *, T: int, fresh: bool) -> SharedCodes | SampleBook:
         if self.learns_codes:
-            return SharedCodes(self._learned_book(parameters["E"], T), y, T=T)
+            return SharedCodes(LearnedBook(parameters["E"], T, self.model.positions.query, self.kernels), y, T=T)
         if self._books is None:
             return sample_book(self, y, Purpose.FRESH_CODES if fresh else Purpose.CODES, step, T)
         book = self._books.fresh(int(step), T) if fresh else self._books.training(step)
         return SharedCodes(book, y, T=T)
-
-    def _learned_book(self, E: torch.Tensor, T: int) -> CodeBook:
-        if (trained := E.shape[1]) < T:
-            raise UserError(f"learned codes end at the T of the task; got T={T} beyond T={trained}: use other codes")
-        padded = torch.nn.functional.pad(E[:, :T], (0, 0, 0, padded_tokens(T) - T))
-        return DenseBook(padded, "sum", self.kernels)
 
     def _attend(self, parameters: Tensors, samples: Samples) -> Attended:
         u = product(samples.z_query, parameters["W"].mT)
@@ -216,7 +211,7 @@ class FullTransformer(TransformerProgram):
         self,
         parameters: Tensors,
         samples: Samples,
-        named: torch.Tensor,
+        codes: SharedCodes,
         found: Attended,
         *,
         h: torch.Tensor,
@@ -228,5 +223,8 @@ class FullTransformer(TransformerProgram):
         grad_z = product(grad_u, parameters["W"])
         if samples.attend_query:
             grad_z = grad_z + g[..., -1:] * found.u + found.p[..., -1:] * h
-        over_tokens = torch.cat([g[..., :T], found.p[..., :T], named[..., :T]], 1)
-        return product(over_tokens.mT, torch.cat([found.u, h, grad_z], 1)[..., d:].contiguous())
+        asked, rows = codes.named, grad_z[..., d:]
+        if self.model.positions.query == "dual":
+            asked, rows = through_dual(parameters["E"], samples.y, codes.z, rows)
+        over_tokens = torch.cat([g[..., :T], found.p[..., :T], asked[..., :T]], 1)
+        return product(over_tokens.mT, torch.cat([found.u[..., d:], h[..., d:], rows], 1))

@@ -143,17 +143,14 @@ def _full(config: TrialConfig) -> StepCost:
         products += 0.0 if _is_one_hot(config) else 2.0 * 5 * batch * P * D
         vectors += 4.0 * P * D
     if _learns_codes(config):
-        products += 2.0 * batch * (m * m + 3 * T * D)
+        products += 2.0 * batch * (m * m + (5 if _asks_dually(config) else 3) * T * D)
     return StepCost(products, vectors + _dual(config))
 
 
 def _dual(config: TrialConfig) -> float:
     """Inner products of the members, in float64, and conjugate gradients."""
-    match config.model:
-        case Transformer(positions=codes) if codes.query == "dual" and not _is_one_hot(config):
-            q = config.task.q
-            return float(config.batch * (q * (q + 1) * padded_width(config) + 8 * q**3))
-    return 0.0
+    q = config.task.q
+    return float(config.batch * (q * (q + 1) * padded_width(config) + 8 * q**3)) if _asks_dually(config) else 0.0
 
 
 def _fcn(config: TrialConfig, model: Fcn) -> StepCost:
@@ -278,7 +275,10 @@ def _full_numbers(config: TrialConfig, device: str) -> float:
     gradients = m * (wide if cut else m)
     complete = attended + batch * m + gradients + 2 * batch * m * cut
     if _learns_codes(config):
-        complete += max((m * wide + 2 * batch * m) * cut, batch * (4 * m + 3 * D + 3 * T))
+        through_query = batch * (4 * m + 3 * D + 3 * T)
+        if _asks_dually(config):  # in float64
+            through_query = batch * (m + line // 8 * (2 * task.q + 3) * D + 3 * (D + P))
+        complete += max((m * wide + 2 * batch * m) * cut, through_query)
     updating = gradients + m * m * cut if device == "cpu" else 0
     return max(attended + mixing, complete, updating)
 
@@ -304,6 +304,11 @@ def _has_sample_codes(config: TrialConfig) -> bool:
 
 def _learns_codes(config: TrialConfig) -> bool:
     return isinstance(config.model, Transformer) and config.model.positions.kind == "learned"
+
+
+def _asks_dually(config: TrialConfig) -> bool:
+    """Whether queries are solutions of equations; the sum of one-hot codes is their dual query."""
+    return isinstance(config.model, Transformer) and config.model.positions.query == "dual" and not _is_one_hot(config)
 
 
 def _attends_query(config: TrialConfig) -> bool:

@@ -69,6 +69,12 @@ SHAPES = {
         "training": {"batch_size": 64},
     },
     "learned": {"T": 50, "d": 5, "model__positions": {"kind": "learned", "d_e": 64}, "training": {"batch_size": 64}},
+    "learned, dual": {
+        "T": 50,
+        "d": 5,
+        "model__positions": {"kind": "learned", "d_e": 64, "query": "dual"},
+        "training": {"batch_size": 64},
+    },
     "learned, float64": {
         "T": 24,
         "model__positions": {"kind": "learned", "d_e": 100},

@@ -27,8 +27,11 @@ from stsq_core.configs.compatibility import MAX_SUBSETS
         ("transformer", {"model__attend_query": True}, ["attend_query=true", "attend_query: false", "objective: minibatch"]),
         ("transformer", {"model__init_scale": 0.1}, ["init_scale=0.1, init=zero", "init: gaussian"]),
         ("transformer", {"model__init_scale": 0.0}, ["init_scale", "greater than 0"]),
-        ("transformer", {"model__positions": {"kind": "learned", "d_e": 8, "query": "dual"}}, ["learned.query", "'sum'"]),
-        ("transformer", {"model__positions": {"kind": "sinusoidal", "d_e": 8, "redraw": "per_step"}}, ["redraw", "'never'"]),
+        (
+            "transformer",
+            {"model__positions": {"kind": "sinusoidal", "d_e": 8, "redraw": "per_step"}},
+            ["positions.sinusoidal.redraw", "nothing to redraw; got redraw=per_step", "redraw: never", "random_sign"],
+        ),
         ("fcn", {"T": 4, "evaluation__T_test": [4, 6]}, ["T=4 tokens", "T_test=[4, 6]", "leave T_test out", "transformer"]),
         ("transformer", {"q": 3, "evaluation__T_test": [20, 2]}, ["at least q", "T_test=2, q=3", "leave it out"]),
         ("transformer", {"T": 12, "evaluation__q_test": [13]}, ["q_test must be at most T", "q_test=13, T=12", "leave it out"]),

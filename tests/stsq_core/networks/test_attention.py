@@ -28,6 +28,7 @@ CODES = [
     {"kind": "gaussian", "d_e": D_E, "redraw": "per_sample", "query": "dual"},
     {"kind": "sinusoidal", "d_e": D_E, "query": "sum"},
     {"kind": "learned", "d_e": D_E},
+    {"kind": "learned", "d_e": D_E, "query": "dual"},
 ]
 KINDS = {
     "softmax": {},

@@ -117,6 +117,7 @@ def stacks(transformer, fcn) -> dict[str, list]:
         {"kind": "gaussian", "redraw": "per_sample"},
         {"kind": "sinusoidal", "query": "sum"},
         {"kind": "learned"},
+        {"kind": "learned", "query": "dual"},
     ):
         for name, fields in {"full": full, "init": {"model__init": "gaussian"}, "zero": {"model__x_query": "gaussian"}}.items():
             kinds[f"{name} {' '.join(codes.values())}"] = [
@@ -165,7 +166,7 @@ NETWORKS = [
     *((SELECTION, STARTED | {"scores": scores}) for scores in ("softmax", "linear", "sigmoid", "top_q")),
     (SELECTION, STARTED | {"layers": 2, "heads": 2, "rank": 3}),
     (SELECTION, STARTED | {"layers": 2, "positions": SIGNS | {"redraw": "per_sample"}}),
-    (SELECTION, STARTED | {"positions": {"kind": "learned", "d_e": 5}}),
+    (SELECTION, STARTED | {"positions": {"kind": "learned", "d_e": 5, "query": "dual"}}),
     ({"kind": "selected_mean", "T": 9, "q": 2, "d": 3}, {"kind": "fcn", "width": 5, "tail_width": 6}),
     *((QSTR, {"kind": "rnn", "width": 7, "cell": cell}) for cell in ("gru", "relu", "tanh")),
     (QSTR, {"kind": "transformer_mlp", "width": 7}),

@@ -93,10 +93,10 @@ def a_pack_of_16(transformer, fcn, kind: str):
         case "sinusoidal":
             codes = [{"kind": "sinusoidal", "d_e": 9 + i % 8} for i in range(16)]
             return [transformer(T=11, model__positions=codes[i], **fields(i)) for i in range(16)]
-        case "full" | "full_per_sample" | "learned":
+        case "full" | "full_per_sample" | "learned" | "learned_dual":
             full = {"model__init": "gaussian", "model__x_query": "gaussian", "model__attend_query": True}
             codes = {"kind": "gaussian", "redraw": "per_step" if kind == "full" else "per_sample"}
-            codes = {"kind": "learned"} if kind == "learned" else codes
+            codes = {"kind": "learned", "query": "dual" if kind == "learned_dual" else "sum"} if "learned" in kind else codes
             training = {"steps": 20, "batch_size": 7}
             return [
                 transformer(T=11, d=3, model__positions=codes | {"d_e": 17 + i % 8}, training=training, **full, **fields(i))
@@ -165,6 +165,7 @@ KINDS = [
     "full",
     "full_per_sample",
     "learned",
+    "learned_dual",
     "fcn",
     "blocks",
     "tanh",
