@@ -16,6 +16,7 @@ from dashboards.words import (
     number_words,
     setting_interval,
     setting_words,
+    size_words,
     star_words,
     value_words,
     whole_letter,
@@ -163,6 +164,8 @@ def _m_star(threshold: WidthThreshold) -> str:
             return f"> {max(threshold.widths)}"
         case "below_range":
             return f"<= {min(threshold.widths)}"
+        case "solved" | "not_solved":
+            return size_words(threshold)
         case _:
             return "none"
 

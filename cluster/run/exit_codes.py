@@ -24,6 +24,6 @@ def exit_code(results: Results, thresholds: Sequence[WidthThreshold]) -> int:
     num_finished = sum(threshold.search is not None and threshold.search.finished for threshold in thresholds)
     if len(results.records) < len(results.declared) or num_failed or num_finished < len(results.searched):
         return SOME_FAILED
-    if thresholds and all(threshold.status in ("failed", "not_reached") for threshold in thresholds):
+    if thresholds and all(threshold.status in ("failed", "not_reached", "not_solved") for threshold in thresholds):
         return NO_THRESHOLD
     return ALL_ENDED

@@ -18,7 +18,16 @@ from dashboards.boards.charts import BoardChart
 from dashboards.paper import failures_table
 from dashboards.plots import cell_names
 from dashboards.publishing import keys, set_id, set_workspace_name
-from dashboards.words import architecture_name, axes_of, estimate_words, family_title, fit_words, fitted_formula, interval_text
+from dashboards.words import (
+    architecture_name,
+    axes_of,
+    estimate_words,
+    family_title,
+    fit_words,
+    fitted_formula,
+    interval_text,
+    size_words,
+)
 from stsq_core.configs import SAMPLES, WIDTH
 from sweeps.findings import Findings, Regime
 from sweeps.laws import compare_families
@@ -300,7 +309,5 @@ def _threshold(threshold: WidthThreshold) -> str:
             return f"above {max(threshold.widths)}"
         case "below_range":
             return f"at most {min(threshold.widths)}"
-        case "not_reached":
-            return "not reached"
         case _:
-            return "none"
+            return size_words(threshold)

@@ -21,7 +21,7 @@ import plotly.graph_objects as go
 from dashboards.boards.extras import load_extra
 from dashboards.page import plotly_spec
 from dashboards.plots import CellView, Chart, cell_views, curve_charts, loss_charts, read_shown_curves, threshold_charts
-from dashboards.words import interval_text, whole_letter
+from dashboards.words import STATUS_WORDS, interval_text, whole_letter
 from stsq_core.configs import UserError
 from sweeps.cells import Cell
 from sweeps.findings import Findings, read_findings
@@ -212,9 +212,7 @@ def _measured(threshold: WidthThreshold | None) -> list[tuple[str, str]]:
         else "",
         "above_range": f"above {max(threshold.widths)}, the largest tried",
         "below_range": f"at or below {min(threshold.widths)}, the least tried",
-        "not_reached": "not reached at any width",
-        "failed": "not found",
-    }[threshold.status]
+    }.get(threshold.status, STATUS_WORDS[threshold.status])
     return [
         (threshold.size.threshold_words, words),
         (f"{threshold.level:.0%} interval", interval_text(threshold)),

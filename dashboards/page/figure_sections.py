@@ -33,7 +33,18 @@ from dashboards.plots import (
     share_loss_axis,
     tile_opacity,
 )
-from dashboards.words import INK, WIDTHS, Formula, Html, architecture_name, element, prose, star_words, translucent
+from dashboards.words import (
+    INK,
+    STATUS_WORDS,
+    WIDTHS,
+    Formula,
+    Html,
+    architecture_name,
+    element,
+    prose,
+    star_words,
+    translucent,
+)
 from stsq_core.configs import SAMPLES, WIDTH
 from sweeps.findings import Findings, KnownThresholds, interval_histories
 from sweeps.schema import LOSS
@@ -319,8 +330,8 @@ def _loss_words(view: CellView) -> str:
     threshold = view.threshold
     if threshold.status == "found":
         return f"`{threshold.size.letter}`* = {star_words(threshold.m_star)}"
-    if threshold.status == "not_reached":
-        return "the target is not reached"
+    if not threshold.is_bounded:
+        return STATUS_WORDS[threshold.status] if threshold.status.endswith("solved") else "the target is not reached"
     where = "above" if threshold.status == "above_range" else "at or below"
     return f"`{threshold.size.letter}`* {where} the {threshold.size.nouns} tried"
 

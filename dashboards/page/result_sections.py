@@ -16,6 +16,7 @@ from dashboards.words import (
     prose,
     setting_interval,
     setting_words,
+    size_words,
     star_words,
     table,
     value_words,
@@ -136,14 +137,11 @@ def _definition(criterion: Criterion) -> str:
 
 def _table_row(threshold: WidthThreshold, row: Row) -> dict[str, object]:
     widest, narrowest = max(threshold.widths), min(threshold.widths)
-    m = {"above_range": f"> {widest:g}", "below_range": f"≤ {narrowest:g}", "not_reached": "not reached", "failed": "none"}.get(
-        threshold.status
-    ) or star_words(threshold.m_star)
     name = architecture_name(threshold.kind)
     return {
         "architecture": element("span", name, class_=threshold.kind, title=threshold.label),
         **{letter: row[letter] for letter in ("T", "q", "d")},
-        "m": element("b", m),
+        "m": element("b", size_words(threshold)),
         "M": threshold.M,
         "interval": interval_text(threshold),
         "bound": _rounded(row["bound"]),

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import get_args
 
 from dashboards.words import (
+    STATUS_WORDS,
     Html,
     architecture_name,
     axes_of,
@@ -132,14 +133,7 @@ def status_words(findings: Findings) -> tuple[str, bool]:
 
 def summary_words(thresholds: Sequence[WidthThreshold]) -> str:
     """How many thresholds ended in which way."""
-    by_status = {
-        "found": "found",
-        "above_range": "above the range tried",
-        "below_range": "below the range tried",
-        "not_reached": "not reached at any width",
-        "failed": "not found",
-    }
-    counts = [(sum(t.status == status for t in thresholds), words) for status, words in by_status.items()]
+    counts = [(sum(t.status == status for t in thresholds), words) for status, words in STATUS_WORDS.items()]
     return ", ".join(f"{count} {words}" for count, words in counts if count) or "none yet"
 
 

@@ -40,6 +40,8 @@ LATEX_STATUS = {
     "above_range": "above range",
     "below_range": "below range",
     "not_reached": "not reached",
+    "solved": "solved at the only width",
+    "not_solved": "not solved at the only width",
     "failed": "not found",
 }
 
@@ -241,6 +243,8 @@ def _latex_row(threshold: WidthThreshold, axes: Axes) -> str:
             m = whole = f"$>{max(threshold.widths)}$"
         case "below_range":
             m = whole = rf"$\le {min(threshold.widths)}$"
+        case "solved" | "not_solved":
+            m, whole = "--", f"${threshold.widths[0]}$"
         case _:
             m = whole = "--"
     own = "".join(f" & {latex_escaped(value_words(value))}" for value in axes.values(threshold.config_sample).values())

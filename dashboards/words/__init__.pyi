@@ -64,10 +64,12 @@ from .style import (
     width_shade as width_shade,
 )
 from .threshold_words import (
+    STATUS_WORDS as STATUS_WORDS,
     end_words as end_words,
     found_words as found_words,
     interval_text as interval_text,
     regime_words as regime_words,
+    size_words as size_words,
     star_words as star_words,
     whole_letter as whole_letter,
 )

@@ -1,5 +1,7 @@
 """Thresholds, their intervals and the settings of their cells in words, for tables and figures."""
 
+from typing import assert_never
+
 from stsq_core.configs import SAMPLES, WIDTH, Fcn, Size, Transformer
 from sweeps.cells import model_words
 from sweeps.findings import Regime
@@ -22,6 +24,37 @@ def interval_text(threshold: WidthThreshold) -> str:
     low = f"below {min(threshold.widths):g}" if threshold.low is None else star_words(threshold.low)
     high = f"above {max(threshold.widths):g}" if threshold.high is None else star_words(threshold.high)
     return f"{low} to {high}"
+
+
+STATUS_WORDS = {
+    "found": "found",
+    "above_range": "above the range tried",
+    "below_range": "below the range tried",
+    "not_reached": "not reached at any width",
+    "solved": "solved at the only width",
+    "not_solved": "not solved at the only width",
+    "failed": "not found",
+}
+"""Each status of a threshold, in words."""
+
+
+def size_words(threshold: WidthThreshold) -> str:
+    """A threshold in the place of its number: `24.34`, `> 64`, `≤ 4`, or why there is none."""
+    match threshold.status:
+        case "found":
+            return star_words(threshold.m_star)
+        case "above_range":
+            return f"> {max(threshold.widths):g}"
+        case "below_range":
+            return f"≤ {min(threshold.widths):g}"
+        case "solved" | "not_solved":
+            return f"only {threshold.widths[0]}"
+        case "not_reached":
+            return "not reached"
+        case "failed":
+            return "none"
+        case _:
+            assert_never(threshold.status)
 
 
 def whole_letter(size: Size) -> str:

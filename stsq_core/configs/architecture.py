@@ -62,9 +62,9 @@ class Architecture(Record):
         return False
 
     @classmethod
-    def fixed_size(cls, model: Mapping[str, Any]) -> str | None:
-        """Why there is no width to choose for the data of a model, before it is validated; None where there is one."""
-        return None
+    def is_sized_in(cls, model: Mapping[str, Any]) -> bool:
+        """`is_sized_by_task` for the data of a model, before it is validated."""
+        return False
 
     @classmethod
     def offset_in(cls, task: Mapping[str, Any]) -> int:
@@ -123,11 +123,11 @@ class CodedModel(Architecture):
         return isinstance(self.positions, OneHot)
 
     @classmethod
-    def fixed_size(cls, model: Mapping[str, Any]) -> str | None:
+    def is_sized_in(cls, model: Mapping[str, Any]) -> bool:
         match model:
             case {"positions": {"kind": "one_hot"}}:
-                return "one_hot codes have d_e = T, so there is no width to search: use random_sign codes"
-        return None
+                return True
+        return False
 
     def offset(self, task: TokenTask) -> int:
         return task.d

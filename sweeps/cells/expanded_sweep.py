@@ -38,7 +38,8 @@ class ExpandedSweep:
         if isinstance(sweep, ExpandedSweep):
             return sweep
         cells = declared_cells(sweep)
-        return cls(sweep, cells, searched_cells_of(sweep, cells))
+        of_one_width, searched = searched_cells_of(sweep, cells)
+        return cls(sweep, (*cells, *of_one_width), searched)
 
     def of_shard(self, shard: Shard) -> "ExpandedSweep":
         """With the cells of a shard alone; their labels stay those among all cells."""

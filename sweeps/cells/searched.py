@@ -80,8 +80,11 @@ def point_seed(cell_id: str, number: int, *, seed: int = 0) -> int:
     return int.from_bytes(digest[:8], "big") >> (64 - SEED_BITS)
 
 
-def searched_cells_of(spec: SweepSpec, declared: Sequence[Cell]) -> tuple[SearchedCell, ...]:
-    """The searched cells of a sweep in the order they are declared; `declared` are the cells of its grids.
+def searched_cells_of(spec: SweepSpec, declared: Sequence[Cell]) -> tuple[tuple[Cell, ...], tuple[SearchedCell, ...]]:
+    """The cells of a sweep's searches in the order they are declared; `declared` are the cells of its grids.
+
+    Where the task leaves a model one width (one-hot codes have d_e = T) there is none to search: such cells come first, each
+    with the seeds of one round at that width.
 
     Raises:
         PlacedError: a combination of values that is no valid trial, a width that is given as well, or a cell declared twice.
@@ -103,10 +106,17 @@ def searched_cells_of(spec: SweepSpec, declared: Sequence[Cell]) -> tuple[Search
             rates.append(config.optimizer.lr)
     _check_not_declared(declared, {cell_id: place for cell_id, (place, *_) in found.items()})
     labels = distinct_labels([config for *_, config, _ in found.values()], spec.criterion.size)
-    return tuple(
-        SearchedCell(cell_id, group.name, label, _family(spec, config), tuple(sorted(set(rates))), *_range(spec, place, config))
-        for (cell_id, (place, group, config, rates)), label in zip(found.items(), labels, strict=True)
-    )
+    of_one_width, searched = [], []
+    for (cell_id, (place, group, config, rates)), label in zip(found.items(), labels, strict=True):
+        is_fixed = spec.criterion.size == WIDTH and config.model.is_sized_by_task
+        ends = (config.width, config.width) if is_fixed else _range(spec, place, config)
+        cell = SearchedCell(cell_id, group.name, label, _family(spec, config), tuple(sorted(set(rates))), *ends)
+        if is_fixed:
+            seeds = [point_seed(cell_id, number, seed=spec.search.seed) for number in range(spec.search.batch)]
+            of_one_width.append(Cell(cell_id, group.name, label, cell.trials([(config.width, seed) for seed in seeds])))
+        else:
+            searched.append(cell)
+    return tuple(of_one_width), tuple(searched)
 
 
 def _range(spec: SweepSpec, place: int, config: TrialConfig) -> tuple[int, int]:
@@ -205,8 +215,8 @@ def _with_least_size(group: TrialGroup, assignment: dict[str, Any], path: Path, 
     branch, dot, _ = record.size_field.partition(".")
     if dot and not isinstance(model.get(branch), Mapping):
         return data
-    if (problem := record.fixed_size(model)) is not None:
-        raise PlacedError((*path, *path_in_group(group, assignment, ("model", branch), "")), problem)
+    if record.is_sized_in(model):
+        return data
     offset = record.offset_in(task) if isinstance(task, Mapping) else 0
     if is_of_code and record.size_field.rpartition(".")[2] != "d_e":
         reason = f"the width of model.kind={kind} is its units, not d + d_e; got of=d_e: use of: m, or leave it out"

@@ -304,7 +304,12 @@ class LawComparison:
 
     def _left_out(self) -> list[str]:
         """The cells of which no fit knows anything."""
-        reasons = {"not_reached": "in which the target was not reached", "failed": "in which no trial gave a number"}
+        reasons = {
+            "not_reached": "in which the target was not reached",
+            "solved": "of one width only",
+            "not_solved": "of one width only, at which the target was not reached",
+            "failed": "in which no trial gave a number",
+        }
         nums = {status: sum(cell.status == status for cell in self.left_out) for status in reasons}
         return [
             f"{num} {'cell' if num == 1 else 'cells'} {reasons[status]} {'is' if num == 1 else 'are'} left out."

@@ -109,8 +109,9 @@ def _grid_threshold(cell_id: str, label: str, sample: TrialConfig, outcomes: Out
     widths, place = np.unique(outcomes.trials.widths, return_inverse=True)
     rates = np.array([found.chosen.get(width, math.nan) for width in widths.tolist()])
     judged = _judged(losses, found) if losses else np.empty((0, 0))
-    short = _short_words(losses, judged, found, criterion, sample) if losses else ""
-    return threshold_of(
+    has_one_width = criterion.size == WIDTH and sample.model.is_sized_by_task
+    short = _short_words(losses, judged, found, criterion, sample) if losses and not has_one_width else ""
+    threshold = threshold_of(
         cell_id,
         label,
         sample,
@@ -122,10 +123,30 @@ def _grid_threshold(cell_id: str, label: str, sample: TrialConfig, outcomes: Out
         num_seeds=losses.num_seeds if losses else 0,
         points=Points.of(outcomes, rates[place] == outcomes.trials.rates),
         notes=([short] if short else [])
-        + list(_notes(outcomes, losses, judged, found, criterion, sample, is_short=bool(short))),
+        + list(_notes(outcomes, losses, judged, found, criterion, sample, says_where=not (short or has_one_width))),
         replicates=np.array([]) if short else found.replicates,
         again=found.again,
         is_reached=not short,
+    )
+    return _at_its_width(threshold, judged, criterion) if has_one_width and threshold.status != "failed" else threshold
+
+
+def _at_its_width(threshold: WidthThreshold, judged: np.ndarray, criterion: Criterion) -> WidthThreshold:
+    """What came of a model at the one width that its task leaves it; `judged` are the log losses, [1, seed]."""
+    known = judged[~np.isnan(judged)]
+    num_solved = int((known <= math.log(criterion.target_loss)).sum())
+    parts = "T + d = " if threshold.config_sample.model.offset(threshold.config_sample.task) else ""
+    loss = f"median {criterion.measure} {math.exp(float(np.median(known))):.2g} there"
+    words = f"m = {parts}{threshold.widths[0]} is the only width: {loss}, {num_solved} of {len(known)} seeds solved"
+    return replace(
+        threshold,
+        status="solved" if threshold.status == "below_range" else "not_solved",
+        low=None,
+        high=None,
+        low_censored=False,
+        high_censored=False,
+        note="; ".join(filter(None, [words, threshold.note])),
+        replicates=np.array([]),
     )
 
 
@@ -201,17 +222,17 @@ def _notes(
     criterion: Criterion,
     sample: TrialConfig,
     *,
-    is_short: bool,
+    says_where: bool,
 ) -> Iterator[str]:
     """What a reader must know before using the number, in a few words each."""
     if losses is None:
         ways = [way for way in ("diverged", "failed") if outcomes.num_ended(way)]
         yield f"not found: all {' or '.join(ways)}"
         return
-    if found.crossing == math.inf and not is_short:
+    if found.crossing == math.inf and says_where:
         larger = " (try larger ones)" if losses.widths[-1] == outcomes.trials.widths.max() else ""
         yield f"above {losses.widths[-1]}, the largest {criterion.size.noun} tried{larger}"
-    if found.crossing == -math.inf:
+    if found.crossing == -math.inf and says_where:
         can_shrink = losses.widths[0] == outcomes.trials.widths.min() > _least_size(criterion, sample)
         smaller = " (try smaller ones)" if can_shrink else ""
         yield f"at or below {losses.widths[0]}, the least {criterion.size.noun} tried{smaller}"

@@ -15,7 +15,7 @@ from sweeps.thresholds.recheck import Recheck
 from sweeps.thresholds.resampling import attainable_level
 from sweeps.thresholds.search_state import SearchState
 
-ThresholdStatus = Literal["found", "above_range", "below_range", "not_reached", "failed"]
+ThresholdStatus = Literal["found", "above_range", "below_range", "not_reached", "solved", "not_solved", "failed"]
 
 MAX_REASON = 60
 """Characters of a failed trial's reason that a note repeats."""
@@ -92,12 +92,13 @@ class WidthThreshold:
 
     `found`: `m_star` is the threshold and `M` the whole number of units. `above_range` (`below_range`): it lies above
     (below) every width tried. `not_reached`: at no width enough seeds are solved, and the loss is not seen to fall at the
-    largest ones, so that none is known to lie beyond. `failed`: no trial gave a number. `low` and `high` bound it at the
-    `level`: None where the end is censored (`low_censored`: it lies below the least width; `high_censored`: above the
-    largest) or where one seed cannot give an interval. `replicates` are bootstrap replicates of log m*, or draws from its
-    posterior where the widths were searched (then `search` says how far the search is); -inf below and inf above the range.
-    `recheck` is what came of twice the steps. Where the criterion judges by another `metric`, that stands in
-    its points in place of the relative loss.
+    largest ones, so that none is known to lie beyond. `solved` (`not_solved`): the task leaves the model one width, as
+    one-hot codes have m = T + d, and enough seeds are solved there (too few); there is no threshold. `failed`: no trial gave a
+    number. `low` and `high` bound it at the `level`: None where the end is censored (`low_censored`: it lies below the least
+    width; `high_censored`: above the largest) or where one seed cannot give an interval. `replicates` are bootstrap replicates
+    of log m*, or draws from its posterior where the widths were searched (then `search` says how far the search is); -inf below
+    and inf above the range. `recheck` is what came of twice the steps. Where the criterion judges by another `metric`, that
+    stands in its points in place of the relative loss.
     """
 
     cell_id: str

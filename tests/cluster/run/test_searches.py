@@ -72,6 +72,32 @@ def test_a_search_leaves_thresholds_studies_and_a_page(
 
 
 @pytest.mark.slow
+def test_codes_of_one_width_answer_a_search_with_what_came_of_it(
+    here: Here, tmp_path: Path, write_sweep: Write, hunt: dict[str, Any]
+) -> None:
+    """T = 6 in the small sweep, d = 2: one-hot codes have m = 8."""
+    hunt["trials"] = hunt["trials"][:1]
+    (group,) = hunt["trials"]
+    del group["base"]["model"]["positions"], group["base"]["training"]["objective"]
+    group["zip"] = {"model.positions.kind": ["learned", "one_hot"], "model.positions.query": ["dual", "dual"]}
+    sweep = write_sweep(hunt)
+    assert re.search(r"one_hot/never/dual adam minibatch\s+8\s+\S+\s+4\s+4\s+0", here("plan", sweep).out)
+    ended = here("run", sweep, *QUIET)
+    assert ended.code == 0, ended
+    [row] = [row for row in ended.out.splitlines() if "one_hot" in row and "only 8" in row]
+    assert row.rstrip().endswith("solved")
+    rows = {row["search"]: row for row in json.loads(here("show", tmp_path / "runs/hunt", "--json").out)["thresholds"]}
+    assert rows[None]["status"] in ("solved", "not_solved")
+    assert (rows[None]["m_star"], rows[None]["narrowest"], rows[None]["num_seeds"]) == (None, 8, 4)
+    assert here("report", tmp_path / "runs/hunt").code == 0
+    page = (tmp_path / "runs/hunt/report/index.html").read_text()
+    for words in ("only 8", "is the only width: median relative loss", "solved at the only width"):
+        assert words in page
+    again = here("run", sweep, *QUIET)
+    assert "nothing to train: hunt is complete" in again.err
+
+
+@pytest.mark.slow
 def test_the_same_search_again_trains_nothing(here: Here, tmp_path: Path, write_sweep: Write, hunt: dict[str, Any]) -> None:
     first = here("run", write_sweep(hunt), *QUIET)
     ledger = (tmp_path / "runs/hunt/ledger.jsonl").read_bytes()

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from stsq_core import UserError
-from sweeps.cells.expanded_sweep import searched_cells
+from sweeps.cells.expanded_sweep import ExpandedSweep, searched_cells
 from sweeps.cells.loading import check_sweep, spec_json_schema
 from sweeps.cells.searched import point_seed
 from sweeps.schema.overrides import apply_settings
@@ -54,6 +54,19 @@ def test_the_trials_of_a_point_are_its_rates():
     trials = cell.trials([(5, 1), (256, 2)])
     assert [(c.width, c.seed, c.optimizer.lr) for c in trials] == [(5, 1, 0.03), (5, 1, 0.1), (256, 2, 0.03), (256, 2, 0.1)]
     assert trials[0].model.positions.d_e == 1
+
+
+def test_a_model_whose_task_leaves_one_width_has_the_seeds_of_a_round_there():
+    expanded = ExpandedSweep.of(load("attention:model.positions.kind=random_sign,one_hot", "search.batch=5"))
+    assert [cell.low for cell in expanded.searched] == [5, 5, 4]
+    assert [(cell.widths, cell.rates, cell.num_seeds, len(cell.trials)) for cell in expanded.cells] == [
+        ((20,), (0.03, 0.1), 5, 10),
+        ((36,), (0.03, 0.1), 5, 10),
+    ]
+    assert {trial.model.positions.d_e for trial in expanded.cells[1].trials} == {32}
+    again = ExpandedSweep.of(load("attention:model.positions.kind=one_hot", "search.batch=5", "search.seed=1"))
+    assert not set(again.cells[0].trials.trial_ids) & set(expanded.cells[0].trials.trial_ids)
+    assert [cell.group for cell in again.searched] == ["net"]
 
 
 def test_seeds_of_points_differ_between_cells_and_points():
@@ -113,7 +126,6 @@ def test_the_schema_knows_searches():
         ("net:model.width=8", "trials.1.base.model.width: the width is searched; got model.width=8 as well: leave width out"),
         ("net:model.width=8,16", "trials.1.grid.model.width: model.width is the width, and search says which are tried"),
         ("net:seeds=3", "trials.1.seeds: a search takes a fresh seed for every point; got seeds=3"),
-        ("attention:model.positions.kind=one_hot", "one_hot codes have d_e = T, so there is no width to search"),
         ("net:task.q=99", "q must be at most T"),
         ("criterion={target_loss: 0.1, statistic: mean, success_rate: 0.7}", "there is no field 'criterion'"),
     ],
@@ -206,7 +218,7 @@ def test_any_model_of_codes_is_searched_from_above_d():
     assert searched_cells(load(text=other))[0].trials([(5, 1)])[0].model.positions.d_e == 1
     for setting, words in (
         ("search.low=4", "trials.0.search.low: low must exceed d, because the width of model.kind=attention is m = d + d_e"),
-        ("model.positions.kind=one_hot", "one_hot codes have d_e = T, so there is no width to search"),
+        ("model.positions={kind: one_hot, redraw: per_step}", "there is nothing to redraw; got redraw=per_step"),
     ):
         with pytest.raises(UserError, match=re.escape(words)):
             load(f"attention:{setting}", text=other)

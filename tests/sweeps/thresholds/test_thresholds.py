@@ -66,6 +66,19 @@ def test_above_and_below_the_range_there_is_a_bound_and_no_number(cell_records):
     assert below.note == "at or below 12, the least width tried (try smaller ones)"
 
 
+def test_a_model_of_one_width_is_solved_there_or_not_and_has_no_threshold(transformer, record):
+    """One-hot codes at T = 16, d = 4."""
+    trials = [transformer(16, seed=seed, kind="one_hot", redraw="never") for seed in range(5)]
+    for losses, status, words in (
+        ([0.01, 0.02, 0.03, 0.5, 0.04], "solved", "median relative loss 0.03 there, 4 of 5 seeds solved"),
+        ([0.2, math.inf, 0.05, 0.3, 0.4], "not_solved", "median relative loss 0.3 there, 1 of 5 seeds solved; 1 of 5"),
+    ):
+        found = only([record(trial, loss) for trial, loss in zip(trials, losses, strict=True)])
+        assert (found.status, found.m_star, found.low, found.high, found.is_bounded) == (status, None, None, None, False)
+        assert found.note.startswith(f"m = T + d = 20 is the only width: {words}")
+    assert only([record(trials[0], math.inf)]).status == "failed"
+
+
 def test_an_end_of_the_interval_beyond_the_range_is_censored_not_invented(cell_records):
     places = [20.0, 22.0, 25.0, 60.0, 70.0]
     found = only(cell_records(WIDTHS, range(5), lambda width, seed: line(places[seed])(width, seed)))
