@@ -241,7 +241,7 @@ def show(
     if as_json and findings.spec.drawings:
         sys.stdout.write(verdicts_json(findings.verdicts))
     elif as_json:
-        sys.stdout.write(thresholds_json(findings.thresholds, findings.comparisons))
+        sys.stdout.write(thresholds_json(findings.thresholds, findings.comparisons, findings.decisions))
     elif as_latex:
         sys.stdout.write(thresholds_latex(findings.thresholds, findings.comparisons))
     elif tasks:

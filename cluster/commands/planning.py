@@ -27,8 +27,9 @@ from stsq_core.configs import (
 )
 from stsq_core.training import ASSUMED_RATE, GPU_RATE
 from sweeps.cells import GPU_PACKS, Plan, catalog_names, load_expanded, make_plan, trial_operations
+from sweeps.laws import Decision, decisions_of
 from sweeps.store import FINISHED, LedgerRecord, Outcomes, RunDirectory, read_results
-from sweeps.thresholds import SearchPlan, plan_searches
+from sweeps.thresholds import SearchPlan, plan_searches, thresholds_of
 
 GPU_LAUNCHES_S = 80e-6
 """Launching the kernels of one step of a pack of any size there."""
@@ -37,6 +38,9 @@ FIRST_ROUND_PACKS = 8
 """Widths far apart stand on different rungs of the padding ladder and so in different packs."""
 
 SHOWN_CELLS = 200
+
+DECIDED_POINTS = 150
+"""Points of a family after which a law has been decided for on average (docs/search.md)."""
 
 OVERHEAD_S = 15.0
 """Starting Ray and its workers, and drawing the page."""
@@ -108,6 +112,8 @@ def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | 
     print_line(console, f"{spec.name}: {spec.heading}")
     print_line(console, f"hypothesis: {spec.hypothesis.strip()}")
     searches = plan_searches(spec, results)
+    if decisions := decisions_of(spec, results.searched, thresholds_of(spec, results)):
+        searches = _decided(searches, decisions)
     if plan.cells:
         print_table(console, cell_table(plan, done))
     if searches:
@@ -116,9 +122,27 @@ def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | 
         print_line(console, f"and {len(plan.cells) - SHOWN_CELLS} more cells")
     for line in cost_lines(plan, measured_rate(records), slots=slots, searches=searches):
         print_line(console, line)
+    for decision in decisions:
+        print_line(console, f"laws decide which cells are asked: {decision.words}")
     for line in (*expanded.notes, *expanded.theorem_lines):
         print_line(console, line)
     print_line(console, f"run directory: {run.path}")
+
+
+def _decided(searches: Sequence[SearchPlan], decisions: Sequence[Decision]) -> tuple[SearchPlan, ...]:
+    """The plans of cells among which laws decide: a family's points left are spread evenly, as nobody knows where they go."""
+    found = []
+    for decision in decisions:
+        left = 0 if decision.reason else decision.settings.points - decision.total
+        own = [one for one in searches if one.cell.cell_id in decision.cell_ids]
+        most, expected = (_shares(points, len(own)) for points in (left, min(DECIDED_POINTS, left)))
+        found += [one.scaled(*points) for one, *points in zip(own, most, expected, strict=True)]
+    return tuple(found)
+
+
+def _shares(points: int, num: int) -> list[int]:
+    """So many points in so many whole parts, as equal as they can be."""
+    return [points * (place + 1) // num - points * place // num for place in range(num)]
 
 
 def cell_table(plan: Plan, done: Collection[str]) -> Table:

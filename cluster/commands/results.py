@@ -42,6 +42,8 @@ def show_findings(console: Console, findings: Findings) -> None:
         show_failures(console, findings.records)
     else:
         show_run(console, findings.records, findings.thresholds, findings.comparisons, run=str(findings.run.path))
+        for decision in findings.decisions:
+            print_line(console, decision.words)
 
 
 def show_run(

@@ -361,7 +361,7 @@ def _conclude(run: RunDirectory, sweep: ExpandedSweep, options: RunOptions, *, o
         raise refused
     if page is not None:
         print_line(out, f"page: {page}")
-    return exit_code(results, thresholds)
+    return exit_code(results, thresholds, num_searching=findings.num_searching)
 
 
 def write_page(run: RunDirectory, findings: "Findings", *, log: Console) -> Path | None:

@@ -18,11 +18,10 @@ STOPPED = 130
 """Stopped by a signal."""
 
 
-def exit_code(results: Results, thresholds: Sequence[WidthThreshold]) -> int:
-    """The exit code of a sweep with these results and thresholds."""
+def exit_code(results: Results, thresholds: Sequence[WidthThreshold], *, num_searching: int = 0) -> int:
+    """The exit code of a sweep with these results and thresholds, so many searches of which have not finished."""
     num_failed = results.records.num_ended("failed") + results.rechecks.num_ended("failed")
-    num_finished = sum(threshold.search is not None and threshold.search.finished for threshold in thresholds)
-    if len(results.records) < len(results.declared) or num_failed or num_finished < len(results.searched):
+    if len(results.records) < len(results.declared) or num_failed or num_searching:
         return SOME_FAILED
     if thresholds and all(threshold.status in ("failed", "not_reached", "not_solved") for threshold in thresholds):
         return NO_THRESHOLD

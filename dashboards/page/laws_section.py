@@ -28,7 +28,7 @@ from dashboards.words import (
     width_words,
 )
 from sweeps.findings import Findings, Regime
-from sweeps.laws import FamilyComparison, LawComparison, ScalingLaw, compare_families
+from sweeps.laws import Decision, FamilyComparison, LawComparison, ScalingLaw, compare_families
 
 TAGS = {"best": "found", "as good": "found", "less likely": "above_range", "ruled out": "failed"}
 BEATEN = ("less likely", "ruled out")
@@ -40,7 +40,7 @@ def laws_section(
 ) -> PageSection | None:
     """All laws of every regime with their verdicts, the held-out cells, residuals and exponents."""
     compared = [(regime, regime.comparison) for regime in findings.regimes if regime.comparison is not None]
-    if not compared:
+    if not compared and not findings.decisions:
         return None
     level = f"{findings.spec.criterion.level:.0%}"
     return page_section(
@@ -53,6 +53,7 @@ def laws_section(
             " probable residuals as large as a law's, or such a trend of them, are by the thresholds' own errors. The"
             " leave-one-out error is that of predicting each cell from the others."
         ),
+        *(_decision(decision) for decision in findings.decisions),
         *(_regime(findings, regime, comparison) for regime, comparison in compared),
         *(_families(own) for own in compare_families(findings.comparisons)),
         *_figures(residuals, exponents),
@@ -85,6 +86,21 @@ def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Ht
         table(columns, rows),
         element("p", notes, ".", class_="fine") if notes else None,
         _held_out(comparison),
+        class_="law",
+    )
+
+
+def _decision(decision: Decision) -> Html:
+    """Between which laws the search decides, which of them leads, and where it asked."""
+    shares = decision.probabilities
+    rows = [{"law": law.formula, "share": f"{shares[law.name]:.2%}" if shares else ""} for law in decision.laws]
+    where = ", ".join(f"{num} at {letters}" for letters, num in decision.asked.items())
+    return element(
+        "div",
+        element("h3", "Laws decide where to look"),
+        element("p", decision.words, class_="conclusion"),
+        table({"law": "Rival law", "share": "#Probability"}, rows),
+        element("p", f"Points: {where}.", class_="fine") if where else None,
         class_="law",
     )
 

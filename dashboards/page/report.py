@@ -150,7 +150,7 @@ def write_tables(findings: Findings, folder: Path) -> list[str]:
     else:
         tables["thresholds.csv"] = thresholds_csv(findings.thresholds, findings.laws)
         tables["thresholds.tex"] = thresholds_latex(findings.thresholds, findings.comparisons)
-        tables["thresholds.json"] = thresholds_json(findings.thresholds, findings.comparisons)
+        tables["thresholds.json"] = thresholds_json(findings.thresholds, findings.comparisons, findings.decisions)
         tables["laws.csv"] = laws_csv(findings.comparisons, findings.thresholds)
         tables["laws.tex"] = laws_latex(findings.comparisons, findings.thresholds)
     for name, text in tables.items():

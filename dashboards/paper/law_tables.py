@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dashboards.words import axes_of, family_names, fit_words, place_words, plain_formula, standing_words
-from sweeps.laws import Estimate, LawComparison, Prediction, ScalingLaw, compare_families
+from sweeps.laws import Decision, Estimate, LawComparison, Prediction, ScalingLaw, compare_families
 from sweeps.thresholds import WidthThreshold
 
 Row = dict[str, Any]
@@ -99,6 +99,23 @@ def family_rows(comparisons: Sequence[LawComparison]) -> list[Row]:
             ],
         }
         for own in compare_families(comparisons)
+    ]
+
+
+def decision_rows(decisions: Iterable[Decision]) -> list[Row]:
+    """A row a family in whose search laws decide: probabilities, odds, why it ended, and the points of each cell asked."""
+    return [
+        {
+            "settings": decision.summary,
+            "probabilities": decision.probabilities,
+            "leader": None if decision.leader is None else decision.leader.name,
+            "odds": decision.odds,
+            "ended": decision.reason or None,
+            "num_points": decision.total,
+            "max_points": decision.settings.points,
+            "points": decision.asked,
+        }
+        for decision in decisions
     ]
 
 

@@ -11,7 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from dashboards.paper.law_tables import Row, conclusion_rows, family_rows, held_out_rows, latex_numbers, law_rows, named_laws
+from dashboards.paper.law_tables import (
+    Row,
+    conclusion_rows,
+    decision_rows,
+    family_rows,
+    held_out_rows,
+    latex_numbers,
+    law_rows,
+    named_laws,
+)
 from dashboards.words import (
     Axes,
     axes_of,
@@ -26,7 +35,7 @@ from stsq_core.configs import SAMPLES, SAMPLES_TO_TARGET, WIDTH, Size
 from stsq_core.oracles import theory
 from sweeps.cells import cell_of_family, distinct_labels
 from sweeps.findings import Verdict
-from sweeps.laws import LawComparison, ScalingLaw, by_regime, has_fcn_bound
+from sweeps.laws import Decision, LawComparison, ScalingLaw, by_regime, has_fcn_bound
 from sweeps.store import FAILED, FINISHED, MEASURED, STATUSES, LedgerRecord, Outcomes, none_of_nan
 from sweeps.thresholds import WidthThreshold, samples_to_target
 
@@ -70,7 +79,11 @@ def _law_of(members: Sequence[WidthThreshold], laws: Sequence[ScalingLaw]) -> Sc
     return next((law for law in laws if law.fit.cells.thresholds[0].cell_id in own), None)
 
 
-def thresholds_json(thresholds: Sequence[WidthThreshold], comparisons: Sequence[LawComparison] = ()) -> str:
+def thresholds_json(
+    thresholds: Sequence[WidthThreshold],
+    comparisons: Sequence[LawComparison] = (),
+    decisions: Sequence[Decision] = (),
+) -> str:
     """Thresholds and laws as one JSON document; what is missing or not finite is null."""
     laws = named_laws(comparisons)
     document = {
@@ -79,6 +92,7 @@ def thresholds_json(thresholds: Sequence[WidthThreshold], comparisons: Sequence[
         "verdicts": conclusion_rows(comparisons, thresholds),
         "families": family_rows(comparisons),
         "held_out": held_out_rows(comparisons, thresholds),
+        "decisions": decision_rows(decisions),
     }
     return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from stsq_core.configs import UserError
 from stsq_core.oracles import theorem_lines
 from sweeps.cells.cell import Cell
 from sweeps.cells.expansion import declared_cells
@@ -42,9 +43,18 @@ class ExpandedSweep:
         return cls(sweep, (*cells, *of_one_width), searched)
 
     def of_shard(self, shard: Shard) -> "ExpandedSweep":
-        """With the cells of a shard alone; their labels stay those among all cells."""
+        """With the cells of a shard alone; their labels stay those among all cells.
+
+        Raises:
+            UserError: laws decide which cell is next.
+        """
         if shard.count == 1:
             return self
+        if self.spec.search.decide is not None:
+            raise UserError(
+                f"--shard {shard}: with search.decide the next cell follows from all others, so one process asks for them: run "
+                "without --shard, with more workers"
+            )
         cells = tuple(cell for cell in self.cells if shard.owns(cell.cell_id))
         return replace(self, cells=cells, searched=tuple(cell for cell in self.searched if shard.owns(cell.cell_id)))
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from stsq_core.configs import TrialConfig
 from sweeps.cells import Cell, Trials, make_packs, pack_of, trial_operations
+from sweeps.laws import decisions_of, unfinished_cells
 from sweeps.store import (
     DIVERGED,
     FAILED,
@@ -91,7 +92,7 @@ class WorkerProgress:
 class Progress:
     """A run's state. `holder` names the process that runs it, None where nobody does; `seconds_left` is None where it
     cannot be estimated. Of `num_searches` searched cells `num_searching` may ask for more points. `notes` says what the ledger
-    had to leave out, and what it lacks.
+    had to leave out, what it lacks, and which law leads where laws decide.
     """
 
     cells: tuple[CellProgress, ...]
@@ -138,11 +139,13 @@ def read_basis(run: RunDirectory) -> ProgressBasis:
     """
     sweep = run.read_sweep()
     results = read_results(run, sweep)
-    searches = {cell.cell_id: False for cell in results.searched}
-    if searches:
+    searches, notes = dict[str, bool](), results.ledger_notes
+    if results.searched:
         found = thresholds_of(sweep.spec, results)
-        searches |= {one.cell_id: one.search.finished for one in found if one.search is not None}
-    return ProgressBasis(cells_with_points(sweep, results.records), results.records, searches, results.ledger_notes)
+        unfinished = unfinished_cells(sweep.spec, results.searched, found)
+        searches = {cell.cell_id: cell.cell_id not in unfinished for cell in results.searched}
+        notes = (*notes, *(one.words for one in decisions_of(sweep.spec, results.searched, found)))
+    return ProgressBasis(cells_with_points(sweep, results.records), results.records, searches, notes)
 
 
 def read_progress(run: RunDirectory, basis: ProgressBasis | None = None) -> Progress:

@@ -11,7 +11,7 @@ from sweeps.findings.claim_verdicts import verdicts
 from sweeps.findings.observations import Observation, read_observations
 from sweeps.findings.progress import ProgressBasis
 from sweeps.findings.regimes import Regime, regimes_of
-from sweeps.laws import LawComparison, ScalingLaw
+from sweeps.laws import Decision, LawComparison, ScalingLaw, decisions_of, unfinished_cells
 from sweeps.schema import SweepSpec
 from sweeps.store import (
     Outcomes,
@@ -73,14 +73,22 @@ class Findings:
     @property
     def progress_basis(self) -> ProgressBasis:
         """The results that the run's progress is computed from."""
-        searches = {cell.cell_id: False for cell in self.sweep.searched}
-        searches |= {t.cell_id: t.search.finished for t in self.thresholds if t.search is not None}
-        return ProgressBasis(self.cells, self.records, searches)
+        searches = {cell.cell_id: cell.cell_id not in self._unfinished for cell in self.sweep.searched}
+        return ProgressBasis(self.cells, self.records, searches, tuple(decision.words for decision in self.decisions))
 
     @cached_property
     def num_searching(self) -> int:
         """Searched cells whose search has not finished."""
-        return self.num_searched - sum(t.search is not None and t.search.finished for t in self.thresholds)
+        return len(self._unfinished)
+
+    @cached_property
+    def _unfinished(self) -> frozenset[str]:
+        return unfinished_cells(self.spec, self.sweep.searched, self.thresholds)
+
+    @cached_property
+    def decisions(self) -> tuple[Decision, ...]:
+        """Between which laws searches decide, and how far they are."""
+        return decisions_of(self.spec, self.sweep.searched, self.thresholds)
 
     @property
     def complete(self) -> bool:

@@ -6,6 +6,12 @@ from .comparison import (
     compare_laws as compare_laws,
     compare_regimes as compare_regimes,
 )
+from .decision import (
+    Decision as Decision,
+    decisions_of as decisions_of,
+    families_of as families_of,
+    unfinished_cells as unfinished_cells,
+)
 from .families import FamilyComparison as FamilyComparison, compare_families as compare_families
 from .fit import Estimate as Estimate
 from .formulas import CONSTANT as CONSTANT, LETTERS as LETTERS, letter_law as letter_law

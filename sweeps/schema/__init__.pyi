@@ -48,6 +48,7 @@ from .law_settings import LawSettings as LawSettings
 from .overrides import apply_settings as apply_settings
 from .search_spec import (
     PASSWORD_IN as PASSWORD_IN,
+    DecideSettings as DecideSettings,
     SamplerName as SamplerName,
     SearchSettings as SearchSettings,
     WidthRange as WidthRange,

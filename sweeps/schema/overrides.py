@@ -14,7 +14,7 @@ from stsq_core.configs import TrialConfig, UserError, shown
 from sweeps.schema.axes import is_axis
 from sweeps.schema.errors import Path, allowed_names, listed, nearest, suggestion
 from sweeps.schema.fields import allowed_beside, known_leaves, unknown_field, with_field, without_field
-from sweeps.schema.search_spec import SearchSettings, WidthRange, without_password
+from sweeps.schema.search_spec import DecideSettings, SearchSettings, WidthRange, without_password
 from sweeps.schema.spec import Budget, Criterion, TrialGroup, WandbSettings
 from sweeps.schema.yaml_source import YamlDocument, parse
 
@@ -25,6 +25,7 @@ SPEC_FIELDS = (
     *(f"criterion.{name}" for name in Criterion.model_fields),
     *(f"budget.{name}" for name in Budget.model_fields),
     *(f"search.{name}" for name in SearchSettings.model_fields),
+    *(f"search.decide.{name}" for name in DecideSettings.model_fields),
     *(f"wandb.{name}" for name in WandbSettings.model_fields),
     "laws.held_out",
 )

@@ -3,9 +3,9 @@
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from stsq_core.configs import MAX_SIZE, Record, shown
+from stsq_core.configs import MAX_SIZE, Record, as_tuple, shown
 from sweeps.schema.errors import FieldError
 
 SamplerName = Literal["threshold", "tpe", "gp", "random", "grid"]
@@ -75,6 +75,34 @@ class WidthRange(Record):
         return self
 
 
+LawName = Literal[
+    "attention", "attention_offset", "attention_factor", "attention_free", "attention_ratio", "excess_power", "excess_q_power",
+    "td_power", "T_power", "fcn_line",
+]  # fmt: skip
+"""Laws of the width (docs/laws.md)."""
+
+
+class DecideSettings(Record):
+    """Laws between which a search is to decide: round by round it asks the `cells` that tell them apart best.
+
+    The cells of a family (all that agree in everything but T, q and d) are the candidates. It ends when one law is `odds` times
+    as probable as the next, or after `points` points of the family.
+    """
+
+    between: Annotated[tuple[LawName, ...], Field(min_length=2), BeforeValidator(as_tuple)] = (
+        "attention", "attention_offset", "excess_q_power",
+    )  # fmt: skip
+    odds: Annotated[float, Field(gt=1, le=1e6)] = 20.0
+    points: Annotated[int, Field(ge=2, le=1_000_000)] = 600
+    cells: Annotated[int, Field(ge=1, le=1000)] = 2
+
+    @model_validator(mode="after")
+    def _each_law_once(self) -> Self:
+        if twice := [name for place, name in enumerate(self.between) if name in self.between[:place]]:
+            raise FieldError(("between",), f"every law stands once; {twice[0]} stands there twice")
+        return self
+
+
 class SearchSettings(Record):
     """How thresholds are searched.
 
@@ -83,7 +111,8 @@ class SearchSettings(Record):
     `tolerance_of: d_e` the share is one of the length d_e that is searched where the width is m = d + d_e; with `m`, of m.
     `seed` says which seeds its points get: another number repeats a search on seeds that no earlier run has seen.
     `storage` is an Optuna storage URL or `grpc://HOST:PORT`, without a password (`PASSWORD_IN`); without one the studies lie in
-    the run directory. A file names a server only, see `storage_beyond_a_file`.
+    the run directory. A file names a server only, see `storage_beyond_a_file`. With `decide` the next cells are those that tell
+    rival laws apart, and `tolerance` ends no search.
     """
 
     sampler: SamplerName = "threshold"
@@ -93,6 +122,7 @@ class SearchSettings(Record):
     tolerance_of: Searched = "d_e"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     storage: Annotated[str, AfterValidator(_holds_no_password)] | None = None
+    decide: DecideSettings | None = None
 
     @model_validator(mode="after")
     def _one_batch_fits(self) -> Self:

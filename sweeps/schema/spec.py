@@ -295,6 +295,19 @@ class SweepSpec(Record):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _laws_decide_about_searched_widths(self) -> Self:
+        if self.search.decide is None:
+            return self
+        path = ("search", "decide")
+        if self.criterion.size != WIDTH:
+            raise FieldError(path, f"laws of the width are decided between; got criterion.of={self.criterion.of}: leave it out")
+        if self.laws.held_out:
+            raise FieldError(path, "no cell is held out where laws decide which cells are asked: leave laws.held_out out")
+        if all(group.search is None for group in self.trials):
+            raise FieldError(path, "no group of this sweep is searched: give a group search, or leave decide out")
+        return self
+
     @property
     def heading(self) -> str:
         """The title, or the name where there is none."""

@@ -3,13 +3,18 @@
 A round of a cell is asked for when none of its points is in flight, so that the points of a search depend on its sweep alone
 and not on the number of workers or the order in which packs end. Cells search side by side: their points share packs and keep
 workers fed.
+
+Where laws decide (`search.decide`), a family of cells asks together: once none of its points is in flight, the next round goes
+to the cells that tell the rival laws apart best.
 """
 
+import math
 import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from sweeps.cells import SearchedCell, Trials, point_seed
+from sweeps.laws import Decision, decisions_of, families_of
 from sweeps.schedule import Strategy
 from sweeps.schema import SweepSpec
 from sweeps.search.cell_study import CellStudy, OpenPoint
@@ -18,7 +23,7 @@ from sweeps.search.sampler import ThresholdSampler, publish
 from sweeps.search.samplers import sampler_for
 from sweeps.search.study_storage import open_storage, storage_errors
 from sweeps.store import LedgerRecord, Outcomes
-from sweeps.thresholds import CellPoints, SearchState, outcomes_by_cell, state_of
+from sweeps.thresholds import CellPoints, SearchState, WidthThreshold, outcomes_by_cell, searched_threshold, state_of
 
 MAX_NAME = 64
 
@@ -52,12 +57,16 @@ class Search(Strategy):
         self._owner, self._kin = owner, kin
         self._curves = curves
         self._opened = False
+        self._families = families_of(cells) if spec.search.decide is not None else ()
+        self._decisions: dict[int, Decision] = {}
+        self._decide()
 
     def ask(self) -> Trials:
         """The next round of every cell that waits for none of its points."""
         with storage_errors(self._place):
             if not self._opened:
                 self._open()
+                self._decide()
             asked = [trials for search in self._cells.values() if (trials := search.ask()) is not None]
         return Trials.joined(asked)
 
@@ -67,6 +76,22 @@ class Search(Strategy):
         with storage_errors(self._place):
             for cell_id, outcomes in by_cell.items():
                 self._cells[cell_id].take(outcomes.judged_by(self._spec.criterion.metric))
+        if by_cell:
+            self._decide()
+
+    def _decide(self) -> None:
+        """Where laws decide, name the cells of the next round of each family none of whose points is in flight."""
+        for place, family in enumerate(self._families):
+            own = [self._cells[cell.cell_id] for cell in family]
+            if any(search.is_busy for search in own):
+                continue
+            thresholds = [threshold for search in own if (threshold := search.threshold) is not None]
+            (decision,) = decisions_of(self._spec, family, thresholds)
+            self._decisions[place] = decision
+            for search in own:
+                search.chosen = False
+            for one in decision.next_rounds():
+                own[one.cell].choose(one.span)
 
     @property
     def finished(self) -> bool:
@@ -74,6 +99,8 @@ class Search(Strategy):
 
     @property
     def progress(self) -> str:
+        if self._decisions:
+            return "; ".join(decision.progress for decision in self._decisions.values())
         num_done = sum(search.finished for search in self._cells.values())
         return f"{num_done}/{len(self._cells)} searches done, {sum(s.num_points for s in self._cells.values())} points"
 
@@ -93,7 +120,10 @@ class Search(Strategy):
 
 
 class _CellSearch:
-    """The search of one cell: what has ended, what is in flight, and its study once that is open."""
+    """The search of one cell: what has ended, what is in flight, and its study once that is open.
+
+    `chosen` says whether laws gave it the next round; None where it asks until its threshold is known.
+    """
 
     def __init__(self, spec: SweepSpec, cell: SearchedCell, *, seeds: frozenset[int], again: Outcomes | None = None) -> None:
         self.cell = cell
@@ -105,10 +135,33 @@ class _CellSearch:
         self._study: CellStudy | None = None
         self._asked = False
         self._state = self._look()
+        self._threshold: WidthThreshold | None = None
+        self.chosen = None if spec.search.decide is None else False
+        self._span: tuple[int, int] | None = None
 
     @property
     def finished(self) -> bool:
-        return self._state.finished and not self._open and not self._again
+        is_over = self._state.finished if self.chosen is None else not self.chosen
+        return is_over and not self._open and not self._again
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether points are in flight, or are completed before others are asked for."""
+        return bool(self._open or self._again)
+
+    @property
+    def threshold(self) -> WidthThreshold | None:
+        """The cell's threshold; None before any point has ended."""
+        if self._threshold is None and self._ended:
+            spec, label = self._spec, self.cell.label
+            outcomes = Outcomes.joined(self._ended)
+            self._threshold = searched_threshold(self.cell, label, outcomes, spec.criterion, spec.search)
+        return self._threshold
+
+    def choose(self, span: tuple[float, float] | None) -> None:
+        """Give the cell the next round, its first at these log widths."""
+        self.chosen = True
+        self._span = None if span is None else (math.floor(math.exp(span[0])), math.ceil(math.exp(span[1])))
 
     @property
     def num_points(self) -> int:
@@ -120,6 +173,10 @@ class _CellSearch:
         points = self._points()
         going_on = study.resume(self._finished_points(points), self._fresh_seeds(points))
         self._open = {point.key: point for point in going_on}
+        if self.chosen is not None:  # what laws choose next, they choose from complete points
+            self._again += tuple(
+                pair for pair in self._unfinished(points) if pair not in self._open and pair not in self._again
+            )
 
     def ask(self) -> Trials | None:
         """The points that go on from a former session, else a new round; None while points are in flight or when finished."""
@@ -133,6 +190,7 @@ class _CellSearch:
     def take(self, outcomes: Outcomes) -> None:
         """Take note of trials of this cell that ended, and of the round when all of its points have."""
         self._ended.append(outcomes)
+        self._threshold = None
         points = self._points()
         if self._study is None:
             self._state = self._look(points)
@@ -168,8 +226,12 @@ class _CellSearch:
         settings, num = self._spec.search, points.num_complete
         posterior = self._state.posterior  # its range is the cell's, less the ends at which points fail
         low, high = (posterior.low, posterior.high) if posterior else (self.cell.low, self.cell.high)
+        if self._span is not None and not num:
+            low, high = (min(max(end, low), high) for end in self._span)
         sampler = sampler_for(settings, self._spec.criterion, self.cell, num_points=num, low=low, high=high)
-        batch = sampler.batch_size(study.study) if isinstance(sampler, ThresholdSampler) else settings.batch
+        batch = settings.batch
+        if isinstance(sampler, ThresholdSampler) and self.chosen is None:
+            batch = sampler.batch_size(study.study)
         return study.ask(max(1, min(batch, settings.cap - num)), self._fresh_seeds(points), sampler, low=low, high=high)
 
     def _unfinished(self, points: CellPoints) -> tuple[tuple[int, int], ...]:

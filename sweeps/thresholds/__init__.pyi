@@ -15,5 +15,6 @@ from .search_state import (
     posterior_of as posterior_of,
     state_of as state_of,
 )
+from .searched_thresholds import searched_threshold as searched_threshold
 from .thresholds import thresholds_of as thresholds_of, width_thresholds as width_thresholds
 from .width_threshold import Point as Point, Points as Points, WidthThreshold as WidthThreshold

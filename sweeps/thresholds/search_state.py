@@ -5,7 +5,7 @@ Computed from the points alone, so that the running search, the table and the pa
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -161,6 +161,17 @@ class SearchPlan:
     num_most: int
     expected_operations: float
     most_operations: float
+
+    def scaled(self, most: int, expected: int) -> "SearchPlan":
+        """With so many more points possible and expected, the latter at the middle of the range."""
+        middle = _operations(self.cell, [round(math.sqrt(self.cell.low * self.cell.high))])
+        return replace(
+            self,
+            num_expected=expected,
+            num_most=most,
+            expected_operations=expected * middle,
+            most_operations=most * _operations(self.cell, [self.cell.high]),
+        )
 
     @property
     def model_steps(self) -> int:

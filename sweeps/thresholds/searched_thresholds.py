@@ -60,7 +60,7 @@ def searched_threshold(
         widths=tuple(widths.tolist()) or tuple(np.unique(points.widths).tolist()) or (cell.low, cell.high),
         num_seeds=int(np.count_nonzero(points.evidence)),
         points=Points.of(points.outcomes, chosen),
-        notes=_notes(points, state, crossing, above, criterion),
+        notes=_notes(points, state, crossing, above, criterion, by_laws=settings.decide is not None),
         replicates=draws,
         again=above.again,
         search=state,
@@ -118,7 +118,9 @@ def _above(points: CellPoints, crossing: float, ends: tuple[float, float] | None
     return _Above(len(widths), tuple(widths[order][unsolved].tolist()), again)
 
 
-def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Above, criterion: Criterion) -> Iterator[str]:
+def _notes(
+    points: CellPoints, state: SearchState, crossing: float, above: _Above, criterion: Criterion, *, by_laws: bool
+) -> Iterator[str]:
     """What a reader must know before using the number, in a few words each."""
     cell, size, widths = points.cell, points.cell.family.size, points.widths[points.evidence]
     noun, letter = size.noun, size.letter
@@ -134,7 +136,7 @@ def _notes(points: CellPoints, state: SearchState, crossing: float, above: _Abov
     if crossing == -math.inf:
         can_shrink = state.finished and state.posterior.low == cell.low > cell.offset + 1
         yield f"at or below {widths.min()}, the least {noun} searched" + (" (try a smaller low)" if can_shrink else "")
-    if not state.finished:
+    if not state.finished and not by_laws:
         yield f"the search goes on: {state.num_points} points so far"
     if state.reason == "cap":
         yield f"stopped at the cap of {state.num_points} points before the interval was as narrow as asked"

@@ -26,7 +26,7 @@ ROWS = {
     "scheduler": ['"busy"'],
     "scheduler --one-trial-a-pack": ["last_tenth_ms"],
     "scheduler --through pool": ['"through": "pool"'],
-    "search": ["ours, to the end", "TPE", "valley"],
+    "search": ["ours, to the end", "TPE", "valley", "laws, power"],
     "search_scale": ["2 searches in one journal", "the report"],
     "status": ["status of 1,000 of 2,000 trials"],
     "tune_overhead": ["tune_s_a_pack", "actor_s_a_pack"],
