@@ -61,9 +61,15 @@ class BoardChart:
 
 
 def threshold_chart(charts: Sequence[Chart], *, level: float) -> BoardChart:
-    """Width threshold against T, both architectures side by side, with intervals, censored cells, laws and their bands."""
-    panels = [_panel(chart, width=360, height=300, subtitle=chart.note) for chart in charts]
-    whole = _whole(hconcat=panels, resolve={"scale": {"color": "independent"}})
+    """Width thresholds, a panel a chart, with intervals, censored cells, laws and their bands."""
+    if charts[0].is_small:
+        colours = {name: colour for chart in charts for name, colour in _colours(chart).items()}
+        legend = {"orient": "top", "columns": 3, "labelLimit": 400}
+        panels = [_panel(chart, width=250, height=190, colours=colours, legend=legend) for chart in charts]
+        whole = _whole(concat=panels, columns=3)
+    else:
+        panels = [_panel(chart, width=360, height=300, subtitle=chart.note) for chart in charts]
+        whole = _whole(hconcat=panels, resolve={"scale": {"color": "independent"}})
     return BoardChart("thresholds", f"Width thresholds with {level:.0%} intervals", whole)
 
 
@@ -106,18 +112,32 @@ def status_chart() -> BoardChart:
     return BoardChart("statuses", "How trials ended, by cell", spec, config=(CELL,), summary=(STATUS,))
 
 
-def _panel(chart: Chart, *, width: int, height: int, subtitle: str = "") -> Spec:
-    """One pair of axes."""
+def _colours(chart: Chart) -> dict[str, str]:
+    """The colours of its legend by name: of small multiples marks are named, and elsewhere lines."""
+    named: list[Line | Marks] = [*chart.lines, *(chart.marks if chart.is_small else ())]
+    return {layer.name.text: layer.shade.light for layer in named if layer.name.text}
+
+
+def _panel(
+    chart: Chart,
+    *,
+    width: int,
+    height: int,
+    subtitle: str = "",
+    colours: Mapping[str, str] | None = None,
+    legend: Mapping[str, Any] | None = None,
+) -> Spec:
+    """One pair of axes; `colours` and `legend` are those of several that share them."""
     title: Spec = {"text": chart.title, "anchor": "start"}
     if subtitle:
         title |= {"subtitle": textwrap.wrap(subtitle.replace("`", ""), SUBTITLE_LETTERS), "subtitleColor": MUTED.light}
     else:
         title["fontSize"] = 11
-    colours = {line.name.text: line.shade.light for line in chart.lines if line.name.text}
+    colours = _colours(chart) if colours is None else colours
     scale = {"domain": [*colours], "range": [*colours.values()]}
-    legend = {"orient": "bottom-right", "symbolType": "stroke", "symbolStrokeWidth": 2.5}
+    legend = legend or {"orient": "bottom-right", "symbolType": "stroke", "symbolStrokeWidth": 2.5}
     x, y = _axis("x", chart.x), _axis("y", chart.y)
-    layers = [part for layer in chart.layers for part in _layers(layer, x, y)]
+    layers = [part for layer in chart.layers for part in _layers(layer, x, y, named_marks=chart.is_small)]
     panel = {"title": title, "width": width, "height": height, "layer": layers}
     if colours:
         panel["encoding"] = {"color": {"type": "nominal", "title": None, "scale": scale, "legend": legend}}
@@ -135,7 +155,7 @@ def _axis(field: str, axis: Axis) -> Spec:
     return {"field": field, "type": "quantitative", "title": axis.label.text or None, "scale": scale, "axis": ticks}
 
 
-def _layers(layer: Layer, x: Spec, y: Spec) -> Iterable[Spec]:
+def _layers(layer: Layer, x: Spec, y: Spec, *, named_marks: bool) -> Iterable[Spec]:
     colour = layer.shade.light
     match layer:
         case Line():
@@ -164,7 +184,8 @@ def _layers(layer: Layer, x: Spec, y: Spec) -> Iterable[Spec]:
                 yield _layer(rows, bar, {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}})
             size = layer.size**2 if layer.size > 6 else 16
             mark = {"type": "point", "filled": not layer.hollow, "size": size, "shape": layer.shape, "color": colour}
-            yield _layer(rows, mark | {"opacity": layer.opacity}, {"x": x, "y": y, "tooltip": tooltip})
+            entry: Spec = {"color": {"datum": layer.name.text}} if named_marks and layer.name.text else {}
+            yield _layer(rows, mark | {"opacity": layer.opacity}, {"x": x, "y": y, "tooltip": tooltip, **entry})
         case OpenEnd():
             shape = f"triangle-{'up' if layer.is_high else 'down'}"
             mark = {"type": "point", "filled": True, "size": 90, "shape": shape, "color": colour, "opacity": 1}

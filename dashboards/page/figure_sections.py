@@ -60,17 +60,11 @@ def thresholds_section(findings: Findings, charts: Sequence[Chart], names: Seque
     against = ["setting" if chart.x.words else chart.x.label.text for chart in charts]
     size = findings.spec.criterion.size
     name = f"{size.threshold_words[0].upper()}{size.threshold_words[1:]}"
-    drawn = [
-        element(
-            "div",
-            element("h3", chart.title),
-            element("p", prose(chart.note), class_="setting"),
-            figure_element(plotly_spec(chart), f"{name} against {one}: {chart.title}"),
-            element("p", *_chart_key(chart), class_="key"),
-            class_="panel",
-        )
+    figures = [
+        figure_element(plotly_spec(chart, small=chart.is_small), f"{name} against {one}: {chart.title}")
         for chart, one in zip(charts, against, strict=True)
     ]
+    drawn = _small_panels(charts, figures) if charts[0].is_small else [_large_panels(charts, figures)]
     caption = element(
         "figcaption",
         element("b", prose(f"{name} `{size.letter}`* against `{' or '.join(dict.fromkeys(against))}`.")),
@@ -79,12 +73,42 @@ def thresholds_section(findings: Findings, charts: Sequence[Chart], names: Seque
     return page_section(
         "thresholds",
         f"{name}s" if size != SAMPLES else "Samples to the target",
-        element("figure", element("div", *drawn, class_="panels"), caption, class_="hero"),
+        element("figure", *drawn, caption, class_="hero"),
         _difference_note(findings),
-        downloads(names, ("thresholds.png", "thresholds.pdf")),
+        downloads(names, ("thresholds.png", "thresholds.pdf", "thresholds.svg")),
         class_="first",
         heading=False,
     )
+
+
+def _large_panels(charts: Sequence[Chart], figures: Sequence[Sequence[Html]]) -> Html:
+    """Charts side by side, each with its setting and its legend."""
+    panels = [
+        element(
+            "div",
+            element("h3", chart.title),
+            element("p", prose(chart.note), class_="setting"),
+            figure,
+            element("p", *_chart_key(chart), class_="key"),
+            class_="panel",
+        )
+        for chart, figure in zip(charts, figures, strict=True)
+    ]
+    return element("div", *panels, class_="panels")
+
+
+def _small_panels(charts: Sequence[Chart], figures: Sequence[Sequence[Html]]) -> list[Html]:
+    """The charts of each architecture below their legend."""
+    parts = []
+    for name in dict.fromkeys(chart.title.partition(", ")[0] for chart in charts):
+        own = [(chart, figure) for chart, figure in zip(charts, figures, strict=True) if chart.title.partition(", ")[0] == name]
+        keys = dict.fromkeys(key for chart, _ in own for key in _chart_key(chart))
+        cards = [
+            element("div", element("h4", name_html(chart.title.partition(", ")[2])), figure, class_="multiple")
+            for chart, figure in own
+        ]
+        parts += [element("h3", name), element("p", *keys, class_="key"), element("div", *cards, class_="multiples joint")]
+    return parts
 
 
 def phases_section(charts: Sequence[Chart], names: Sequence[str]) -> PageSection | None:
@@ -116,7 +140,7 @@ def phases_section(charts: Sequence[Chart], names: Sequence[str]) -> PageSection
         ),
         element("p", element("span", "no seed solved", element("span", *depths, class_="ramp"), "all solved"), class_="key"),
         element("figure", element("div", *drawn, class_="panels")),
-        downloads(names, ("phases.png", "phases.pdf")),
+        downloads(names, ("phases.png", "phases.pdf", "phases.svg")),
     )
 
 
@@ -144,7 +168,7 @@ def losses_section(views: Sequence[CellView], names: Sequence[str]) -> PageSecti
         lead_paragraph(f"{measure[0].upper()}{measure[1:]} on fresh data {when}{nothing}. Logarithmic axes."),
         element("p", *keys, class_="key"),
         *_multiples(views, loss_charts, _loss_words),
-        downloads(names, ("losses.png", "losses.pdf")),
+        downloads(names, ("losses.png", "losses.pdf", "losses.svg")),
     )
 
 
@@ -252,7 +276,9 @@ def _caption(findings: Findings, charts: Sequence[Chart]) -> list[str]:
     ]
     roles = {line.role for chart in charts for line in chart.lines}
     if "law" in roles:
-        sentences.append(" Solid: the named law, fitted; shaded: its interval over seeds and cells.")
+        is_shaded = any(line.role == "law" and line.low is not None for chart in charts for line in chart.lines)
+        interval = "; shaded: its interval over seeds and cells" if is_shaded else ""
+        sentences.append(f" Solid: the named law of each family of cells, fitted{interval}.")
     if "rival" in roles:
         sentences.append(" Grey: the law that theory expects of the other architecture, fitted to the same marks.")
     if any(marks.hollow for chart in charts for marks in chart.marks):
@@ -262,14 +288,16 @@ def _caption(findings: Findings, charts: Sequence[Chart]) -> list[str]:
             " Dashed: the width below which no net that sees `X` through its first layer can reach the target, exact."
             " Dotted: 2`Td`, where a ReLU first layer can reach zero loss."
         )
-    if len(charts) > 1:
+    if charts[0].is_small:
+        sentences.append(" The panels of an architecture share their axes; marks at one place stand side by side.")
+    elif len({chart.x.label for chart in charts}) == 1 < len(charts):
         sentences.append(" All panels span equal factors on both axes, so slopes compare.")
     return sentences
 
 
 def _custom_figure(figure: CustomFigure, names: Sequence[str]) -> Html:
     head = element("h3", figure.title)
-    files = downloads(names, (f"{figure.name}.png", f"{figure.name}.pdf"))
+    files = downloads(names, (f"{figure.name}.png", f"{figure.name}.pdf", f"{figure.name}.svg"))
     match figure:
         case HeatFigure():
             cards = []

@@ -50,16 +50,16 @@ from dashboards.plots import (
 from sweeps.findings import Findings, KnownThresholds, Progress, read_findings, read_progress
 from sweeps.store import disk_errors, write_atomically
 
-ENDINGS = ("png", "pdf")
+ENDINGS = ("png", "pdf", "svg")
 Draw = Callable[[], Figure]
 
 
 def write_report(run_path: Path | str, findings: Findings | None = None) -> Path:
     """Make the report of a run directory, whole or partial, and return the path of its page; `findings` where they are at hand.
 
-    Beside `index.html` it writes `thresholds.png/.pdf/.csv/.tex/.json`, `phases.png/.pdf`, `laws.png/.pdf/.csv/.tex`,
-    `losses.png/.pdf`, `trials.csv` and `sweep.yaml`; of a sweep with drawings those, each as `.png/.pdf`, `verdicts.json`,
-    `trials.csv` and `sweep.yaml`.
+    Beside `index.html` it writes `thresholds`, `phases`, `laws` and `losses`, each as `.png/.pdf/.svg`,
+    `thresholds.csv/.tex/.json`, `laws.csv/.tex`, `trials.csv` and `sweep.yaml`; of a sweep with drawings those, each as
+    `.png/.pdf/.svg`, `verdicts.json`, `trials.csv` and `sweep.yaml`.
 
     Raises:
         UserError: it is no run, its ledger cannot be read, or the report cannot be written.

@@ -58,4 +58,4 @@ def downloads(names: Iterable[str], wanted: Sequence[str] | None = None) -> Html
 
 def name_html(text: str) -> Html:
     """A cell's short name with its letters in italics."""
-    return prose(re.sub(r"\b([Tqd]) = ", r"`\1` = ", text))
+    return prose(re.sub(r"\b([A-Za-z]) = ", r"`\1` = ", text))

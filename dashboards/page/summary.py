@@ -6,21 +6,33 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import get_args
 
+from dashboards.plots import (
+    Letter,
+    Panel,
+    Series,
+    cells_of,
+    names_of,
+    numbers_of,
+    panels_of,
+    place_of,
+    series_of,
+    traits_of,
+)
 from dashboards.words import (
     STATUS_WORDS,
     Html,
-    architecture_name,
     axes_of,
     conclusion_html,
     element,
     estimate_words,
     family_title,
+    noun_phrase,
     plain_formula,
     prose,
 )
-from stsq_core.configs import WIDTH
+from stsq_core.configs import SAMPLES, WIDTH, Size
 from sweeps.findings import Answer, Findings, Regime, Verdict
-from sweeps.laws import LawComparison, ScalingLaw
+from sweeps.laws import LawComparison, ScalingLaw, spread_words
 from sweeps.schema import LOSS
 from sweeps.store import Status
 from sweeps.thresholds import WidthThreshold
@@ -32,7 +44,9 @@ MAX_LAWS = 4
 def heading(findings: Findings) -> Html:
     """Name, state and time; title; hypothesis; the result in one sentence; the laws behind it."""
     status, complete = status_words(findings)
-    phrases = claims_headline(findings.verdicts) if findings.verdicts else headline(findings)
+    phrases = claims_headline(findings.verdicts) if findings.verdicts else ()
+    if not phrases or not findings.spec.drawings:
+        phrases = (*phrases, *([Phrase(" ")] if phrases else []), *headline(findings))
     meta = [
         element("span", element("b", findings.spec.name)),
         element("span", status, class_=None if complete else "partial"),
@@ -58,7 +72,7 @@ def footer(given: str) -> Html:
 
 def _law_lines(findings: Findings) -> Iterator[Html]:
     """The named law of each family of cells, those of the headline and those that misfit first; of many families, a number."""
-    axes, leading = axes_of(findings.thresholds), {id(regime) for regime in _leading(findings.regimes)}
+    axes, leading = axes_of(findings.thresholds), {id(series.regime) for _, series in _leading(findings.regimes)}
     named = [(regime, regime.comparison, law) for regime in findings.regimes if (law := regime.law) and regime.comparison]
     named.sort(key=lambda own: (id(own[0]) not in leading, not (own[2].test and own[2].test.misfits)))
     for regime, comparison, law in named[:MAX_LAWS]:
@@ -85,15 +99,28 @@ class Phrase:
 
 
 def headline(findings: Findings) -> tuple[Phrase, ...]:
-    """The result in one sentence with its numbers, or in plain words that there is none."""
-    clauses = [clause for regime in _leading(findings.regimes) if (clause := _growth(regime))]
-    if not clauses:
+    """The result in one sentence with its numbers, or in plain words that there is none.
+
+    Of each architecture the series of most thresholds, along the axis of its figure, from the first to the last, with what lies
+    beyond the sizes tried.
+    """
+    if not any(threshold.status == "found" for threshold in findings.thresholds):
         return (Phrase(_no_threshold(findings)),)
-    opening = "" if findings.complete else "So far, "
-    phrases = [Phrase(opening)] if opening else []
+    panels, clauses, num_told = panels_of(findings.regimes), [], 0
+    for panel in panels:
+        if names := names_of(panel.series):
+            clauses.append(_across(panel, names))
+            num_told += len(panel.series)
+    for panel, series in _leading(findings.regimes):
+        if not names_of(panel.series):
+            clauses.append(_growth(panel.letter, series, findings.regimes))
+            num_told += 1
+    phrases = [] if findings.complete else [Phrase("So far, ")]
     for place, clause in enumerate(clauses):
         phrases += [Phrase("; "), *clause] if place else clause
-    return _as_sentence(phrases)
+    more = sum(len(panel.series) for panel in panels) - num_told
+    rest = [Phrase(f" {more} more series {'is' if more == 1 else 'are'} in the figure.")] if more else []
+    return (*_as_sentence(phrases), *rest)
 
 
 def claims_headline(verdicts: Sequence[Verdict]) -> tuple[Phrase, ...]:
@@ -137,47 +164,103 @@ def summary_words(thresholds: Sequence[WidthThreshold]) -> str:
     return ", ".join(f"{count} {words}" for count, words in counts if count) or "none yet"
 
 
-def _leading(regimes: Sequence[Regime]) -> list[Regime]:
-    """The regime of each architecture in which most thresholds were found."""
-    best: dict[str, Regime] = {}
-    for regime in regimes:
-        if regime.kind not in best or len(_found(regime)) > len(_found(best[regime.kind])):
-            best[regime.kind] = regime
+def _leading(regimes: Sequence[Regime]) -> list[tuple[Panel, Series]]:
+    """The series of each architecture in which most thresholds were found, with its panel."""
+    best: dict[str, tuple[Panel, Series]] = {}
+    for panel in panels_of(regimes):
+        for one in panel.series:
+            kind = one.regime.kind
+            if kind not in best or _num_found(one) > _num_found(best[kind][1]):
+                best[kind] = panel, one
     return list(best.values())
 
 
-def _found(regime: Regime) -> list[WidthThreshold]:
-    """Found thresholds of the task letters (q, d) that most cells share, by T."""
-    found = [threshold for threshold in regime.thresholds if threshold.status == "found"]
-    tasks = [(t.config_sample.task.q, t.config_sample.task.d) for t in found]
-    common = max(tasks, key=tasks.count, default=None)
-    members = [t for t, task in zip(found, tasks, strict=True) if task == common]
-    return sorted(members, key=lambda threshold: threshold.config_sample.task.T)
+def _num_found(series: Series) -> int:
+    return sum(threshold.status == "found" for threshold in series.thresholds)
 
 
-def _growth(regime: Regime) -> list[Phrase]:
-    """8 times the tokens take 1.6 times the width of a transformer (m* = 24.5 at T = 16, 40.2 at T = 128)."""
-    found = _found(regime)
+def _growth(letter: Letter, series: Series, regimes: Sequence[Regime]) -> list[Phrase]:
+    """From T = 16 to 128 a transformer needs 1.6 times the width (m* = 24.5 to 40.2 at q = 3, d = 4), above the widths ..."""
+    regime, size = series.regime, series.regime.size
+    of_kind = [one for one in series_of(regimes, letter) if one.regime.kind == regime.kind]
+    place = next(i for i, one in enumerate(of_kind) if (one.regime, one.letters) == (regime, series.letters))
+    settings = [trait.words[place] for trait in traits_of(of_kind) if not trait.is_letter and trait.words[place]]
+    name = noun_phrase(regime.kind) + (f" with {', '.join(settings)}" if settings else "")
+    at = ", ".join(f"`{regime.letter(other)}` = {value}" for other, value in series.letters.items())
+    L, cells = f"`{regime.letter(letter)}`", cells_of(series, letter)
+    found = [(f"{place_of(one, letter):g}", one.m_star) for one in cells if one.m_star is not None]
+    judged = "" if cells[0].metric == LOSS else f", judged by the {cells[0].measure}"
+    beyond = [
+        f", {words} at {L} = {', '.join(f'{place_of(one, letter):g}' for one in own)}"
+        for status, words in _beyond(size).items()
+        if (own := [one for one in cells if one.status == status])
+    ]
     if not found:
-        return []
-    first, last = found[0], found[-1]
-    start, end = first.config_sample.task.T, last.config_sample.task.T
-    architecture = architecture_name(regime.kind)
-    name, size, T = f"a {architecture[0].lower()}{architecture[1:]}", regime.size, regime.letter("T")
-    judged = "" if first.metric == LOSS else f", judged by the {first.measure}"
-    if start == end or first.m_star is None or last.m_star is None:
+        return [Phrase(f"at {at} no {size.threshold_words} of {name} was found{''.join(beyond)}")]
+    (start, low), (end, high) = found[0], found[-1]
+    if len(found) == 1:
         return [
             Phrase(f"{name} needs a {size.noun} of "),
-            Phrase(f"{first.m_star:.1f}", regime.kind),
-            Phrase(f" at `{T}` = {start}{judged}"),
+            Phrase(_short(low), regime.kind),
+            Phrase(f" at {L} = {start}, {at}{''.join(beyond)}{judged}"),
         ]
     return [
-        Phrase(f"{end / start:.3g} times the tokens take "),
-        Phrase(f"{last.m_star / first.m_star:.2g} times the {size.quantity}", regime.kind),
-        Phrase(
-            f" of {name} (`{size.letter}`* = {first.m_star:.1f} at `{T}` = {start}, {last.m_star:.1f} at `{T}` = {end}){judged}"
-        ),
+        Phrase(f"from {L} = {start} to {end} {name} needs "),
+        Phrase(f"{_ratio(low, high)} times the {size.quantity}", regime.kind),
+        Phrase(f" (`{size.letter}`* = {_short(low)} to {_short(high)} at {at}){''.join(beyond)}{judged}"),
     ]
+
+
+def _across(panel: Panel, names: Sequence[str]) -> list[Phrase]:
+    """Of 5 settings of a transformer, noise = 0.5 needs the largest width ..., where no letter of the task varies."""
+    size, numbers = panel.series[0].regime.size, numbers_of(names)
+    cells = [one.thresholds[0] for one in panel.series]
+    found = [(cell.m_star, place) for place, cell in enumerate(cells) if cell.m_star is not None]
+    kinds = spread_words([*dict.fromkeys(noun_phrase(cell.kind) for cell in cells)])
+    told = [
+        f"; {num} {'is' if num == 1 else 'are'} {words}"
+        for status, words in _beyond(size).items()
+        if (num := sum(cell.status == status for cell in cells))
+    ]
+    if not found:
+        return [Phrase(f"none of {len(cells)} settings of {kinds} has a {size.threshold_words}{''.join(told)}")]
+    if numbers:
+        found.sort(key=lambda own: numbers[1][own[1]])
+    (low, first), (high, last) = (found[0], found[-1]) if numbers else (min(found), max(found))
+    size_of = f"`{size.letter}`* = "
+    start, end = (f"`{names[place]}` ({size_of}{_short(value)})" for value, place in ((low, first), (high, last)))
+    if numbers:
+        return [
+            Phrase(f"from {start} to {end} {kinds} needs "),
+            Phrase(f"{_ratio(low, high)} times the {size.quantity}", cells[0].kind),
+            Phrase("".join(told)),
+        ]
+    return [
+        Phrase(
+            f"of {len(cells)} settings of {kinds}, {start} needs the least {size.quantity} and {end} the most{''.join(told)}"
+        )
+    ]
+
+
+def _ratio(low: float, high: float) -> str:
+    ratio = f"{high / low:.2g}"
+    return "1.0" if ratio == "1" else ratio
+
+
+def _short(value: float) -> str:
+    """A threshold with one decimal; with none from a thousand on."""
+    return f"{value:.1f}" if value < 1000 else f"{value:,.0f}"
+
+
+def _beyond(size: Size) -> dict[str, str]:
+    """The statuses without a number, in words."""
+    tried = "the budget" if size == SAMPLES else f"the {size.nouns} tried"
+    return {
+        "above_range": f"above {tried}",
+        "below_range": f"below {tried}",
+        "not_reached": f"not reached at any {size.noun} tried",
+        **{status: STATUS_WORDS[status] for status in ("solved", "not_solved")},
+    }
 
 
 def _as_sentence(phrases: Sequence[Phrase]) -> tuple[Phrase, ...]:

@@ -1,11 +1,13 @@
-"""Figures for a paper, drawn with matplotlib as PNG and PDF.
+"""Figures for a paper, drawn with matplotlib as PNG, PDF and SVG.
 
 Sizes fit a two-column page (7 in across both columns) and the type is that of the text around it; axis letters are the paper's.
 """
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, assert_never
@@ -42,6 +44,8 @@ from dashboards.words import CARD, FAINT, INK, MUTED, Dash, paper_mark, tick_wor
 TWO_COLUMNS_IN = 7.0
 MAX_SMALL_MULTIPLES = 20
 LEGEND_ROW_IN = 0.17
+LEGEND_LETTERS = 120
+"""What fits in a row of a legend as wide as the page, with 8 for each mark."""
 
 NAME_LETTERS = 28
 """What fits on a line at a named place of an axis."""
@@ -81,7 +85,10 @@ PAPER: Any = {
     "axes.spines.right": False,
     "pdf.fonttype": 42,
     "savefig.dpi": 220,
+    "svg.hashsalt": "stsq",
 }
+UNDATED = {"pdf": "CreationDate", "svg": "Date"}
+"""The drawings without pixels, and what each calls the date that is left out."""
 
 
 @contextmanager
@@ -95,21 +102,25 @@ def load_backends() -> None:
     with _paper():
         figure = Figure(figsize=(1, 1))
         figure.text(0.5, 0.5, "$m^2$ and $m$")
-        for kind in ("png", "pdf"):
+        for kind in ("png", *UNDATED):
             figure.savefig(BytesIO(), format=kind)
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> tuple[Path, ...]:
-    """Write `name.png` and `name.pdf`; the PDF carries no date, so that equal results give equal files."""
+    """Write `name.png`, `name.pdf` and `name.svg`; they carry no date, so that equal results give equal files."""
     with _paper():
         figure.savefig(folder / f"{name}.png")
-        figure.set_layout_engine("none")  # the places found for the PNG serve the PDF
-        figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
-    return folder / f"{name}.png", folder / f"{name}.pdf"
+        figure.set_layout_engine("none")  # the places found for the PNG serve the others
+        for ending, date in UNDATED.items():
+            figure.savefig(folder / f"{name}.{ending}", metadata={date: None})
+    return tuple(folder / f"{name}.{ending}" for ending in ("png", *UNDATED))
 
 
 def threshold_figure(charts: Sequence[Chart]) -> Figure:
-    """The charts of thresholds side by side, each with its legend below."""
+    """The charts of thresholds side by side, each with its legend below; small multiples with one for all."""
+    if charts[0].is_small:
+        titles = [re.sub(r"\b([A-Za-z]) = ", r"$\1$ = ", textwrap.fill(chart.title, PANEL_LETTERS)) for chart in charts]
+        return _charts_figure([replace(one, title=title) for one, title in zip(charts, titles, strict=True)], shared=False)
     with _paper():
         figure = Figure(figsize=(TWO_COLUMNS_IN if len(charts) > 1 else TWO_COLUMNS_IN * 0.6, 3.7), layout="constrained")
         rows = 0
@@ -207,33 +218,33 @@ def custom_figure(figure: CustomFigure) -> Figure:
     """A figure that a sweep file declares."""
     match figure:
         case ChartFigure():
-            return _charts_figure(figure)
+            return _charts_figure(figure.charts)
         case HeatFigure():
             return _heat_figure(figure)
         case _:
             assert_never(figure)
 
 
-def _charts_figure(custom: ChartFigure) -> Figure:
-    """Charts, at most three in a row, with one legend below."""
-    columns = min(3, len(custom.charts))
-    rows = -(-len(custom.charts) // columns)
+def _charts_figure(charts: Sequence[Chart], *, shared: bool = True) -> Figure:
+    """Charts, at most three in a row, with one legend below; they share their y axis or have one each."""
+    columns = min(3, len(charts))
+    rows = -(-len(charts) // columns)
     with _paper():
         figure = Figure(figsize=(TWO_COLUMNS_IN * (0.6 if columns == 1 else 1), 2.5 * rows + 0.5), layout="constrained")
-        grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
+        grid = figure.subplots(rows, columns, sharey=shared, squeeze=False)
         labels: dict[str, Any] = {}
-        for place, chart in enumerate(custom.charts):
+        for place, chart in enumerate(charts):
             axes = grid[place // columns, place % columns]
             _draw(axes, chart)
             axes.set_title(chart.title, loc="left")
             handles, names = axes.get_legend_handles_labels()
             labels |= dict(zip(names, handles, strict=True))
-            axes.set_xlabel(chart.x.label.tex if place + columns >= len(custom.charts) else "")
+            axes.set_xlabel(chart.x.label.tex if place + columns >= len(charts) else "")
             axes.set_ylabel(chart.y.label.tex if place % columns == 0 else "")
-        for place in range(len(custom.charts), rows * columns):
+        for place in range(len(charts), rows * columns):
             grid[place // columns, place % columns].set_visible(False)
         if labels:
-            in_a_row = max(1, min(len(labels), 96 // (max(map(len, labels)) + 8)))
+            in_a_row = max(1, min(len(labels), LEGEND_LETTERS // (max(map(len, labels)) + 8)))
             figure.legend(list(labels.values()), list(labels), loc="outside lower center", frameon=False, ncols=in_a_row)
     return figure
 

@@ -10,6 +10,7 @@ from .chart import (
     Axis as Axis,
     Chart as Chart,
     Layer as Layer,
+    Letter as Letter,
     Line as Line,
     Marks as Marks,
     OpenEnd as OpenEnd,
@@ -41,3 +42,14 @@ from .drawings import (
     custom_figures as custom_figures,
 )
 from .phase_diagram import phase_diagrams as phase_diagrams
+from .series import (
+    Panel as Panel,
+    Series as Series,
+    cells_of as cells_of,
+    names_of as names_of,
+    numbers_of as numbers_of,
+    panels_of as panels_of,
+    place_of as place_of,
+    series_of as series_of,
+    traits_of as traits_of,
+)

@@ -9,7 +9,6 @@ import numpy as np
 
 from dashboards.words import Dash, Formula, Shade
 from stsq_core.configs import Size
-from sweeps.thresholds import WidthThreshold
 
 Letter = Literal["T", "q", "d"]
 Values = Sequence[float] | np.ndarray
@@ -138,13 +137,16 @@ Layer = Line | Marks | OpenEnd | Rule | Span | Tiles
 
 @dataclass(frozen=True)
 class Chart:
-    """One pair of axes with its layers, the lowest first; `note` is a line below the title."""
+    """One pair of axes with its layers, the lowest first; `note` is a line below the title. `is_small` is one of many with a
+    legend in common.
+    """
 
     title: str
     x: Axis
     y: Axis
     layers: tuple[Layer, ...]
     note: str = ""
+    is_small: bool = False
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -161,13 +163,6 @@ def log_ends(values: Iterable[float], room: float) -> tuple[float, float]:
     """The ends of a logarithmic axis: the values with room around them, as a factor."""
     known = [value for value in values if math.isfinite(value)]
     return min(known) / room, max(known) * room
-
-
-def letter_of(thresholds: Iterable[WidthThreshold]) -> Letter:
-    """The letter of the task that thresholds are drawn against: T if it varies, else q, else d; T where none varies."""
-    tasks = [threshold.config_sample.task for threshold in thresholds]
-    letters: tuple[Letter, ...] = ("T", "q", "d")
-    return next((letter for letter in letters if len({getattr(task, letter) for task in tasks}) > 1), "T")
 
 
 def size_label(size: Size) -> Formula:

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from dashboards.plots.chart import Axis, Chart, Layer, Marks, Rule, letter_of, log_ends
+from dashboards.plots.chart import Axis, Chart, Layer, Marks, Rule, log_ends
 from dashboards.plots.charts_of_thresholds import MARGIN
+from dashboards.plots.series import letter_of
 from dashboards.words import (
     INK,
     MUTED,

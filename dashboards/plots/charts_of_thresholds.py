@@ -6,22 +6,21 @@ slopes of two charts compare even where their settings do not.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
-from dashboards.plots.chart import Axis, Chart, Layer, Letter, Line, Marks, OpenEnd, letter_of, log_ends
+from dashboards.plots.chart import PLAIN, Axis, Chart, Layer, Letter, Line, Marks, OpenEnd, log_ends
+from dashboards.plots.series import APART, Panel, Series, letter_of, names_of, numbers_of, panels_of, place_of
 from dashboards.words import (
     INK,
     LINES,
     MUTED,
-    Axes,
     Dash,
     Formula,
     Shade,
     architecture_name,
-    axes_of,
     end_words,
     fitted_formula,
     found_words,
@@ -47,42 +46,34 @@ STEP = 2.0
 MARGIN = 1.18
 """Room around the marks of a chart, as a factor."""
 
-APART = 1.035
-"""Marks of different runs stand this factor apart along the axis, so that equal thresholds do not hide each other."""
+MARK_SIZE, TRIANGLE_SIZE = 8.5, 10.5
+"""In pixels of the page: a triangle has less ink."""
+
+MAX_RIVALS = 3
+"""Series of a chart with grey laws; of more they are left out."""
 
 HISTORY_MARGIN = 1.1
 LEAST_HALF = 1.15
 """Half of the least range of sizes in a history, as a factor, so that a tight interval looks tight."""
 
 
-@dataclass(frozen=True)
-class Series:
-    """The thresholds of a regime that differ in the letter of the x axis only; `letters` are their other letters."""
-
-    regime: Regime
-    letters: Mapping[str, int]
-    thresholds: tuple[WidthThreshold, ...]
-    name: str
-    shade: Shade
-
-
 def threshold_charts(regimes: Sequence[Regime]) -> tuple[Chart, ...]:
-    """A chart for each architecture, or a single one where all cells share q, d and objective."""
-    drawn = [regime for regime in regimes if any(t.is_bounded for t in regime.thresholds)]
-    configs = [threshold.config_sample for regime in drawn for threshold in regime.thresholds]
-    if len({(config.task.q, config.task.d, config.training.objective) for config in configs}) == 1:
-        groups = [drawn]
-    else:
-        groups = [[r for r in drawn if r.kind == kind] for kind in dict.fromkeys(r.kind for r in drawn)]
-    charts = [_chart(group) for group in groups if group]
-    return tuple(
-        replace(
-            chart,
-            x=_widened(chart.x, [other.x for other in charts]),
-            y=_widened(chart.y, [other.y for other in charts], rounded=True),
-        )
-        for chart in charts
-    )
+    """A chart for each panel of series. Small multiples of an architecture share their axes; others span the same factors."""
+    panels = panels_of(regimes)
+    families = [(panel.series[0].regime.kind, panel.letter) if panel.title else place for place, panel in enumerate(panels)]
+    of_family: dict[object, list[float]] = {}
+    for family, panel in zip(families, panels, strict=True):
+        of_family.setdefault(family, []).extend(_places(panel).values())
+    charts = [_chart(panel, log_ends(of_family[own], MARGIN)) for own, panel in zip(families, panels, strict=True)]
+    fitted = []
+    for family, chart in zip(families, charts, strict=True):
+        alike = [other for own, other in zip(families, charts, strict=True) if own == family]
+        if not chart.is_small:
+            alike = [other for other in charts if other.x.label == chart.x.label]
+        fit = _joined if chart.is_small else _widened
+        x, y = fit(chart.x, [other.x for other in alike]), fit(chart.y, [other.y for other in alike], rounded=True)
+        fitted.append(replace(chart, x=x, y=y))
+    return tuple(fitted)
 
 
 def settings_differ(regimes: Sequence[Regime]) -> str:
@@ -191,39 +182,66 @@ def _setting(threshold: WidthThreshold, name: str) -> int | str:
     return config.training.objective if name == "objective" else int(getattr(config.task, name))
 
 
-def _chart(regimes: Sequence[Regime]) -> Chart:
-    thresholds = [threshold for regime in regimes for threshold in regime.thresholds]
-    letter = letter_of(thresholds)
-    places = {threshold.cell_id: float(getattr(threshold.config_sample.task, letter)) for threshold in thresholds}
-    x_ends = log_ends(places.values(), MARGIN)
-    series = series_of(regimes, letter)
-    names = _names(series)
+def _places(panel: Panel) -> dict[str, float]:
+    """Where the marks of a panel stand, by cell."""
+    return {own.cell_id: place_of(own, panel.letter) * one.shift for one in panel.series for own in one.thresholds}
+
+
+def _chart(panel: Panel, x_ends: tuple[float, float]) -> Chart:
+    letter, series, places = panel.letter, panel.series, _places(panel)
+    regimes = list({id(one.regime): one.regime for one in series}.values())
+    shown = [place_of(own, letter) for one in series for own in one.thresholds]
+    x = Axis(Formula.of(f"${regimes[0].letter(letter)}$"), ends=x_ends, ticks=tuple(shown))
+    names = names_of(series)
     if names:
-        series = [replace(one, shade=series_shade(one.regime.kind, 0)) for one in series]
-        places = {own.cell_id: STEP**place for place, one in enumerate(series) for own in one.thresholds}
-        x_ends = (STEP**-0.6, STEP ** (len(names) - 0.4))
-    layers: list[Layer] = []
-    for place, one in enumerate(series):
-        layers += [] if names else series_lines(one, letter, x_ends, place)
-        layers += series_marks(one, places, named=not names)
+        series = tuple(
+            replace(one, shade=series_shade(one.regime.kind, 0), shape=mark_shape(one.regime.kind)) for one in series
+        )
+        x, positions = _named_axis(names)
+        places = {own.cell_id: position for position, one in zip(positions, series, strict=True) for own in one.thresholds}
+    layers: list[Layer] = [] if names else list(_lines(panel, x_ends))
+    for one in series:
+        level = "" if panel.title else f", {one.thresholds[0].level:.0%} interval"
+        layers += series_marks(one, places, name="" if names else f"{one.name}{level}")
     heights = [y for one in series for threshold in one.thresholds for y in interval_drawn(threshold)]
     heights += [y for one in series for threshold in one.thresholds if (y := threshold.m_star)]
     heights += [
         float(y) for line in layers if isinstance(line, Line) and line.role != "rival" for y in (np.min(line.y), np.max(line.y))
     ]
-    if names:
-        x = Axis(ends=x_ends, ticks=tuple(places.values()), words=tuple(map(Formula.of, names)))
-    else:
-        shown = [places[threshold.cell_id] for one in series for threshold in one.thresholds]
-        x = Axis(Formula.of(f"${regimes[0].letter(letter)}$"), ends=x_ends, ticks=tuple(shown))
-    words = dict.fromkeys(regime_words(regime, without=letter) for regime in regimes)
+    members = {id(regime): [own for one in series if one.regime is regime for own in one.thresholds] for regime in regimes}
+    drawn = [replace(regime, thresholds=tuple(members[id(regime)])) for regime in regimes]
+    words = dict.fromkeys(regime_words(regime, without=letter) for regime in drawn)
     return Chart(
-        _title([architecture_name(regime.kind) for regime in regimes]),
+        panel.title or _title([architecture_name(regime.kind) for regime in regimes]),
         x,
         threshold_axis(regimes[0].size, log_ends(heights, MARGIN)),
         tuple(layers),
-        "; ".join(words) if len(words) <= 2 else f"{len(words)} settings",
+        "" if panel.title else "; ".join(words) if len(words) <= 2 else f"{len(words)} settings",
+        is_small=bool(panel.title),
     )
+
+
+def _lines(panel: Panel, x_ends: tuple[float, float]) -> Iterable[Line]:
+    """The lines of all series of a panel; of many series those alone that can be told apart."""
+    for place, one in enumerate(panel.series):
+        for line in series_lines(one, panel.letter, x_ends, place):
+            if not panel.title:
+                if line.role != "rival" or len(panel.series) <= MAX_RIVALS:
+                    yield line
+            elif line.role == "law":
+                bare = replace(line, width=1.2, name=PLAIN)
+                yield bare if len(panel.series) == 1 else replace(bare, low=None, high=None)
+            elif line.role != "rival" and place == 0:  # the exact lines are those of all
+                yield line
+
+
+def _named_axis(names: Sequence[str]) -> tuple[Axis, tuple[float, ...]]:
+    """The axis of series with one mark each, and their places."""
+    if (numbers := numbers_of(names)) is not None:
+        field, places = numbers
+        return Axis(Formula.of(field), ends=log_ends(places, MARGIN), ticks=places), places
+    places = tuple(STEP**place for place in range(len(names)))
+    return Axis(ends=(STEP**-0.6, STEP ** (len(names) - 0.4)), ticks=places, words=tuple(map(Formula.of, names))), places
 
 
 def threshold_axis(size: Size, ends: tuple[float, float]) -> Axis:
@@ -242,52 +260,12 @@ def _widened(axis: Axis, others: Sequence[Axis], *, rounded: bool = False) -> Ax
     return replace(axis, ends=wide, ticks=ticks)
 
 
-def series_of(regimes: Sequence[Regime], letter: Letter) -> list[Series]:
-    """A series for each combination of the other letters in each regime, named by what sets it apart."""
-    axes = axes_of([threshold for regime in regimes for threshold in regime.thresholds])
-    series: list[Series] = []
-    for kind in dict.fromkeys(regime.kind for regime in regimes):
-        of_kind: list[tuple[Regime, dict[str, int]]] = []
-        members_of: list[list[WidthThreshold]] = []
-        for regime in (regime for regime in regimes if regime.kind == kind):
-            found: dict[tuple[tuple[str, int], ...], list[WidthThreshold]] = {}
-            for threshold in regime.thresholds:
-                task = threshold.config_sample.task
-                key = tuple((name, getattr(task, name)) for name in ("T", "q", "d") if name != letter)
-                found.setdefault(key, []).append(threshold)
-            of_kind += [(regime, dict(pairs)) for pairs in sorted(found)]
-            members_of += [[threshold for threshold in found[pairs] if threshold.is_bounded] for pairs in sorted(found)]
-        for index, ((regime, letters), members) in enumerate(zip(of_kind, members_of, strict=True)):
-            members.sort(key=lambda threshold: getattr(threshold.config_sample.task, letter))
-            name = _name(of_kind, regime, letters, axes)
-            series.append(Series(regime, letters, tuple(members), name, series_shade(kind, index)))
-    return series
-
-
-def _name(of_kind: Sequence[tuple[Regime, dict[str, int]]], regime: Regime, letters: dict[str, int], axes: Axes) -> str:
-    """The architecture, with the letters and settings that distinguish a series from others of it."""
-    apart: list[str] = []
-    if len({tuple(own.items()) for _, own in of_kind}) > 1:
-        apart += [f"{regime.letter(name)} = {value}" for name, value in letters.items()]
-    if len({id(one) for one, _ in of_kind}) > 1:
-        apart += [setting.replace("=", " = ") for setting in axes.family_settings(*regime.samples)]
-    return ", ".join([architecture_name(regime.kind), *apart])
-
-
-def _names(series: Sequence[Series]) -> tuple[str, ...]:
-    """Names of the places of three or more series with one mark each; none where marks vary along a letter."""
-    if len(series) < 3 or any(len(one.thresholds) > 1 for one in series):
-        return ()
-    parts = [one.name.split(", ") for one in series]
-    start = 1 if len({own[0] for own in parts}) == 1 and all(len(own) > 1 for own in parts) else 0
-    names = []
-    for own in parts:
-        # The least of the first parts of a name with which no other begins.
-        tail, others = own[start:], [other[start:] for other in parts if other is not own]
-        lengths = range(1, len(tail) + 1)
-        length = next((n for n in lengths if all(other[:n] != tail[:n] for other in others)), len(tail))
-        names.append(", ".join(tail[:length]))
-    return tuple(names)
+def _joined(axis: Axis, others: Sequence[Axis], *, rounded: bool = False) -> Axis:
+    """The axis of all, with the ticks of all."""
+    lows, highs = zip(*(other.ends for other in others if other.ends is not None), strict=True)
+    wide = min(lows), max(highs)
+    ticks = [tick for other in others for tick in other.ticks or ()]
+    return replace(axis, ends=wide, ticks=round_numbers(*wide) if rounded else ticks_at(ticks, wide))
 
 
 def _title(names: Sequence[str]) -> str:
@@ -296,19 +274,19 @@ def _title(names: Sequence[str]) -> str:
     return spread_words([first, *(name if name.isupper() else f"{name[0].lower()}{name[1:]}" for name in others)])
 
 
-def series_marks(series: Series, places: Mapping[str, float], *, named: bool) -> Iterable[Layer]:
+def series_marks(series: Series, places: Mapping[str, float], *, name: str) -> Iterable[Layer]:
     """Found thresholds with their intervals, those held out of the fits hollow, and an arrow at every open end."""
-    level = series.thresholds[0].level if series.thresholds else 0.0
-    shape, held_out = mark_shape(series.regime.kind), series.regime.held_out
-    for is_held_out, name in ((False, f"{series.name}, {level:.0%} interval"), (True, "held out of the fits")):
+    held_out = series.regime.held_out
+    for is_held_out, words in ((False, name), (True, "held out of the fits")):
         own = [one for one in series.thresholds if one.m_star is not None and (one.cell_id in held_out) is is_held_out]
         if own or not is_held_out:
             yield Marks(
                 [places[one.cell_id] for one in own],
                 [one.m_star or math.nan for one in own],
                 series.shade,
-                shape,
-                name=Formula.of(name if named or is_held_out else ""),
+                series.shape,
+                TRIANGLE_SIZE if series.shape.startswith("triangle") else MARK_SIZE,
+                name=Formula.of(words),
                 low=[interval_drawn(one)[0] for one in own],
                 high=[interval_drawn(one)[1] for one in own],
                 hollow=is_held_out,

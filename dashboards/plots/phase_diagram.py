@@ -8,12 +8,13 @@ where they say most, so the posterior's widths at which 1 and 9 in 10 seeds are 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise, repeat
+from itertools import pairwise
 
 import numpy as np
 
-from dashboards.plots.chart import Axis, Chart, Layer, Letter, Line, Tiles, letter_of, size_label
-from dashboards.plots.charts_of_thresholds import Series, series_lines, series_marks, series_of
+from dashboards.plots.chart import Axis, Chart, Layer, Letter, Line, Tiles, size_label
+from dashboards.plots.charts_of_thresholds import series_lines, series_marks
+from dashboards.plots.series import Series, cells_of, letter_of, place_of, series_of
 from dashboards.words import INK, MUTED, Dash, Formula, architecture_name, round_numbers, ticks_at
 from stsq_core.configs import SAMPLES
 from sweeps.findings import Regime
@@ -37,9 +38,8 @@ def phase_diagrams(regimes: Sequence[Regime]) -> tuple[Chart, ...]:
     if not drawn or drawn[0].thresholds[0].size == SAMPLES:  # samples to a target are counted: no size of theirs is solved
         return ()
     letter = letter_of(threshold for regime in drawn for threshold in regime.thresholds)
-    series = [
-        one for one in map(_with_all, series_of(drawn, letter), repeat(letter)) if _num_columns(one, letter) >= LEAST_COLUMNS
-    ]
+    whole = [replace(one, thresholds=cells_of(one, letter)) for one in series_of(drawn, letter)]
+    series = [one for one in whole if _num_columns(one, letter) >= LEAST_COLUMNS]
     charts = [_panel(one, letter) for one in series[:MAX_PANELS]]
     by_kind: dict[str, list[float]] = {}
     for one, chart in zip(series, charts, strict=False):
@@ -50,30 +50,19 @@ def phase_diagrams(regimes: Sequence[Regime]) -> tuple[Chart, ...]:
     )
 
 
-def _with_all(series: Series, letter: Letter) -> Series:
-    """The series with those of its cells of which no width is a threshold."""
-    others = [
-        own
-        for own in series.regime.thresholds
-        if all(getattr(own.config_sample.task, k) == v for k, v in series.letters.items())
-    ]
-    cells = sorted((own for own in others if own.status != "failed"), key=lambda own: _place(own, letter))
-    return replace(series, thresholds=tuple(cells))
-
-
 def _num_columns(series: Series, letter: Letter) -> int:
-    return len({_place(own, letter) for own in series.thresholds})
+    return len({place_of(own, letter) for own in series.thresholds})
 
 
 def _panel(series: Series, letter: Letter) -> Chart:
-    places = {own.cell_id: _place(own, letter) for own in series.thresholds}
+    places = {own.cell_id: place_of(own, letter) for own in series.thresholds}
     edges = _column_edges(sorted(set(places.values())))
     tiles = [_tiles(own, *edges[places[own.cell_id]], series) for own in series.thresholds]
     x_ends = min(low for low, _ in edges.values()), max(high for _, high in edges.values())
     lines = [replace(line, shade=INK) for line in series_lines(series, letter, x_ends, 0) if line.role in ("law", "floor")]
     drawn = tuple(own for own in series.thresholds if own.is_bounded)
-    bounded = replace(series, thresholds=drawn, shade=INK, name="threshold")
-    marks = list(series_marks(bounded, places, named=True))
+    bounded = replace(series, thresholds=drawn, shade=INK)
+    marks = list(series_marks(bounded, places, name=f"threshold, {drawn[0].level:.0%} interval"))
     layers: list[Layer] = [*tiles, *_contours(series, places), *lines, *marks]
     y_ends = min(float(column.edges[0]) for column in tiles), max(float(column.edges[-1]) for column in tiles)
     x = Axis(Formula.of(f"${series.regime.letter(letter)}$"), ends=x_ends, ticks=ticks_at(places.values(), x_ends))
@@ -83,10 +72,6 @@ def _panel(series: Series, letter: Letter) -> Chart:
 
 def _size_axis(series: Series, ends: tuple[float, float]) -> Axis:
     return Axis(size_label(series.thresholds[0].size), ends=ends, ticks=round_numbers(*ends))
-
-
-def _place(threshold: WidthThreshold, letter: Letter) -> float:
-    return float(getattr(threshold.config_sample.task, letter))
 
 
 def _column_edges(places: Sequence[float]) -> dict[float, tuple[float, float]]:

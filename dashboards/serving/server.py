@@ -43,6 +43,7 @@ TYPES = {
     "yaml": "text/plain; charset=utf-8",
     "png": "image/png",
     "pdf": "application/pdf",
+    "svg": "image/svg+xml",
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
 }

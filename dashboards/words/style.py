@@ -60,7 +60,12 @@ LINES = (
 )
 """Lines of one drawing, in this order; beyond these they differ by their dashes."""
 
-_PAPER_MARKS = {"circle": "o", "square": "s", "triangle-up": "^", "diamond": "D"}
+_PAPER_MARKS = {
+    "circle": "o", "square": "s", "triangle-up": "^", "diamond": "D", "triangle-left": "<", "triangle-right": ">", "cross": "P",
+}  # fmt: skip
+SHAPES = ("circle", "square", "diamond", "cross", "triangle-left", "triangle-right")
+"""Marks of series side by side; triangles that point up or down are kept for what lies beyond the sizes tried."""
+
 LOOKS = {
     "transformer": (TRANSFORMER, "circle"),
     "transformer_mlp": (TRANSFORMER, "circle"),
@@ -85,6 +90,14 @@ _SHORT_NAMES = _NAMES | {"fcn": "FCN", "ffn": "FFN", "rnn": "RNN", "gru": "GRU"}
 def architecture_name(kind: str, *, short: bool = False) -> str:
     """The name of an architecture in text; a plugin's is its kind."""
     return (_SHORT_NAMES if short else _NAMES).get(kind, kind)
+
+
+def noun_phrase(kind: str) -> str:
+    """An architecture in a sentence: `a transformer`, `an attention head`, `attention`."""
+    name = architecture_name(kind)
+    name = f"{name[0].lower()}{name[1:]}"
+    vowel = name[0] in "aeiou" and not name.startswith("one-")
+    return name if name == "attention" else f"{'an' if vowel else 'a'} {name}"
 
 
 def series_shade(kind: str, index: int) -> Shade:

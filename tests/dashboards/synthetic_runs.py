@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from stsq_core import Measurement, TrialConfig, TrialResult
-from stsq_core.configs import TrialFamily
+from stsq_core.configs import SAMPLES, WIDTH, TrialFamily
 from stsq_core.configs.trial import deviations
 from stsq_core.oracles import theory
-from sweeps.cells import cell_of
-from sweeps.cells.expanded_sweep import expand
+from sweeps.cells import cell_of, point_seed
+from sweeps.cells.expanded_sweep import ExpandedSweep, expand
 from sweeps.cells.expansion import derived_seed
 from sweeps.cells.packs import Pack, make_packs
 from sweeps.schema.spec import SweepSpec
@@ -133,6 +133,51 @@ def metrics_of(config: TrialConfig, loss: float) -> dict[str, float]:
     for place, q in enumerate(config.evaluation.q_test, start=1):
         metrics |= {f"loss@q={q}": loss * (1 + place / 10), f"loss_stderr@q={q}": loss / 50}
     return metrics
+
+
+def as_theory(spec: SweepSpec) -> Outcome:
+    """Results that fall steeply at a size like that of theory, for any sweep: `q ln T` and the exact floor, and more or less of
+    it by the code and the optimizer."""
+    criterion = spec.criterion
+    factors = {"gaussian": 1.15, "never": 0.9, "sum": 1.25, "gd": 1.1}
+
+    def outcome(config: TrialConfig) -> TrialResult:
+        task, kind, noise = config.task, config.model.kind, random.Random(_hashed(config)).gauss(0, 0.1)
+        positions = getattr(config.model, "positions", None)
+        settings = [config.optimizer.kind, *(getattr(positions, name, "") for name in ("kind", "redraw", "query"))]
+        expected = 2.4 * task.q * math.log(task.T) * math.prod(factors.get(setting, 1.0) for setting in settings)
+        if criterion.size == SAMPLES:
+            loss, size = criterion.target_loss / 2, 1
+        elif criterion.size == WIDTH:
+            expected = (
+                1.02 * theory.fcn_width_bound(criterion.target_loss, T=task.T, d=task.d, q=task.q)
+                if kind == "fcn"
+                else task.d + expected
+            )
+            size = config.width
+        else:
+            expected = getattr(task, "order", task.q) + 0.5 if criterion.of == "model.heads" else expected
+            size = criterion.size.of(config)
+        if criterion.size != SAMPLES:
+            loss = math.exp(noise) / (1 + (1 / criterion.target_loss - 1) * (size / expected) ** 8)
+        metrics = metrics_of(config, loss) if config.evaluation.has_metrics else {}
+        metrics |= {f"loss@T={T}": loss for T in config.evaluation.T_test}
+        if criterion.size == SAMPLES:
+            metrics["samples_to_target"] = float(config.batch * config.evaluation.every * math.ceil(task.T * (1 + noise)))
+        return TrialResult(config, "finished", loss, loss / 60, config.training.steps, 0.31, metrics=metrics)
+
+    return outcome
+
+
+def catalogue_run(path: Path, spec: SweepSpec, *, num_points: int = 8) -> RunDirectory:
+    """The run of a sweep without its journals; the widths of a search are spread over its range."""
+    run, sweep, outcome = create_or_open(path, spec), ExpandedSweep.of(spec), as_theory(spec)
+    configs = [config for cell in sweep.cells for config in cell.configs]
+    for cell in sweep.searched:
+        seeds = (point_seed(cell.cell_id, number, seed=spec.search.seed) for number in range(num_points))
+        configs += cell.trials([*zip(cell.even_widths(num_points), seeds, strict=False)])
+    Ledger(run.ledger).append(_records([(config, outcome(config)) for config in configs], "0" * 16))
+    return run
 
 
 def diverged(config: TrialConfig) -> TrialResult:

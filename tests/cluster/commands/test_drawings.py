@@ -65,7 +65,7 @@ def test_a_sweep_with_drawings_is_shown_by_them(stsq: Any, write_sweep: Callable
     assert "DOES NOT HOLD: The loss is negative." in ended.out
     run = open_run(stsq.folder / "runs/drawn")
     made = {path.name for path in run.report.iterdir()}
-    drawn = {f"{name}.{ending}" for name in ("course", "lengths", "matrices") for ending in ("png", "pdf")}
+    drawn = {f"{name}.{ending}" for name in ("course", "lengths", "matrices") for ending in ("png", "pdf", "svg")}
     assert made == drawn | {"index.html", "sweep.yaml", "trials.csv", "verdicts.json"}
     printed = json.loads((run.report / "verdicts.json").read_text())
     assert [one["answer"] for one in printed] == ["holds", "does not hold"]

@@ -16,11 +16,12 @@ from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.run_directory import RunDirectory
 
 
-def test_the_threshold_figure_is_a_readable_png_and_a_pdf(findings: Findings, tmp_path: Path) -> None:
+def test_the_threshold_figure_is_a_readable_png_pdf_and_svg(findings: Findings, tmp_path: Path) -> None:
     figure = threshold_figure(threshold_charts(findings.regimes))
-    png, pdf = save_figure(figure, tmp_path, "thresholds")
+    png, pdf, svg = save_figure(figure, tmp_path, "thresholds")
     assert png.read_bytes().startswith(b"\x89PNG")
     assert pdf.read_bytes().startswith(b"%PDF")
+    assert "</svg>" in svg.read_text()
     assert figure.get_figwidth() == pytest.approx(7.0)
     assert [axes.get_xlabel() for axes in figure.axes] == ["$T$", "$T$"]
     sizes = [text.get_fontsize() for axes in figure.axes for text in axes.get_xticklabels()]

@@ -53,7 +53,7 @@ def test_exponents_are_shown_with_0_and_1(findings: Findings) -> None:
 
 
 @pytest.mark.slow
-def test_the_figure_is_a_png_and_a_pdf_the_same_for_the_same_results(findings: Findings, tmp_path: Path) -> None:
+def test_the_figure_is_the_same_for_the_same_results(findings: Findings, tmp_path: Path) -> None:
     drawn = [
         save_figure(laws_figure(residual_charts(findings.regimes), exponents_chart(findings.comparisons)), tmp_path, name)
         for name in ("first", "second")

@@ -3,11 +3,13 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from dashboards.paper.figures import threshold_figure
 from dashboards.plots.chart import Chart, Line, OpenEnd
 from dashboards.plots.charts_of_thresholds import settings_differ, threshold_charts
 from dashboards.words.style import decades, round_numbers
@@ -160,3 +162,50 @@ def test_decades_are_thinned() -> None:
 def _evenly(values: Sequence[float]) -> bool:
     steps = np.diff([math.log10(value) for value in values])
     return len(values) <= 5 and bool(np.allclose(steps, steps[0]))
+
+
+def test_many_families_are_small_multiples_with_a_look_a_name(
+    make_run: MakeRun, attention: dict[str, Any], fully_connected: dict[str, Any]
+) -> None:
+    """Codes, redraws and optimizers crossed with d, eight settings at each d, and nets with both optimizers."""
+    optimizers = {"optimizer.kind": ["adam", "gd"]}
+    codes = {"model.positions.kind": ["random_sign", "gaussian"], "model.positions.redraw": ["per_step", "never"]}
+    trials = [
+        {**attention, "grid": {**codes, **optimizers, "task.d": [4, 2]}, "seeds": 1},
+        {**fully_connected, "grid": optimizers, "seeds": 1},
+    ]
+    charts = threshold_charts(read_findings(make_run(trials=trials).path).regimes)
+    assert [chart.title for chart in charts] == [
+        *(f"Transformer, d = {d}, {optimizer}" for d in (2, 4) for optimizer in ("Adam", "gradient descent")),
+        "Fully connected net",
+    ]
+    *of_codes, nets = charts
+    for chart in of_codes:
+        assert chart.is_small
+        assert {marks.name.text for marks in chart.marks} == {
+            f"{kind}, {redraw} codes" for kind in ("random signs", "Gaussian codes") for redraw in ("stochastic", "fixed")
+        }
+        assert (chart.x, chart.y) == (of_codes[0].x, of_codes[0].y)
+        assert {line.role for line in chart.lines} == {"law"}
+        assert len({marks.x[0] for marks in chart.marks}) == 4, "side by side"
+    assert {marks.name.text for marks in nets.marks} == {"Adam", "gradient descent"}
+    looks = {marks.name.text: (marks.shade, marks.shape) for chart in charts for marks in chart.marks}
+    assert len(set(looks.values())) == len(looks) == 6
+    assert all((marks.shade, marks.shape) == looks[marks.name.text] for chart in charts for marks in chart.marks)
+    drawn = threshold_figure(charts)
+    assert next(axes.get_title(loc="left") for axes in drawn.axes if axes.get_visible()) == "Transformer, $d$ = 2, Adam"
+    assert {text.get_text() for text in drawn.legends[0].get_texts()} >= set(looks)
+
+
+def test_cells_along_two_letters_have_a_chart_for_each(make_run: MakeRun, fully_connected: dict[str, Any]) -> None:
+    """A row over T at d = 2 and a row over d at T = 8, with one cell in common."""
+    star = [(4, 2), (8, 2), (12, 2), (8, 3), (8, 4)]
+    zipped = {
+        "task.T": [T for T, _ in star],
+        "task.d": [d for _, d in star],
+        "model.width": [{"geom": [T * d // 2, 2 * T * d], "num": 6} for T, d in star],
+    }
+    charts = threshold_charts(read_findings(make_run(trials=[{**fully_connected, "zip": zipped}]).path).regimes)
+    assert [(chart.x.label.text, list(chart.marks[0].x)) for chart in charts] == [("T", [4, 8, 12]), ("d", [2, 3, 4])]
+    along_T, along_d = charts
+    assert (along_T.note.split(" · ")[0], along_d.note.split(" · ")[0]) == ("`q` = 2, `d` = 2", "`q` = 2, `T` = 8")

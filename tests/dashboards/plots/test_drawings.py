@@ -129,11 +129,11 @@ def plots() -> list[ChartFigure]:
 @pytest.mark.slow
 @pytest.mark.parametrize("plot", plots(), ids=["curves", "profile"])
 def test_a_plot_is_drawn_on_paper_and_for_the_page(plot: ChartFigure, tmp_path: Path) -> None:
-    png, pdf = save_figure(custom_figure(plot), tmp_path, plot.name)
+    png, pdf, svg = save_figure(custom_figure(plot), tmp_path, plot.name)
     assert png.read_bytes().startswith(b"\x89PNG")
     assert pdf.read_bytes().startswith(b"%PDF")
     again = save_figure(custom_figure(plot), tmp_path, "again")
-    assert [path.read_bytes() for path in again] == [png.read_bytes(), pdf.read_bytes()]
+    assert [path.read_bytes() for path in again] == [png.read_bytes(), pdf.read_bytes(), svg.read_bytes()]
     for chart in plot.charts:
         spec = json.loads(json.dumps(plotly_spec(chart, legend="below"), allow_nan=False))
         names = [trace["name"] for trace in spec["data"] if trace.get("showlegend", True)]

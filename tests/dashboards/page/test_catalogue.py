@@ -1,0 +1,93 @@
+"""What a reader sees first of every catalogue sweep: the axes of its figure, and its headline, as text."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from synthetic_runs import catalogue_run
+
+from dashboards.page.summary import heading, headline
+from dashboards.plots.chart import Chart, Marks, OpenEnd
+from dashboards.plots.charts_of_thresholds import threshold_charts
+from dashboards.plots.series import LETTERS, MAX_SERIES
+from sweeps.cells.loading import catalog_names, load_sweep
+from sweeps.findings.run_findings import Findings, read_findings
+
+NUMBERS = r"\(`\w`\* = [\d,.]+ to [\d,.]+ at"
+HEADLINES = {
+    "width_vs_T": rf"from `T` = 4 to 24 a transformer with objective = minibatch needs .* times the width {NUMBERS} `q` = 2,"
+    r" `d` = 2\); from `T` = 4 to 24 a fully connected net .* 1 more series is in the figure\.$",
+    "width_vs_q": rf"from `q` = 1 to 6 a transformer .* {NUMBERS} `T` = 12, `d` = 2\); from `q` = 1 to 6 a fully connected net"
+    r" needs 0\.\d+ times the width",
+    "width_vs_d": rf"from `d` = 1 to 12 a transformer .* {NUMBERS} `T` = 12, `q` = 2\); from `d` = 1 to 4 a fully",
+    "width_to_generalise": r"from `T` = 16 to 128 a transformer with .* codes needs .*, judged by the relative loss at 2T",
+    "attention_kinds": r"Of 7 settings of attention, `[\w = ]+` \(`m`\* = [\d.]+\) needs the least width and .* the most",
+    "moments": r"From `order = 1` \(`H`\* = [\d.]+\) to `order = 3` \(`H`\* = [\d.]+\) attention needs [\d.]+ times the heads",
+    "simple_qstr_samples": rf"From `N` = 6 to 24 a feed-forward net needs [\d.]+ times the samples {NUMBERS} `q` = 1, `d` = 10",
+}
+"""Of some sweeps, a pattern of the headline; letters of tasks from other papers are those of the papers."""
+
+
+def drawn_cells(chart: Chart) -> int:
+    """The thresholds that a chart shows, by number or as an arrow."""
+    marks = sum(len(layer.x) for layer in chart.layers if isinstance(layer, Marks))
+    return marks + sum(layer.is_threshold for layer in chart.layers if isinstance(layer, OpenEnd))
+
+
+@pytest.mark.parametrize("name", catalog_names())
+def test_the_axes_and_the_headline_follow_what_varies_within_families(name: str, tmp_path: Path) -> None:
+    findings = read_findings(catalogue_run(tmp_path / name, load_sweep(name)).path)
+    charts = threshold_charts(findings.regimes)
+    check_axes(findings, charts)
+    check_headline(findings, charts, pattern=HEADLINES.get(name, ""))
+
+
+def check_axes(findings: Findings, charts: Sequence[Chart]) -> None:
+    """A letter that varies within families and else a number; a category only where no number varies."""
+    varying = {
+        regime.letter(letter)
+        for regime in findings.regimes
+        for letter in LETTERS
+        if len({getattr(config.task, letter) for config in regime.samples}) > 1
+    }
+    assert bool(charts) is any(threshold.is_bounded for threshold in findings.thresholds)
+    for chart in charts:
+        if varying:
+            assert chart.x.label.text in varying
+            assert not chart.x.words
+        assert len([marks for marks in chart.marks if marks.name.text and not marks.hollow]) <= MAX_SERIES
+        fields = {word.text.partition(" = ")[0] for word in chart.x.words}
+        values = [word.text.rpartition(" = ")[2] for word in chart.x.words]
+        assert len(fields) != 1 or not all(re.fullmatch(r"\d+(\.\d+)?", value) for value in values)
+    if varying and any(regime.law for regime in findings.regimes):
+        assert all(line.role for chart in charts for line in chart.lines)
+        assert any(line.role == "law" for chart in charts for line in chart.lines)
+    assert sum(map(drawn_cells, charts)) >= sum(threshold.is_bounded for threshold in findings.thresholds)
+
+
+def check_headline(findings: Findings, charts: Sequence[Chart], *, pattern: str) -> None:
+    """The same axis from its first place to its last, with the letters that stay the same."""
+    text = "".join(phrase.text for phrase in headline(findings))
+    whole = re.sub("<[^>]*>", "", heading(findings))
+    assert not findings.verdicts or re.search(r"Of \d+ claims, |The claim ", whole)
+    assert re.search(r"\ba [aeiou](?!ne-)", text) is None
+    assert text.endswith(".")
+    if findings.spec.drawings:
+        return
+    assert re.sub("[`*]", "", text.split(";")[0]) in whole.replace("*", "")
+    for letter, start, stop in re.findall(r"[Ff]rom `(\w)` = (\d+) to (\d+)", text):
+        places = [x for chart in charts if chart.x.label.text == letter for marks in chart.marks for x in marks.x]
+        assert all(any(abs(x / float(end) - 1) < 0.1 for x in places) for end in (start, stop))
+        assert int(start) < int(stop)
+    for clause in re.findall(r"\(`\w`\* = [^()]* at [^()]*\)", text):
+        assert len(re.findall(r"`\w` = ", clause)) == 2, "the two letters that stay the same are named"
+    assert re.search(pattern, text)
+
+
+def test_what_is_censored_is_named(tmp_path: Path) -> None:
+    spec = load_sweep("quickstart", ["transformer:search.high=30"])
+    text = "".join(phrase.text for phrase in headline(read_findings(catalogue_run(tmp_path / "cut", spec).path)))
+    assert re.search(
+        r"from `T` = 16 to 32 a transformer [^;]*\), (above the|not reached at any) widths? tried at `T` = 64, 128; from", text
+    ), text
