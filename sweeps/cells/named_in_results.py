@@ -16,6 +16,7 @@ from sweeps.schema import (
     Selection,
     SweepSpec,
     ThresholdOrder,
+    ThresholdRatio,
     fields_of,
     listed,
     metric_at,
@@ -112,6 +113,9 @@ def _values_named(selection: Selection) -> Iterator[tuple[str, object, Path]]:
             yield field, than, ("than",)
         case ThresholdOrder(by=by, order=order):
             yield from ((by, value, ("order", place)) for place, value in enumerate(order))
+        case ThresholdRatio(by=by, of=of, over=over):
+            yield by, of, ("of",)
+            yield by, over, ("over",)
 
 
 def _metrics_named(selection: Selection) -> Iterator[tuple[str, Path]]:

@@ -1,5 +1,6 @@
 """What comes of a claim: its answer, with the numbers of every setting in which it was looked at."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -80,6 +81,11 @@ def sides(at_least: float | None, at_most: float | None) -> str:
     if at_least is not None and at_most is not None:
         return f"{at_least:g} to {at_most:g}"
     return f"at least {at_least:g}" if at_least is not None else f"at most {at_most:g}"
+
+
+def is_within(name: str, branches: Sequence[str]) -> bool:
+    """Whether a dotted field is one of these, or lies in one of these branches."""
+    return any(name == branch or name.startswith(f"{branch}.") for branch in branches)
 
 
 def leaf(name: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from stsq_core.configs import Transformer
 from stsq_core.oracles import theory
-from sweeps.findings.claim_results import ClaimSetting, Verdict, answer_of, leaf, sides, with_seeds
+from sweeps.findings.claim_results import ClaimSetting, Verdict, answer_of, is_within, leaf, sides, with_seeds
 from sweeps.findings.observations import Observation, cells_of, differing, selected
 from sweeps.findings.threshold_verdicts import threshold_verdict
 from sweeps.schema import Bound, Claim, Compare, Exponent, Floor, LawSettings, Sharpness, Slope, ThresholdClaim
@@ -127,9 +127,9 @@ def _compare(claim: Compare, observations: Sequence[Observation], level: float) 
     groups: dict[object, dict[object, list[Observation]]] = {}
     free = (claim.field, *claim.ignoring)
     for one in observations:
-        rest = tuple((name, value) for name, value in one.cell if not _within(name, free))
+        rest = tuple((name, value) for name, value in one.cell if not is_within(name, free))
         groups.setdefault(rest, {}).setdefault(one.fields.get(claim.field), []).append(one)
-    names = [name for name in differing(observations) if not _within(name, free)]
+    names = [name for name in differing(observations) if not is_within(name, free)]
     settings = []
     for pair in groups.values():
         small, large = pair.get(claim.smaller, []), pair.get(claim.than, [])
@@ -263,8 +263,3 @@ def _crossing(x: np.ndarray, y: np.ndarray, target: float) -> float:
         return math.nan
     place = below[0]
     return float(x[place - 1] + (x[place] - x[place - 1]) * (y[place - 1] - target) / (y[place - 1] - y[place]))
-
-
-def _within(name: str, branches: Sequence[str]) -> bool:
-    """Whether a dotted field is one of these, or lies in one of these branches."""
-    return any(name == branch or name.startswith(f"{branch}.") for branch in branches)

@@ -10,10 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from sweeps.findings.claim_results import Answer, ClaimSetting, Verdict, answer_of, leaf, sides, with_seeds
+from sweeps.findings.claim_results import Answer, ClaimSetting, Verdict, answer_of, is_within, leaf, sides, with_seeds
 from sweeps.findings.observations import matches
 from sweeps.laws import by_regime, fitted_law, law_cells, letter_law, spelled
-from sweeps.schema import LawSettings, Selection, ThresholdClaim, ThresholdGrowth, ThresholdNear, ThresholdOrder, fields_of
+from sweeps.schema import (
+    LawSettings,
+    Selection,
+    ThresholdClaim,
+    ThresholdGrowth,
+    ThresholdNear,
+    ThresholdOrder,
+    ThresholdRatio,
+    fields_of,
+)
 from sweeps.thresholds import WidthThreshold, attainable_level
 
 Fields = tuple[tuple[str, Any], ...]
@@ -38,6 +47,9 @@ def threshold_verdict(
         case ThresholdOrder():
             found, quantity = _order(claim, own), f"{letter}* over the one before it, by {leaf(claim.by)}"
             rule = f"above 1: {_ordered(claim.order)}"
+        case ThresholdRatio():
+            found, rule = _ratios(claim, own), sides(claim.at_least, claim.at_most)
+            quantity = f"{letter}* of {claim.by} {claim.of} over {letter}* of {claim.over}"
         case ThresholdNear():
             found = [_near(claim, threshold, where) for threshold, where in zip(own, _distinguishing(own), strict=True)]
             quantity = f"{letter}* over {claim.value:g} ({claim.source})"
@@ -132,6 +144,59 @@ def _ratio(where: Fields, by: str, first: WidthThreshold, second: WidthThreshold
         return ClaimSetting(where, value, None, None, num, "not enough data", without)
     answer: Answer = "holds" if low > 1 else "does not hold" if high < 1 else "not enough data"
     return _with_seeds(ClaimSetting(where, value, _shown(low), _shown(high), num, answer), (first, second))
+
+
+def _ratios(claim: ThresholdRatio, thresholds: Sequence[WidthThreshold]) -> list[ClaimSetting]:
+    """A setting for each pair of cells with equal tasks and models, with the interval of the ratio of independent estimates."""
+    having = [cell for cell in thresholds if claim.by in _fields_of(cell)]
+    of, over = ([cell for cell in having if _fields_of(cell)[claim.by] == value] for value in (claim.of, claim.over))
+    pairs = [(one, two) for one in of for two in over if _are_alike(one, two, (claim.by, *claim.ignoring))]
+    named = _distinguishing([one for one, _ in pairs])
+    shared = set.intersection(*map(set, named)) if len(named) > 1 else set()
+    rule = (-math.inf if claim.at_least is None else claim.at_least, math.inf if claim.at_most is None else claim.at_most)
+    settings = []
+    for fields, pair in zip(named, pairs, strict=True):
+        own = tuple(item for item in fields if item not in shared)
+        value, low, high = _quotient(*map(bounds_of, pair))
+        without = _without_number(
+            (((claim.by, value),), cell) for value, cell in zip((claim.of, claim.over), pair, strict=True)
+        )
+        answer = "not enough data" if math.isnan(low) or math.isnan(high) else answer_of(low, high, rule)
+        num = min(threshold.num_seeds for threshold in pair)
+        settings.append(_with_seeds(ClaimSetting(own, _shown(value), _shown(low), _shown(high), num, answer, without), pair))
+    return settings or [ClaimSetting((), None, None, None, 0, "not enough data")]
+
+
+def _are_alike(one: WidthThreshold, two: WidthThreshold, ignoring: Sequence[str]) -> bool:
+    """Whether two cells have one task and one model but for the sizes that thresholds are of and the fields in `ignoring`."""
+    sizes = {name for cell in (one, two) for name in cell.size.fields(cell.config_sample)}
+    first, second = (
+        {
+            name: value
+            for name, value in _fields_of(cell).items()
+            if name.startswith(("task.", "model.")) and name not in sizes and not is_within(name, ignoring)
+        }
+        for cell in (one, two)
+    )
+    return first == second
+
+
+def _quotient(one: Bounds, two: Bounds) -> Bounds:
+    """The ratio of two independent estimates; its interval takes the distances of the ends in quadrature, in logarithms.
+
+    This is the method of variance estimates recovery (Donner, Zou 2012, doi:10.1177/0962280210383483) for a difference of logs.
+    Where an estimate is censored its interval is that of the ends.
+    """
+    if not all(math.isfinite(bounds.value) and bounds.value > 0 for bounds in (one, two)):
+        return Bounds(math.nan, _divided(one.low, two.high), _divided(one.high, two.low))
+    value = one.value / two.value
+    down = math.hypot(_log_ratio(one.value, one.low), _log_ratio(two.high, two.value))
+    up = math.hypot(_log_ratio(one.high, one.value), _log_ratio(two.value, two.low))
+    return Bounds(value, value * math.exp(-down), value * math.exp(up))
+
+
+def _log_ratio(above: float, below: float) -> float:
+    return math.inf if below == 0 or math.isinf(above) else math.log(above / below)
 
 
 def _near(claim: ThresholdNear, threshold: WidthThreshold, where: Fields) -> ClaimSetting:

@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from stsq_core.configs import WIDTH, TokenTask
+from stsq_core.configs import WIDTH, Stsq, TokenTask
 from sweeps.laws.cells import ABOVE, LawCells, by_regime, law_cells, regime_summary, tasks_of
 from sweeps.laws.fit import Estimate
 from sweeps.laws.formulas import (
@@ -26,6 +26,7 @@ from sweeps.laws.formulas import (
     ATTENTION_FACTOR,
     ATTENTION_FREE,
     CONSTANT,
+    FCN_LINE,
     Law,
     applicable_laws,
     applicable_letter_laws,
@@ -92,8 +93,7 @@ class LawComparison:
     @property
     def expected(self) -> str | None:
         """The name of the law that theory expects of the width; None where it says nothing."""
-        cells = self.laws[0].fit.cells
-        return cells.thresholds[0].config_sample.model.width_law if cells.size == WIDTH else None
+        return _expected(self.laws[0].fit.cells)
 
     @property
     def theory(self) -> ScalingLaw | None:
@@ -410,17 +410,24 @@ def _compare_regime(members: Sequence[WidthThreshold], settings: LawSettings) ->
     return LawComparison(members[0].kind, summary, tuple(ordered), held_out, left_out)
 
 
+def _expected(cells: LawCells) -> str | None:
+    """The law that theory expects of these cells: it speaks of the width for sparse token selection alone."""
+    sample = cells.thresholds[0].config_sample
+    return sample.model.width_law if cells.size == WIDTH and isinstance(sample.task, Stsq) else None
+
+
 def _laws_for(cells: LawCells) -> tuple[Law, ...]:
-    """The laws to fit: where no theory speaks of an architecture its width may not grow, and no law begins above it."""
+    """The laws to fit: where theory expects none the width may not grow, no law begins above it, and no bound is known."""
     tasks = cells.tasks.take(cells.found)
     if cells.size != WIDTH:
         return applicable_letter_laws(tasks)
     laws = applicable_laws(tasks)
-    if cells.thresholds[0].config_sample.model.width_law is not None:
+    if _expected(cells) is not None:
         return laws
     bounded = cells.side != ABOVE
     most, tasks = np.exp(cells.y[bounded]), cells.tasks.take(bounded)
-    return CONSTANT, *(law for law in laws if np.all(law.offset(tasks) < most))
+    is_bounded = isinstance(cells.thresholds[0].config_sample.task, Stsq)
+    return CONSTANT, *(law for law in laws if np.all(law.offset(tasks) < most) and (is_bounded or law is not FCN_LINE))
 
 
 def _prediction(law: ScalingLaw, threshold: WidthThreshold) -> Prediction:

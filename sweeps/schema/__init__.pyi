@@ -13,6 +13,7 @@ from .claims import (
     ThresholdGrowth as ThresholdGrowth,
     ThresholdNear as ThresholdNear,
     ThresholdOrder as ThresholdOrder,
+    ThresholdRatio as ThresholdRatio,
 )
 from .drawings import (
     Curves as Curves,

@@ -5,7 +5,7 @@ A claim looks at the trials that `where` selects (dotted fields and their values
 """
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, Union
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -54,7 +54,10 @@ class _Claim(Selection):
     says: Words
 
 
-def _one_side(claim: "Bound | Sharpness | ThresholdGrowth") -> "Bound | Sharpness | ThresholdGrowth":
+OneSided = Union["Bound", "Sharpness", "ThresholdGrowth", "ThresholdRatio"]
+
+
+def _one_side(claim: OneSided) -> OneSided:
     if (claim.at_least is None) == (claim.at_most is None):
         raise ValueError(f"claim {claim.name}: give at_least or at_most, one of the two")
     return claim
@@ -159,6 +162,32 @@ class ThresholdOrder(_Claim):
         return self
 
 
+class ThresholdRatio(_Claim):
+    """The threshold where `by` has the value `of`, over that where it has the value `over`, is at most or at least a number.
+
+    Compared are cells whose tasks and models are equal but for `by` and the fields or branches in `ignoring`, whatever their
+    optimizers and training.
+    """
+
+    kind: Literal["threshold_ratio"] = "threshold_ratio"
+    by: str
+    of: Any
+    over: Any
+    ignoring: Texts = ()
+    at_least: float | None = None
+    at_most: float | None = None
+
+    _one_side = model_validator(mode="after")(_one_side)
+
+    @model_validator(mode="after")
+    def _field_exists(self) -> Self:
+        if reason := unknown_field(self.by):
+            raise FieldError(("by",), reason)
+        if self.of == self.over:
+            raise FieldError(("over",), f"a ratio compares two values of {self.by}; got {shown(self.of)} twice")
+        return self
+
+
 class ThresholdNear(_Claim):
     """Each threshold, with its whole interval, lies within a factor of a value; `source` says whose value it is."""
 
@@ -183,10 +212,10 @@ class ThresholdGrowth(_Claim):
     _one_side = model_validator(mode="after")(_one_side)
 
 
-ThresholdClaim = ThresholdOrder | ThresholdNear | ThresholdGrowth
+ThresholdClaim = ThresholdOrder | ThresholdRatio | ThresholdNear | ThresholdGrowth
 """Claims about thresholds, not about single trials."""
 
 Claim = Annotated[
-    Bound | Compare | Slope | Exponent | Floor | Sharpness | ThresholdOrder | ThresholdNear | ThresholdGrowth,
+    Bound | Compare | Slope | Exponent | Floor | Sharpness | ThresholdClaim,
     Field(discriminator="kind"),
 ]

@@ -33,7 +33,7 @@ PATIENCE_S = 400
 @pytest.fixture
 def sweep(write_sweep: Write, small: dict[str, Any]) -> Path:
     """The small sweep, its transformers trained long enough to be met in mid-training."""
-    small["trials"][0]["base"]["training"] |= {"steps": 20_000, "log_every": 250}
+    small["trials"][0]["base"]["training"] |= {"steps": 100_000, "log_every": 1250}
     return write_sweep(small)
 
 

@@ -1,5 +1,6 @@
 """Claims on either side of the edge at which their answer changes."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -7,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from stsq_core import TrialConfig
 from stsq_core.oracles import theory
@@ -229,3 +230,51 @@ def test_orders_and_factors_name_the_cell_that_has_no_threshold(
         verdict = threshold_verdict(near, [found, other])
         assert [(setting.answer, setting.note) for setting in verdict.settings] == [("holds", ""), ("not enough data", note)]
         assert verdict.answer == "not enough data"
+
+
+def test_a_ratio_compares_cells_of_one_task_and_model_with_the_interval_of_independent_estimates(
+    threshold: Callable[..., WidthThreshold], fcn: Make, transformer: Make
+) -> None:
+    def cell(config: TrialConfig, value: float, low: float, high: float) -> WidthThreshold:
+        return replace(threshold(config, [value] * 8), m_star=value, low=low, high=high, num_seeds=8)
+
+    def by_gd(config: TrialConfig) -> TrialConfig:
+        return TrialConfig.model_validate(config.model_dump() | {"optimizer": {"kind": "gd", "lr": 1.0}})
+
+    nets, codes = [fcn(T=T, steps=300) for T in (8, 16)], transformer(T=8)
+    cells = [
+        cell(nets[0], 10, 9, 11),
+        cell(by_gd(nets[0]), 12, 10.5, 14),
+        cell(nets[1], 20, 19, 21),
+        cell(by_gd(nets[1]), 40, 38, 42),
+        cell(by_gd(codes), 100, 99, 101),
+    ]
+    one = claim(kind="threshold_ratio", by="optimizer.kind", of="gd", over="adam", at_most=1.5)
+    verdict = threshold_verdict(one, cells)
+    first, second = verdict.settings
+    assert (dict(first.fields), dict(second.fields)) == ({"task.T": 8}, {"task.T": 16})
+    down, up = (math.hypot(math.log(a), math.log(b)) for a, b in ((12 / 10.5, 11 / 10), (14 / 12, 10 / 9)))
+    assert (first.value, first.low, first.high) == pytest.approx((1.2, 1.2 * math.exp(-down), 1.2 * math.exp(up)))
+    assert (first.answer, second.answer, verdict.answer) == ("holds", "does not hold", "does not hold")
+    assert (verdict.quantity, verdict.rule) == ("m* of optimizer.kind gd over m* of adam", "at most 1.5")
+    censored = replace(cells[3], status="above_range", m_star=None, low=None, high=None, widths=(4, 64, 120))
+    (above,) = threshold_verdict(one, [cells[2], censored]).settings
+    assert (above.value, above.low, above.high, above.answer) == (None, pytest.approx(120 / 21), None, "does not hold")
+    (alone,) = threshold_verdict(one, cells[:1]).settings
+    assert (alone.value, alone.answer) == (None, "not enough data")
+    across = claim(
+        kind="threshold_ratio",
+        by="model.positions.redraw",
+        of="never",
+        over="per_step",
+        ignoring=["model.positions.query"],
+        at_most=2,
+    )
+    fixed, redrawn = transformer(redraw="never", query="sum"), transformer(redraw="per_step", query="dual")
+    (ratio,) = threshold_verdict(across, [cell(fixed, 10, 9, 11), cell(redrawn, 10, 9, 11)]).settings
+    assert ratio.value == 1
+
+
+def test_a_ratio_of_a_value_to_itself_is_refused() -> None:
+    with pytest.raises(ValidationError, match=r"a ratio compares two values of optimizer\.kind; got 'gd' twice"):
+        claim(kind="threshold_ratio", by="optimizer.kind", of="gd", over="gd", at_most=1.5)

@@ -301,6 +301,21 @@ def test_a_law_is_not_named_that_passes_through_its_cells(compared: Callable[...
     assert (single.named, single.reason, single.naming) == (None, "1 cell is too few to name a law", "")
 
 
+def test_theory_expects_no_law_of_another_task_and_bounds_no_net_there(
+    threshold: Make, fcn: Callable[..., TrialConfig]
+) -> None:
+    variance = {"kind": "moment", "order": 2, "about": "mean"}
+    lengths = (6, 8, 12, 16, 24)
+    plain = [fcn(T=T, d=1) for T in lengths]
+    told = [TrialConfig.model_validate(one.model_dump() | {"task": one.task.model_dump() | variance}) for one in plain]
+    for configs, expected in ((plain, "td_power"), (told, None)):
+        widths = [config.task.T * np.array([0.97, 0.99, 1.0, 1.01, 1.03]) for config in configs]
+        (comparison,) = compare_laws([threshold(*pair) for pair in zip(configs, widths, strict=True)])
+        assert comparison.expected == expected
+        assert (comparison.law("fcn_line") is None) == (expected is None)
+        assert ("theory" in comparison.reason) == (expected is not None)
+
+
 def test_a_misfit_of_few_cells_is_told_with_what_is_undecided(compared: Callable[..., LawComparison]) -> None:
     bent = compared(lambda T: log_law(T) * {16: 1.0, 32: 1.3}[int(T)], (16, 32), scatter=0.0)
     assert bent.conclusion.startswith("Undecided: 2 cells are too few to tell laws apart by AICc. Predicting each cell ")

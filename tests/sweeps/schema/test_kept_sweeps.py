@@ -25,7 +25,8 @@ def test_former_claims_are_left_out_and_named_with_the_reason() -> None:
     assert [claim["name"] for claim in document.data["claims"]] == ["v"]
     assert notes == (
         "runs/x/spec.yaml:3: claims.0: the claim 'l' is of another version and is not judged: kind: unknown kind 'linear'; "
-        "allowed: bound, compare, slope, exponent, floor, sharpness, threshold_order, threshold_near, threshold_growth",
+        "allowed: bound, compare, slope, exponent, floor, sharpness, threshold_order, threshold_ratio, "
+        "threshold_near, threshold_growth",
         "runs/x/spec.yaml:5: claims.2: the claim 'n' is of another version and is not judged: source: this field "
         "is required and missing: add it",
     )
