@@ -2,13 +2,16 @@
 
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from stsq_core import TrialConfig
+
+if TYPE_CHECKING:
+    from forked import Forge
 
 os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache/d/numba"))
 """What one process compiles serves all, jobs and copies of the package included."""
@@ -18,7 +21,7 @@ MakeTrial = Callable[..., TrialConfig]
 
 LONG = ("jobs", "ray", "browser", "slow")
 """Marks of tests that take long, the longest first."""
-IN_PROCESSES = {"stsq", "head"}
+IN_PROCESSES = {"forge", "head"}
 """Fixtures whose tests start the product in processes of its own: they are slow."""
 ONE_BY_ONE = {
     f"tests/{name}.py"
@@ -74,6 +77,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)
+
+
+@pytest.fixture(scope="session")
+def forge() -> "Iterator[Forge]":
+    """Starts `stsq` in processes of its own, as often as tests ask for one."""
+    from forked import Forge
+
+    started = Forge()
+    yield started
+    started.end()
 
 
 def _transformer_data(*, T: int = 12, q: int = 3, d: int = 2, d_e: int = 16, **fields: Any) -> dict[str, Any]:

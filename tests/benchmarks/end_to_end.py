@@ -89,7 +89,7 @@ def main() -> int:
     parser.add_argument("--peer-trials", type=int, help="how many of the trials plain Tune trains; all by default")
     args = parser.parse_args()
     if args.toy:
-        args.trials, args.steps, args.peer_trials = 8, 5, 2
+        args.trials, args.steps, args.peer_trials = 8, 5, 1
     peer_trials = args.peer_trials or args.trials
     with tempfile.TemporaryDirectory() as folder:
         if not args.toy:

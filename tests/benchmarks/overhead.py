@@ -29,8 +29,8 @@ SIZES = {"ordinary": {"T": 50, "q": 3, "d": 5, "batch": 256}, "small": {"T": 32,
 GATES = {"ordinary": 0.1, "small": 0.2}
 
 
-def steps_alone(sweep: Path, share: int, ready: object, begin: object) -> None:
-    """Train every second pack of a sweep: draws, gradients and updates."""
+def steps_alone(sweep: Path, share: int, workers: int, ready: object, begin: object) -> None:
+    """Train one of the `workers` shares of a sweep's packs: draws, gradients and updates."""
     import torch
 
     from stsq_core.training.stack import Stack
@@ -38,7 +38,7 @@ def steps_alone(sweep: Path, share: int, ready: object, begin: object) -> None:
 
     torch.set_num_threads(1)
     configs = [config for cell in expand(load_sweep(str(sweep))) for config in cell.configs]
-    packs = make_packs(configs, slots=WORKERS)[share::WORKERS]
+    packs = make_packs(configs, slots=workers)[share::workers]
     warm = Stack(packs[0].configs[:2], torch.device("cpu"))
     warm._advance()
     ready.release()
@@ -49,11 +49,11 @@ def steps_alone(sweep: Path, share: int, ready: object, begin: object) -> None:
             stack.state.step += stack._advance_quietly()
 
 
-def seconds_of_steps(sweep: Path) -> float:
-    """Seconds that the steps of all packs take on both cores."""
+def seconds_of_steps(sweep: Path, workers: int) -> float:
+    """Seconds that the steps of all packs take on so many cores."""
     context = get_context("spawn")
     ready, begin = context.Semaphore(0), context.Event()
-    processes = [context.Process(target=steps_alone, args=(sweep, share, ready, begin)) for share in range(WORKERS)]
+    processes = [context.Process(target=steps_alone, args=(sweep, share, workers, ready, begin)) for share in range(workers)]
     for process in processes:
         process.start()
     for _ in processes:
@@ -66,10 +66,10 @@ def seconds_of_steps(sweep: Path) -> float:
     return time.perf_counter() - begun
 
 
-def seconds_of_run(sweep: Path, out: Path) -> float:
+def seconds_of_run(sweep: Path, out: Path, workers: int) -> float:
     """Seconds of `stsq run` from the first measurement to the end of the command."""
     first: list[float] = []
-    command = [sys.executable, "-m", "cluster", "run", str(sweep), "--out", str(out), "--workers", str(WORKERS)]
+    command = [sys.executable, "-m", "cluster", "run", str(sweep), "--out", str(out), "--workers", str(workers)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | {"WANDB_MODE": "offline"})
 
     def watch() -> None:
@@ -101,17 +101,18 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--size", choices=SIZES, default="ordinary")
     args = parser.parse_args()
+    workers = WORKERS
     if args.toy:
-        args.trials, args.steps = 8, 20
+        args.trials, args.steps, workers = 8, 20, 1
     with tempfile.TemporaryDirectory() as folder:
         sweep, out = Path(folder) / "sweep.yaml", Path(folder) / "run"
         sweep.write_text(yaml.safe_dump(sweep_of(args.trials, args.steps, SIZES[args.size])))
-        alone, whole = seconds_of_steps(sweep), seconds_of_run(sweep, out)
+        alone, whole = seconds_of_steps(sweep, workers), seconds_of_run(sweep, out, workers)
         ended = len((out / "ledger.jsonl").read_text().splitlines())
         published, due = len(list(out.glob("wandb/offline-run-*/*.wandb"))), num_wandb_runs(sweep)
     assert (ended, published) == (args.trials, due), f"{ended} of {args.trials} trials ended, {published} of {due} W&B runs"
     share, gate = whole / alone - 1, GATES[args.size]
-    what = f"{args.trials} trials x {args.steps} steps at {SIZES[args.size]} on {WORKERS} cores, W&B offline"
+    what = f"{args.trials} trials x {args.steps} steps at {SIZES[args.size]} on {workers} cores, W&B offline"
     print(f"{what}: steps {alone:.1f} s, run {whole:.1f} s")
     print(f"beside the steps: {share:.1%} (gate {gate:.0%})")
     gates = Gates("overhead", toy=args.toy)

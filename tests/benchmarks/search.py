@@ -341,7 +341,7 @@ def main() -> int:
     of_laws = decision_jobs(args.families) if args.only != "searches" else []
     found: list[tuple[str, bool]] = []
     written: dict[str, object] = {}
-    with multiprocessing.Pool(os.cpu_count()) as pool:
+    with multiprocessing.Pool(1 if args.toy else os.cpu_count()) as pool:
         if jobs:
             ours, fixed = tables(list(pool.imap_unordered(run, jobs, chunksize=4)))
             print_tables(ours, fixed)

@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=2)
     options = parser.parse_args()
     if options.toy:
-        options.packs = 10
+        options.packs, options.slots = 10, 1
     began = time.perf_counter()
     with ray_cluster(None, num_cpus=options.slots):
         up = time.perf_counter()

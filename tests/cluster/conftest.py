@@ -4,8 +4,6 @@ import copy
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from forked import Forge, Process, interpreter
 
 ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {
@@ -76,32 +75,27 @@ def write_sweep(tmp_path: Path) -> Callable[..., Path]:
 class Stsq:
     """Runs the `stsq` command as its users do, in a process of its own; ends what it started.
 
-    `code` is a program to run in place of `python -m cluster`, with the same words.
+    `code` is a program to run in place of `python -m cluster`, with the same words. Most are forked from a process that has
+    loaded the libraries; `fresh` starts an interpreter.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, forge: Forge) -> None:
         self.folder = folder
-        self.started: list[subprocess.Popen[str]] = []
+        self.started: list[Process] = []
+        self._forge = forge
 
-    def start(self, *words: object, code: str | None = None, **environment: str) -> subprocess.Popen[str]:
-        command = [sys.executable, *(("-c", code) if code else ("-m", "cluster")), *map(str, words)]
-        process = subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+    def start(self, *words: object, code: str | None = None, fresh: bool = False, **environment: str) -> Process:
+        given = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+        start = interpreter if fresh else self._forge.start
+        process = start([str(word) for word in words], code=code, folder=self.folder, environment=given)
         self.started.append(process)
         return process
 
-    def run(self, *words: object, timeout_s: float = 180, **environment: str) -> "Ended":
-        return self.wait(self.start(*words, **environment), timeout_s=timeout_s)
+    def run(self, *words: object, timeout_s: float = 180, fresh: bool = False, **environment: str) -> "Ended":
+        return self.wait(self.start(*words, fresh=fresh, **environment), timeout_s=timeout_s)
 
     @staticmethod
-    def wait(process: subprocess.Popen[str], timeout_s: float = 180) -> "Ended":
+    def wait(process: Process, timeout_s: float = 180) -> "Ended":
         out, err = process.communicate(timeout=timeout_s)
         return Ended(process.returncode, out, err)
 
@@ -134,8 +128,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 @pytest.fixture
-def stsq(tmp_path: Path) -> Iterator[Stsq]:
-    command = Stsq(tmp_path)
+def stsq(tmp_path: Path, forge: Forge) -> Iterator[Stsq]:
+    command = Stsq(tmp_path, forge)
     yield command
     for process in command.started:
         if process.poll() is None:
@@ -144,9 +138,9 @@ def stsq(tmp_path: Path) -> Iterator[Stsq]:
 
 
 @pytest.fixture(scope="session")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ran(tmp_path_factory: pytest.TempPathFactory, forge: Forge) -> Path:
     """The small sweep, run by the command, with its page and offline W&B files; to be copied."""
-    stsq = Stsq(tmp_path_factory.mktemp("ran"))
+    stsq = Stsq(tmp_path_factory.mktemp("ran"), forge)
     (stsq.folder / "sweep.yaml").write_text(yaml.safe_dump(SMALL, sort_keys=False))
     ended = stsq.run("run", "sweep.yaml", "--inline", "--wandb", "offline", "--out", "run")
     assert ended.code == 0, ended

@@ -31,7 +31,7 @@ def slow(small: dict[str, Any], steps: int = 60_000) -> dict[str, Any]:
 
 
 def test_a_run_leaves_ledger_page_figures_and_wandb_files(stsq: Any, write_sweep: Write, numbers: Numbers) -> None:
-    ended = stsq.run("run", write_sweep(), "--inline")
+    ended = stsq.run("run", write_sweep(), "--inline", fresh=True)
     run = stsq.folder / "runs/small"
     assert ended.code == 0, ended
     assert len(numbers(run)) == 8

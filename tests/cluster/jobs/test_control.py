@@ -3,7 +3,6 @@
 import copy
 import json
 import os
-import sys
 import venv
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from own_task import plugin_text
-from ray_heads import Head, call, copy_rooms
+from ray_heads import Head, copy_rooms
 
 pytestmark = pytest.mark.jobs
 
@@ -49,26 +48,32 @@ def hold(tmp_path: Path) -> Path:
     return tmp_path / "hold"
 
 
-def inline_numbers(sweep: Path, out: Path, code: Path, numbers: Numbers, *more: object) -> dict[str, tuple[object, ...]]:
-    """The numbers of a sweep that nothing disturbs."""
-    words = ["run", sweep, "--inline", "--wandb", "disabled", "--out", out, *more]
-    done = call([sys.executable, "-m", "cluster", *words], {}, code=code)
-    assert done.returncode == 0, done
-    return numbers(out)
+@pytest.fixture
+def inline_numbers(stsq: Any, tmp_path: Path, numbers: Numbers) -> Callable[..., dict[str, tuple[object, ...]]]:
+    """Gives the numbers of a sweep that nothing disturbs."""
+
+    def run(*words: object) -> dict[str, tuple[object, ...]]:
+        ended = stsq.run("run", *words, "--inline", "--wandb", "disabled", "--out", tmp_path / "inline")
+        assert ended.code == 0, ended
+        return numbers(tmp_path / "inline")
+
+    return run
 
 
-def test_ray_job_submit_runs_a_sweep(head: Head, package: Path, tmp_path: Path, numbers: Numbers) -> None:
+def test_ray_job_submit_runs_a_sweep(
+    head: Head, package: Path, tmp_path: Path, numbers: Numbers, inline_numbers: Callable[..., Any]
+) -> None:
     out = tmp_path / "run"
     done = head.ray("submit", "--working-dir", package, "--", "python", "-m", "cluster", "run", "small.yaml", "--out", out)
     assert done.returncode == 0, done
     assert "succeeded" in done.stdout
     assert (out / "report/index.html").exists()
     assert len(list(out.glob("wandb/offline-run-*/*.wandb"))) == 8
-    assert numbers(out) == inline_numbers(package / "small.yaml", tmp_path / "inline", package, numbers)
+    assert numbers(out) == inline_numbers(package / "small.yaml")
 
 
 def test_ray_job_stop_ends_a_sweep_in_order_and_a_job_of_ours_goes_on(
-    head: Head, package: Path, tmp_path: Path, until: Until, numbers: Numbers
+    head: Head, package: Path, tmp_path: Path, until: Until, numbers: Numbers, inline_numbers: Callable[..., Any]
 ) -> None:
     out = tmp_path / "run"
     hold(tmp_path).touch()
@@ -87,7 +92,7 @@ def test_ray_job_stop_ends_a_sweep_in_order_and_a_job_of_ours_goes_on(
     words += ("--", "--out", out)
     again = head.stsq(*words)
     assert again.returncode == 0, again
-    whole = inline_numbers(package / "slow.yaml", tmp_path / "inline", package, numbers, "--plugin", package / "held.py")
+    whole = inline_numbers(package / "slow.yaml", "--plugin", package / "held.py")
     assert ended.items() <= numbers(out).items()
     assert numbers(out) == whole
     assert len(list(out.glob("wandb/offline-run-*/*.wandb"))) == len(whole)

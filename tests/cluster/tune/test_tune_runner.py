@@ -44,7 +44,7 @@ def ray_folders(root: Path) -> list[Path]:
 def test_ray_gives_the_numbers_of_an_inline_run_and_leaves_nothing_behind(
     stsq: Any, here: Callable[..., Any], write_sweep: Write, until: Any, numbers: Numbers, root: Path
 ) -> None:
-    process = stsq.start("run", write_sweep(), "--workers", 2)
+    process = stsq.start("run", write_sweep(), "--workers", 2, fresh=True)
     until(lambda: ray_folders(root) or process.poll() is not None, what="Ray's folder")
     ended = stsq.wait(process)
     assert ended.code == 0, ended

@@ -4,8 +4,6 @@ the server does, and everything arrives once the server is well."""
 import json
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from forked import Forge, Process, interpreter
 from wandb_files import OfflineRun, read_run
 
 from cluster.commands.cli import main
@@ -79,16 +78,14 @@ def sweep(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def call(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def call(tmp_path: Path, forge: Forge) -> Iterator[Callable[..., Process]]:
     """Starts `stsq` (or `code`, with the same words) in a process of its own, which is killed if the test leaves it running."""
-    started: list[subprocess.Popen[str]] = []
+    started: list[Process] = []
 
-    def start(*words: object, code: str | None = None) -> subprocess.Popen[str]:
-        command = [sys.executable, *(("-c", code) if code else ("-m", "cluster")), *map(str, words)]
+    def start(*words: object, code: str | None = None, fresh: bool = False) -> Process:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        process = subprocess.Popen(
-            command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        begin = interpreter if fresh else forge.start
+        process = begin([str(word) for word in words], code=code, folder=tmp_path, environment=environment)
         started.append(process)
         return process
 
@@ -123,7 +120,8 @@ def test_training_calls_no_network_and_waits_for_no_server(
     """
     run = RunDirectory(tmp_path / "run")
     server.failure = failure
-    process = call(tmp_path / "audit.json", "run", sweep, "--inline", "--out", run.path, code=AUDITED)
+    words = (tmp_path / "audit.json", "run", sweep, "--inline", "--out", run.path)
+    process = call(*words, code=AUDITED, fresh=failure is None)  # what it loads makes no call either
     _until(lambda: len(Ledger(run.ledger).read()) == 7 or process.poll() is not None)
     if failure is not None:
         assert server.runs == {}
@@ -227,7 +225,7 @@ def _written(folder: Path, parts: dict[str, Any]) -> Path:
     return path
 
 
-def _ended(process: subprocess.Popen[str], *, code: int = 0) -> str:
+def _ended(process: Process, *, code: int = 0) -> str:
     out, errors = process.communicate(timeout=300)
     assert process.returncode == code, errors
     return out
