@@ -133,5 +133,17 @@ def large_run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 @pytest.fixture(scope="session")
 def large_page(large_run: RunDirectory) -> Path:
-    """The page of ten thousand trials; for reading only."""
-    return write_report(large_run.path)
+    """The page of ten thousand trials, without the files beside it; for reading only."""
+    with pytest.MonkeyPatch.context() as patch:
+        draw_no_files(patch)
+        return write_report(large_run.path)
+
+
+@pytest.fixture
+def page_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages come without the figures beside them, which take nine tenths of the time and which a browser does not show."""
+    draw_no_files(monkeypatch)
+
+
+def draw_no_files(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("dashboards.page.report.write_figures", lambda figures, folder: None)

@@ -154,7 +154,7 @@ def test_list_and_schema_tell_of_a_plugin(here: Callable, sweep: Path, monkeypat
 @pytest.mark.ray
 def test_the_docs_sweep_runs_on_ray_and_draws_its_page(stsq, sweep: Path, tmp_path: Path, numbers: Callable) -> None:
     words = ("selected_max.yaml", "--plugin", "selected_max.py")
-    ended = stsq.run("run", *words, "--out", "on_ray", "--workers", "2", timeout_s=600)
+    ended = stsq.run("run", *words, "--out", "on_ray", "--workers", 1, timeout_s=600)
     assert ended.code == 0, ended
     page = (tmp_path / "on_ray" / "report" / "index.html").read_text()
     assert "pooled" in page

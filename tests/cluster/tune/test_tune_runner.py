@@ -22,6 +22,8 @@ Write = Callable[..., Path]
 Numbers = Callable[[Path], dict[str, tuple[object, ...]]]
 
 QUIET = ("--wandb", "disabled", "--workers", 2)
+ALONE = ("--wandb", "disabled", "--workers", 1)
+"""Where a second worker would only cost its start."""
 
 
 def slow(small: dict[str, Any], steps: int) -> dict[str, Any]:
@@ -111,7 +113,7 @@ def test_a_signal_to_the_whole_group_ends_the_run_in_order_and_ray_too(
 ) -> None:
     """As a terminal tells Ctrl-C and its end, and Slurm what is to come."""
     run = stsq.folder / "runs/small"
-    process = stsq.start("run", write_sweep(slow(small, steps=60_000)), *QUIET)
+    process = stsq.start("run", write_sweep(slow(small, steps=60_000)), *ALONE)
     until(lambda: list(run.glob("curves/*.jsonl")), what="training")
     group = children(process.pid)
     assert group
@@ -129,11 +131,11 @@ def test_a_driver_killed_while_ray_starts_leaves_a_run_that_starts_anew(
     stsq: Any, write_sweep: Write, until: Any, numbers: Numbers
 ) -> None:
     run = stsq.folder / "runs/small"
-    process = stsq.start("run", write_sweep(), *QUIET)
+    process = stsq.start("run", write_sweep(), *ALONE)
     until(lambda: (run / "sessions.jsonl").exists(), what="the session")
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    again = stsq.run("run", write_sweep(), *QUIET)
+    again = stsq.run("run", write_sweep(), *ALONE)
     assert again.code == 0, again
     assert "Traceback" not in again.err
     assert len(numbers(run)) == 8

@@ -1,6 +1,6 @@
 """axe-core, the checker that browsers' own audits run, finds no serious fault in any form of the page."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ from dashboards import write_report
 from dashboards.serving.server import serving
 from sweeps.store.run_directory import RunDirectory
 
-pytestmark = in_a_browser
+pytestmark = [*in_a_browser, pytest.mark.usefixtures("page_alone")]
 
 FORMS = [(DESK, "light"), (DESK, "dark"), (PHONE, "light"), (PHONE, "dark")]
 
@@ -43,13 +43,19 @@ def test_a_page_of_failures_alone(make_run: Callable[..., RunDirectory], browser
         assert faults(tab) == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_live_page_and_a_comparison(scheme: str, tmp_path: Path, browser: Browser) -> None:
-    packs = packs_of(sweep())
-    run, other = make_run(tmp_path / "run", sweep(), share=0.5), make_run(tmp_path / "other", sweep())
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a run in training beside one that has ended."""
+    folder, packs = tmp_path_factory.mktemp("served"), packs_of(sweep())
+    run, other = make_run(folder / "run", sweep(), share=0.5), make_run(folder / "other", sweep())
     with in_training(run, packs[len(packs) // 2]), serving([str(run.path), str(other.path)]) as (url, _):
-        for address in (url, f"{url}runs/1/"):
-            with browser.tab(address, scheme=scheme) as tab:
-                tab.wait("document.body?.dataset.looks > 0")
-                tab.wait_for_figures()
-                assert faults(tab) == []
+        yield url
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("place", ["", "runs/1/"])
+def test_the_live_page_and_a_comparison(place: str, scheme: str, served: str, browser: Browser) -> None:
+    with browser.tab(served + place, scheme=scheme) as tab:
+        tab.wait("document.body?.dataset.looks > 0")
+        tab.wait_for_figures()
+        assert faults(tab) == []

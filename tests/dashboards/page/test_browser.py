@@ -14,7 +14,7 @@ from sweeps.findings.run_findings import Findings
 from sweeps.store.run_directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
-pytestmark = in_a_browser
+pytestmark = [*in_a_browser, pytest.mark.usefixtures("page_alone")]
 
 MOST_INTERACTION_MS = 400
 """Four times what the benchmark asks for, because tests share their cores; `tests/benchmarks/page_speed.py` measures."""
