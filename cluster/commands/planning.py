@@ -14,17 +14,7 @@ from rich.table import Table
 
 from cluster.environment import num_cores
 from cluster.run import load_remembered, located, print_line, print_table, run_path, table
-from stsq_core.configs import (
-    MODELS,
-    SAMPLES,
-    TASKS,
-    WIDTH,
-    TrialConfig,
-    TrialFamily,
-    kind_of,
-    plugin_of,
-    records_of,
-)
+from stsq_core.configs import SAMPLES, UNIONS, WIDTH, TrialFamily, kind_of, plugin_of
 from stsq_core.training import ASSUMED_RATE, GPU_RATE
 from sweeps.cells import GPU_PACKS, Plan, catalog_names, load_expanded, make_plan, trial_operations
 from sweeps.laws import Decision, decisions_of
@@ -67,17 +57,10 @@ def show_catalog(console: Console) -> None:
 
 def show_kinds(console: Console) -> None:
     """Print every kind with the first sentence of its docstring and its source: stsq, or a plugin."""
-    positions = [
-        code for model in MODELS.records if "positions" in model.model_fields for code in records_of(model, "positions")
-    ]
-    kinds: dict[str, Iterable[type[BaseModel]]] = {
-        "task": TASKS.records,
-        "model": MODELS.records,
-        "positions": dict.fromkeys(positions),
-        "optimizer": records_of(TrialConfig, "optimizer"),
-    }
     rows = [
-        (field, kind_of(record), _first_sentence(record), _source(record)) for field, own in kinds.items() for record in own
+        (field, kind_of(record), _first_sentence(record), _source(record))
+        for field, union in UNIONS.items()
+        for record in union.records
     ]
     print_table(console, table(("field", "kind", "what it is", "from"), rows))
 

@@ -10,13 +10,14 @@ from .optimizer import (
     AdamW as AdamW,
     GradientDescent as GradientDescent,
     Optimizer as Optimizer,
+    OwnOptimizer as OwnOptimizer,
     Schedule as Schedule,
 )
 from .positions import (
-    BOUND_TO_T as BOUND_TO_T,
     Gaussian as Gaussian,
     Learned as Learned,
     OneHot as OneHot,
+    PositionalCode as PositionalCode,
     Positions as Positions,
     Query as Query,
     RandomSign as RandomSign,
@@ -47,4 +48,4 @@ from .trial import (
     deviations as deviations,
     plugins_of as plugins_of,
 )
-from .unions import MODELS as MODELS, TASKS as TASKS, Model as Model, Task as Task
+from .unions import MODELS as MODELS, UNIONS as UNIONS, Model as Model, Task as Task

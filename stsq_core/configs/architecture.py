@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from stsq_core.configs.optimizer import PositiveFloat
-from stsq_core.configs.positions import Learned, OneHot, Positions
+from stsq_core.configs.positions import POSITIONS, Learned, OneHot, PositionalCode
 from stsq_core.configs.record import Record, with_number
 from stsq_core.configs.task import PositiveInt, TokenTask
 
@@ -115,7 +115,7 @@ class CodedModel(Architecture):
     needs_y: ClassVar[bool] = True
     size_field: ClassVar[str] = "positions.d_e"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
-    positions: Positions
+    positions: Annotated[PositionalCode, POSITIONS]
 
     @property
     def is_sized_by_task(self) -> bool:

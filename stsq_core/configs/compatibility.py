@@ -6,7 +6,7 @@ The programs whose gradients are derived by hand can do what those of any pair c
 import math
 
 from stsq_core.configs.architecture import Architecture, Fcn, Transformer
-from stsq_core.configs.positions import BOUND_TO_T, OneHot
+from stsq_core.configs.positions import OneHot, PositionalCode
 from stsq_core.configs.task import Stsq, TokenTask
 from stsq_core.configs.training import Evaluation, Training
 
@@ -110,7 +110,7 @@ def check_evaluation(task: TokenTask, model: Architecture, evaluation: Evaluatio
     if large := [q_test for q_test in evaluation.q_test if q_test > T]:
         raise ValueError(f"q_test must be at most T; got q_test={large[0]}, T={T}: leave it out")
     codes = getattr(model, "positions", None)
-    if isinstance(codes, BOUND_TO_T) and (beyond := [n for n in evaluation.T_test if n > T]):
+    if isinstance(codes, PositionalCode) and codes.is_bound_to_T and (beyond := [n for n in evaluation.T_test if n > T]):
         raise ValueError(
             f"{codes.kind} codes name T={T} positions and none beyond; got T_test={beyond[0]}: "
             f"use T_test up to {T}, or random_sign codes"

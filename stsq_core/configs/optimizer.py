@@ -1,9 +1,13 @@
-"""Optimizers (the configs): gradient descent, Adam and AdamW, each with a rate and its schedule."""
+"""Optimizers (the configs): gradient descent, Adam and AdamW, each with a rate and its schedule.
+
+An optimizer of a plugin names its `UpdateRule` (`stsq_core.training.descent`) in a method `rule()`.
+"""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from stsq_core.configs.open_union import OpenUnion
 from stsq_core.configs.record import Record
 
 PositiveFloat = Annotated[float, Field(gt=0)]
@@ -21,38 +25,42 @@ class Schedule(Record):
     floor: Annotated[float, Field(ge=0, le=1)] = 0.0
 
 
-class GradientDescent(Record):
+class Optimizer(Record):
+    """How parameters follow their gradients, at the rate `lr` times the factor of the `schedule`."""
+
+    kind: str
+    lr: PositiveFloat
+    schedule: Schedule = Schedule()
+
+
+class GradientDescent(Optimizer):
     """`theta <- theta - lr * gradient`."""
 
     kind: Literal["gd"] = "gd"
-    lr: PositiveFloat
-    schedule: Schedule = Schedule()
 
 
-class Adam(Record):
+class Adam(Optimizer):
     """Adam with bias correction (Kingma, Ba 2015, arXiv:1412.6980, algorithm 1)."""
 
     kind: Literal["adam"] = "adam"
-    lr: PositiveFloat
     beta1: Fraction = 0.9
     beta2: Fraction = 0.999
     eps: PositiveFloat = 1e-8
-    schedule: Schedule = Schedule()
 
 
-class AdamW(Record):
+class AdamW(Optimizer):
     """Adam with decoupled weight decay: `theta <- (1 - lr * weight_decay) theta` before each step of Adam, biases included.
 
     Source: Loshchilov, Hutter 2019, arXiv:1711.05101, algorithm 2; the schedule is on both, as in `torch.optim.AdamW`.
     """
 
     kind: Literal["adamw"] = "adamw"
-    lr: PositiveFloat
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     beta1: Fraction = 0.9
     beta2: Fraction = 0.999
     eps: PositiveFloat = 1e-8
-    schedule: Schedule = Schedule()
 
 
-Optimizer = Annotated[GradientDescent | Adam | AdamW, Field(discriminator="kind")]
+OwnOptimizer = Annotated[GradientDescent | Adam | AdamW, Field(discriminator="kind")]
+
+OPTIMIZERS = OpenUnion(OwnOptimizer)

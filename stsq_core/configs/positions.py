@@ -4,13 +4,15 @@
 `<e_t, w> = 1` for all `t in y`, the dual certificate of Sanford, Hsu, Telgarsky 2023 (arXiv:2306.02896). Only `dual` has a
 sharp width threshold for q >= 3; for one-hot codes the two agree.
 
-A code is one class here, a `Codes` in `stsq_core.programs.codes` that makes its rows, and a line in `Positions`.
+A code is one class here, a `Codes` in `stsq_core.programs.codes` that makes its rows, and a line in `Positions`; one of a
+plugin names its `Codes` in a method `codes()`.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from stsq_core.configs.open_union import OpenUnion
 from stsq_core.configs.record import Record
 from stsq_core.configs.task import PositiveInt
 
@@ -31,46 +33,50 @@ Given = Annotated[Literal["never"], BeforeValidator(_given)]
 """Of codes that are not drawn."""
 
 
-class OneHot(Record):
+class PositionalCode(Record):
+    """Codes `e_1, e_2, ...` in R^d_e, and the query that they make up for a subset.
+
+    With `is_bound_to_T` there are none beyond the T of the task, so that no longer sequence can be measured.
+    """
+
+    kind: str
+    d_e: PositiveInt
+    redraw: Redraw = "per_step"
+    query: Query = "dual"
+    is_bound_to_T: ClassVar[bool] = False
+
+
+class OneHot(PositionalCode):
     """`e_t` is the t-th unit vector; `d_e = T` (Theorem 1 of arXiv:2406.06893), and may be left out."""
 
     kind: Literal["one_hot"] = "one_hot"
-    d_e: PositiveInt
     redraw: Given = "never"
-    query: Query = "dual"
+    is_bound_to_T: ClassVar[bool] = True
 
 
-class RandomSign(Record):
+class RandomSign(PositionalCode):
     """`e_t` uniform on `{-1/sqrt(d_e), +1/sqrt(d_e)}^d_e`: near-orthogonal codes."""
 
     kind: Literal["random_sign"] = "random_sign"
-    d_e: PositiveInt
-    redraw: Redraw = "per_step"
-    query: Query = "dual"
 
 
-class Gaussian(Record):
+class Gaussian(PositionalCode):
     """`e_t` uniform on the unit sphere in R^d_e: a standard normal vector over its norm."""
 
     kind: Literal["gaussian"] = "gaussian"
-    d_e: PositiveInt
-    redraw: Redraw = "per_step"
-    query: Query = "dual"
 
 
-class Sinusoidal(Record):
+class Sinusoidal(PositionalCode):
     """Sines and cosines of t at wavelengths from 2 pi to 10000 * 2 pi (Vaswani et al. 2017, section 3.5), over their norm.
 
     Coordinate 2i is `sin(t / 10000^(2i/d_e))` and 2i + 1 its cosine, for t from 0; where d_e is odd the last one is a sine.
     """
 
     kind: Literal["sinusoidal"] = "sinusoidal"
-    d_e: PositiveInt
     redraw: Given = "never"
-    query: Query = "dual"
 
 
-class Learned(Record):
+class Learned(PositionalCode):
     """E is trained with W and V, from the random-sign codes of the trial's seed; `objective: minibatch` only.
 
     With a `dual` query the gradient goes through the certificate, too (`stsq_core.programs.certificate`), which is steep where
@@ -78,12 +84,10 @@ class Learned(Record):
     """
 
     kind: Literal["learned"] = "learned"
-    d_e: PositiveInt
     redraw: Given = "never"
     query: Query = "sum"
+    is_bound_to_T: ClassVar[bool] = True
 
 
 Positions = Annotated[OneHot | RandomSign | Gaussian | Sinusoidal | Learned, Field(discriminator="kind")]
-
-BOUND_TO_T = (OneHot, Learned)
-"""Codes of which there are none beyond the T of the task, so that no longer sequence can be measured."""
+POSITIONS = OpenUnion(Positions)

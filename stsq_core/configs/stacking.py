@@ -51,7 +51,7 @@ def stack_key(config: TrialConfig) -> tuple[object, ...]:
         case None:
             return (config.task, config.model, config.training, config.evaluation)
         case Transformer(positions=positions):
-            codes = (positions.kind, positions.redraw, positions.query)
+            codes = tuple(getattr(positions, name) for name in type(positions).model_fields if name != "d_e")
             shape: tuple[object, ...] = (*codes, model.init, model.init_scale, model.x_query, model.attend_query)
         case Fcn():
             shape = (model.depth, model.tail_width, model.y_enters, model.activation)

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, model_validator
 from stsq_core.configs import compatibility
 from stsq_core.configs.architecture import Architecture, Fcn, Transformer
 from stsq_core.configs.open_union import plugin_of
-from stsq_core.configs.optimizer import Optimizer
+from stsq_core.configs.optimizer import OPTIMIZERS, Optimizer
 from stsq_core.configs.record import Record
 from stsq_core.configs.task import TokenTask
 from stsq_core.configs.training import Evaluation, Training
@@ -36,7 +36,7 @@ class TrialConfig(Record):
 
     task: Annotated[TokenTask, TASKS]
     model: Annotated[Architecture, MODELS]
-    optimizer: Optimizer
+    optimizer: Annotated[Optimizer, OPTIMIZERS]
     training: Training
     evaluation: Evaluation = Evaluation()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
@@ -104,7 +104,9 @@ def deviations(record: BaseModel) -> dict[str, Any]:
 
 def plugins_of(config: TrialConfig) -> dict[str, str]:
     """The plugins that a trial uses: name to digest."""
-    return dict(plugin for record in (config.task, config.model) if (plugin := plugin_of(type(record))) is not None)
+    codes = getattr(config.model, "positions", None)
+    records = (config.task, config.model, codes, config.optimizer)
+    return dict(plugin for record in records if isinstance(record, Record) and (plugin := plugin_of(type(record))) is not None)
 
 
 @cache

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from stsq_core.configs import Attention, Learned, Positions, Transformer, TrialConfig
+from stsq_core.configs import Attention, Learned, PositionalCode, Transformer, TrialConfig
 from stsq_core.kernels import Kernels
 from stsq_core.networks.attended import Weighing
 from stsq_core.networks.network import Network
@@ -144,7 +144,7 @@ class Columns:
     def __init__(
         self,
         codes: Codes,
-        positions: Positions,
+        positions: PositionalCode,
         *,
         T: int,
         streams: Streams,

@@ -1,8 +1,8 @@
-"""A user's own tasks and models: files that the user names, and installed entry points of the group `stsq.plugins`.
+"""A user's own tasks, models, codes and optimizers: files that the user names, and entry points of the group `stsq.plugins`.
 
-A plugin is one Python file that defines `TokenTask`s and `Architecture`s with kinds of their own, and all that they need.
-Loading it runs its code and opens `TASKS` and `MODELS` to its kinds; nothing here looks for plugins by itself. The digest of a
-plugin's text enters the `trial_id` of a trial of its kinds: an edited plugin gives other numbers.
+A plugin is one Python file that defines `TokenTask`s, `Architecture`s, `PositionalCode`s and `Optimizer`s with kinds of their
+own, and all that they need. Loading it runs its code and opens `UNIONS` to its kinds; nothing here looks for plugins by itself.
+The digest of a plugin's text enters the `trial_id` of a trial of its kinds: an edited plugin gives other numbers.
 """
 
 import lazy_loader

@@ -1,6 +1,6 @@
 """Loading plugins into this process: their code runs, and our unions take their kinds from then on.
 
-A plugin's tasks and models are checked as far as this is possible without a sample; `stsq_core.plugins.preflight` takes one.
+What a plugin defines is checked as far as this is possible without a sample; `stsq_core.plugins.preflight` takes one.
 """
 
 import importlib
@@ -15,9 +15,11 @@ from types import ModuleType
 from typing import Any, get_args
 
 from stsq_core.configs import (
-    MODELS,
-    TASKS,
+    UNIONS,
     Architecture,
+    Optimizer,
+    PositionalCode,
+    Record,
     TokenTask,
     TrialConfig,
     UserError,
@@ -54,46 +56,41 @@ FORMER_MODULES = {
 """Former names of modules, in plugins that older run directories keep: their digests, so their texts, are part of trial ids."""
 
 
-@dataclass(frozen=True)
-class Records:
-    """What a plugin defines."""
-
-    tasks: tuple[type[TokenTask], ...]
-    models: tuple[type[Architecture], ...]
-
-    @property
-    def all(self) -> tuple[type[TokenTask] | type[Architecture], ...]:
-        """Its tasks, then its models."""
-        return (*self.tasks, *self.models)
+BASES: dict[str, tuple[type[Record], str, str]] = {
+    "task": (TokenTask, "examples", "an stsq_core.plugins.Examples"),
+    "model": (Architecture, "network", "a subclass of stsq_core.plugins.Network"),
+    "positions": (PositionalCode, "codes", "a subclass of stsq_core.plugins.Codes"),
+    "optimizer": (Optimizer, "rule", "a subclass of stsq_core.plugins.UpdateRule"),
+}
+"""What a plugin may define, by the field that takes it: the base, and the method that names what computes it."""
 
 
 @dataclass(frozen=True)
 class _Loaded:
     plugin: Plugin
     module: ModuleType
-    records: Records
+    records: tuple[type[Record], ...]
 
 
 _LOADED: dict[str, _Loaded] = {}
 """The plugins of this process by digest: loading one runs its code, so there is one set of them for all."""
 
 
-def load(plugin: Plugin) -> Records:
-    """Run a plugin and open our unions to its kinds; the same text again changes nothing.
+def load(plugin: Plugin) -> tuple[type[Record], ...]:
+    """Run a plugin and open our unions to its kinds, which are returned; the same text again changes nothing.
 
     Raises:
-        UserError: the plugin does not run, defines no task and no model or one that cannot work, or a kind that is taken; the
-            message begins with its file and line.
+        UserError: the plugin does not run, defines no kind or one that cannot work, or one that is taken; the message begins
+            with its file and line.
     """
     if plugin.digest in _LOADED:
         return _LOADED[plugin.digest].records
     module = _imported(plugin, plugin.module) if plugin.module else _run(plugin)
     records = records_of_plugin(module, place=plugin.place, lines=plugin.lines)
-    for record in records.all:
+    for record in records:
         _check_free(plugin, record)
-    for union, own in ((TASKS, records.tasks), (MODELS, records.models)):
-        for record in own:
-            union.add(record, plugin.name, plugin.digest)
+    for record in records:
+        UNIONS[field_of(record)].add(record, plugin.name, plugin.digest)
     _LOADED[plugin.digest] = _Loaded(plugin, module, records)
     return records
 
@@ -111,9 +108,8 @@ def load_installed() -> None:
 def unload(plugin: Plugin) -> None:
     """Forget a plugin, so that an edited one can be loaded in its place."""
     loaded = _LOADED.pop(plugin.digest)
-    for union, own in ((TASKS, loaded.records.tasks), (MODELS, loaded.records.models)):
-        for record in own:
-            union.remove(kind_of(record))
+    for record in loaded.records:
+        UNIONS[field_of(record)].remove(kind_of(record))
     sys.modules.pop(loaded.module.__name__, None)
 
 
@@ -130,7 +126,7 @@ def loaded_plugins() -> tuple[Plugin, ...]:
 
 def kinds_of(plugin: Plugin) -> tuple[str, ...]:
     """The kinds that a loaded plugin defines."""
-    return tuple(map(kind_of, _LOADED[plugin.digest].records.all))
+    return tuple(map(kind_of, _LOADED[plugin.digest].records))
 
 
 def used_plugins(configs: Iterable[TrialConfig]) -> tuple[Plugin, ...]:
@@ -180,20 +176,25 @@ def _cannot_load(plugin: Plugin, error: BaseException) -> UserError:
 
 
 def _check_free(plugin: Plugin, record: type[Any]) -> None:
-    """Refuse a kind that is ours, or that of another plugin."""
+    """Refuse a kind that is one of ours, or that of another plugin."""
     kind = kind_of(record)
     begin = f"{plugin.place}:{plugin.lines.get(record.__name__, 1)}: the kind {kind!r} of {record.__name__} is"
-    if kind in (*TASKS.own, *MODELS.own):
+    if any(kind in union.own for union in UNIONS.values()):
         raise UserError(f"{begin} one of stsq's own: give it a kind of its own")
     for other in _LOADED.values():
-        if kind in map(kind_of, other.records.all):
+        if kind in map(kind_of, other.records):
             raise UserError(
                 f"{begin} that of the plugin {other.plugin.place} too: load one of the two, or give one another kind"
             )
 
 
-def records_of_plugin(module: ModuleType, *, place: str, lines: Mapping[str, int]) -> Records:
-    """The tasks and models that a module defines itself; `place` and `lines` say where its classes stand.
+def field_of(record: type[Any]) -> str:
+    """The field that takes a record: `task`, `model`, `positions` or `optimizer`."""
+    return next(field for field, (base, *_) in BASES.items() if issubclass(record, base))
+
+
+def records_of_plugin(module: ModuleType, *, place: str, lines: Mapping[str, int]) -> tuple[type[Record], ...]:
+    """What a module defines itself, tasks and models first; `place` and `lines` say where its classes stand.
 
     Raises:
         UserError: it defines none, or one that cannot work.
@@ -203,8 +204,9 @@ def records_of_plugin(module: ModuleType, *, place: str, lines: Mapping[str, int
     found = [value for value in dict.fromkeys(own) if value not in bases or _kinds(value)]
     if not found:
         raise UserError(
-            f"{place}: this plugin defines no task and no model: write a subclass of stsq_core.plugins.TokenTask or of "
-            'stsq_core.plugins.Architecture with a kind of its own, `kind: Literal["name"] = "name"`'
+            f"{place}: this plugin defines no task, model, positional code or optimizer: write a subclass of "
+            f"stsq_core.plugins.{', '.join(base.__name__ for base, *_ in BASES.values())} with a kind of its own, "
+            '`kind: Literal["name"] = "name"`'
         )
     for record in found:
         if (problem := problem_of(record)) is not None:
@@ -215,12 +217,12 @@ def records_of_plugin(module: ModuleType, *, place: str, lines: Mapping[str, int
             f"{place}:{lines.get(twice[1].__name__, 1)}: the kind {kind_of(twice[0])!r} is that of {twice[0].__name__} and of "
             f"{twice[1].__name__}: give each its own"
         )
-    tasks = tuple(record for record in found if issubclass(record, TokenTask))
-    return Records(tasks, tuple(record for record in found if issubclass(record, Architecture)))
+    return tuple(sorted(found, key=lambda record: list(BASES).index(field_of(record))))
 
 
 def _is_own(value: object, module: ModuleType) -> bool:
-    return isinstance(value, type) and issubclass(value, TokenTask | Architecture) and value.__module__ == module.__name__
+    bases = tuple(base for base, *_ in BASES.values())
+    return isinstance(value, type) and issubclass(value, bases) and value.__module__ == module.__name__
 
 
 def _kinds(record: type[Any]) -> tuple[Any, ...]:
@@ -228,7 +230,7 @@ def _kinds(record: type[Any]) -> tuple[Any, ...]:
 
 
 def problem_of(record: type[Any]) -> str | None:
-    """Why a task or model cannot work; None where nothing is seen."""
+    """Why a record cannot work; None where nothing is seen."""
     kinds = _kinds(record)
     if len(kinds) != 1 or not isinstance(kinds[0], str) or not WORD.fullmatch(kinds[0]):
         name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", record.__name__).lower()
@@ -236,16 +238,20 @@ def problem_of(record: type[Any]) -> str | None:
         return f'it needs a kind of its own in small letters{got}: write `kind: Literal["{name}"] = "{name}"`'
     if missing := sorted(getattr(record, "__abstractmethods__", ())):
         return f"the method {missing[0]}() is missing: write it"
-    if issubclass(record, TokenTask):
-        return _method_problem(record, "examples", "an stsq_core.plugins.Examples")
-    return _method_problem(record, "network", "a subclass of stsq_core.plugins.Network") or _size_problem(record)
+    field = field_of(record)
+    ours = [base for base in record.__mro__[1:] if base in map(UNIONS[field].__getitem__, UNIONS[field].own)]
+    if field == "positions" and ours:
+        return f"a code is a subclass of stsq_core.plugins.PositionalCode; got one of {ours[0].__name__}: derive it from that"
+    problem = _method_problem(record, *BASES[field][1:])
+    return problem or (_size_problem(record) if issubclass(record, Architecture) else None)
 
 
 def _method_problem(record: type[Any], name: str, returned: str) -> str | None:
     """A method that is missing, unless the record has one of ours as its base, or that cannot be called without arguments."""
     method = getattr(record, name, None)
     if method is None:
-        is_ours = issubclass(record, tuple(TASKS[kind] for kind in TASKS.own) + tuple(MODELS[kind] for kind in MODELS.own))
+        union = UNIONS[field_of(record)]
+        is_ours = issubclass(record, tuple(union[kind] for kind in union.own))
         return None if is_ours else f"the method {name}() is missing: return {returned}"
     signature = inspect.signature(method)
     try:

@@ -1,4 +1,4 @@
-"""Tries a plugin's task or model before anything is trained: one batch and one gradient, alone and in a pack of two.
+"""Tries what a plugin brings before anything is trained: one batch and one step, alone and in a pack of two.
 
 What is checked is what a worker would stumble over hours later, or never tell: shapes, types, finite numbers, and the law of
 the pack, that a trial's numbers do not depend on who shares its stack.
@@ -11,34 +11,42 @@ from typing import Any
 
 import torch
 
-from stsq_core.configs import TrialConfig, UserError
+from stsq_core.configs import PositionalCode, TrialConfig, UserError
+from stsq_core.kernels import kernels_for
 from stsq_core.networks import Network, NetworkProgram, network_of
+from stsq_core.numerics import Purpose, Streams
 from stsq_core.plugins.loading import used_plugins
 from stsq_core.plugins.plugin import Plugin, described
-from stsq_core.programs import Tensors
+from stsq_core.programs import Codes, PluginCode, Tensors
 from stsq_core.tasks import Batch, Examples, examples_of
-from stsq_core.training import one_thread
+from stsq_core.training import Descent, UpdateRule, one_thread, rule_of
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 ANOTHER_SEED = 1
+COMPANY = (
+    "others in a pack of two than alone, so that its numbers would depend on its company: draw from the given source only, and "
+    "multiply stacks with stsq_core.plugins.product"
+)
 
 
 def try_pairs(configs: Iterable[TrialConfig]) -> None:
-    """Try the first and the last trial of every pair of task and model of which one is a plugin's.
+    """Try the first and the last trial of every combination of kinds of which one is a plugin's.
 
     Raises:
         UserError: as `try_pair`.
     """
-    ends: dict[tuple[str, str], list[TrialConfig]] = {}
+    ends: dict[tuple[str, ...], list[TrialConfig]] = {}
     for config in configs:
-        ends.setdefault((config.task.kind, config.model.kind), []).append(config)
+        codes = codes_of(config)
+        kinds = (config.task.kind, config.model.kind, config.optimizer.kind, codes.kind if codes else "")
+        ends.setdefault(kinds, []).append(config)
     for own in ends.values():
         for config in dict.fromkeys((own[0], own[-1])):
             try_pair(config)
 
 
 def try_pair(config: TrialConfig) -> None:
-    """Try a trial whose task or model is a plugin's, at its own batch size, on the CPU.
+    """Try a trial of which a part is a plugin's, at its own batch size, on the CPU.
 
     Raises:
         UserError: what a plugin's code raised or got wrong, with the file and line to look at.
@@ -49,6 +57,7 @@ def try_pair(config: TrialConfig) -> None:
     trial = _Trial(config, plugins)
     with one_thread("cpu"), torch.no_grad():
         trial.check_examples()
+        trial.check_codes()
         alone = trial.first_step(1)
         together = trial.first_step(2)
         for what, owner, name in (
@@ -56,14 +65,16 @@ def try_pair(config: TrialConfig) -> None:
             ("parameters", trial.network_type, "initial"),
             ("outputs", trial.network_type, "outputs"),
             ("gradients", trial.network_type, "outputs"),
+            ("moved parameters", trial.rule_type, "move"),
         ):
             if not all(torch.equal(a[0], b[-1]) for a, b in zip(alone[what], together[what], strict=True)):
-                raise trial.wrong(
-                    owner,
-                    name,
-                    f"the {what} of a trial are others in a pack of two than alone, so that its numbers would depend on its "
-                    "company: draw from the given source only, and multiply stacks with stsq_core.plugins.product",
-                )
+                raise trial.wrong(owner, name, f"the {what} of a trial are {COMPANY}")
+
+
+def codes_of(config: TrialConfig) -> PositionalCode | None:
+    """The codes of a trial's model, where it has some."""
+    codes = getattr(config.model, "positions", None)
+    return codes if isinstance(codes, PositionalCode) else None
 
 
 class _Trial:
@@ -77,6 +88,8 @@ class _Trial:
         self.examples_type = type(self.examples)
         with self._located(type(config.model), "network"):
             self.network_type: type[Any] = network_of(config.model)
+        with self._located(type(config.optimizer), "rule"):
+            self.rule_type: type[Any] = rule_of(config.optimizer)
         self.dtype = DTYPES[config.training.dtype]
 
     def check_examples(self) -> None:
@@ -87,6 +100,9 @@ class _Trial:
         if not (isinstance(self.network_type, type) and issubclass(self.network_type, Network)):
             problem = f"it must return a subclass of stsq_core.plugins.Network; got {self.network_type!r}"
             raise self.wrong(type(self.config.model), "network", problem)
+        if not (isinstance(self.rule_type, type) and issubclass(self.rule_type, UpdateRule)):
+            problem = f"it must return a subclass of stsq_core.plugins.UpdateRule; got {self.rule_type!r}"
+            raise self.wrong(type(self.config.optimizer), "rule", problem)
         for name in ("num_outputs", "output_size"):
             with self._located(self.examples_type, name):
                 value = getattr(self.examples, name)
@@ -96,6 +112,35 @@ class _Trial:
             zero_loss = self.examples.zero_loss
         if not isinstance(zero_loss, int | float) or not 0 < zero_loss < float("inf"):
             raise self.wrong(self.examples_type, "zero_loss", f"it must be a number above 0; got {zero_loss!r}")
+
+    def check_codes(self) -> None:
+        """That the rows of a plugin's codes are of their place alone: whoever shares the stack, and however many are drawn."""
+        positions = codes_of(self.config)
+        if not isinstance(positions, PluginCode):
+            return
+        with self._located(type(positions), "codes"):
+            owner: Any = positions.codes()
+        if not (isinstance(owner, type) and issubclass(owner, Codes)):
+            problem = f"it must return a subclass of stsq_core.plugins.Codes; got {owner!r}"
+            raise self.wrong(type(positions), "codes", problem)
+        T, length = self.config.task.T, positions.d_e + 3  # what stands beside narrower codes in a stack
+        rows = [self._rows(owner, positions, num, T=count, length=length) for num, count in ((1, T), (2, T), (1, T + 1))]
+        if not torch.equal(rows[0][0], rows[1][-1]):
+            raise self.wrong(owner, "rows", f"the codes of a trial are {COMPANY}")
+        if not torch.equal(rows[0][0], rows[2][0, :T]):
+            raise self.wrong(owner, "rows", "a longer draw must begin with a shorter one: make row t of the t-th row of a draw")
+        if rows[0][..., positions.d_e :].any():
+            raise self.wrong(owner, "rows", "coordinates beyond d_e must be zero: multiply by self.own or self.scale")
+
+    def _rows(self, owner: type[Codes], positions: PositionalCode, num: int, *, T: int, length: int) -> torch.Tensor:
+        """The codes of the trial and `num` - 1 others before it."""
+        kernels = kernels_for(torch.device("cpu"))
+        streams = Streams((*[self.config.seed + ANOTHER_SEED] * (num - 1), self.config.seed), kernels)
+        with self._located(owner, "rows"):
+            made = owner((positions,) * num, length=length, dtype=self.dtype, kernels=kernels)
+            rows = made.rows(streams.draws(Purpose.CODES, 0), T)
+        self._check(owner, "rows", "codes (k, count, length)", rows, (num, T, length), self.dtype)
+        return rows
 
     def first_step(self, num: int) -> dict[str, list[torch.Tensor]]:
         """What the first step computes of the trial and `num` - 1 others before it, every tensor checked."""
@@ -121,12 +166,20 @@ class _Trial:
         for name, value in gradients.items():
             what = f"the gradient at {name}"
             self._check(self.network_type, "outputs", what, value, tuple(parameters[name].shape), self.dtype)
+        optimizers = tuple(config.optimizer for config in program.configs)
+        moved = {name: value.clone() for name, value in parameters.items()}
+        with self._located(self.rule_type, "move"):
+            descent = Descent(optimizers, self.config.training.steps, dtype=self.dtype, kernels=program.kernels)
+            descent.update(moved, gradients, descent.moments(moved), 0)
+        for name, value in moved.items():
+            self._check(self.rule_type, "move", f"the moved {name}", value, tuple(parameters[name].shape), self.dtype)
         samples = [batch.X, batch.target, *([] if batch.y is None else [batch.y])]
         return {
             "samples": samples,
             "parameters": list(parameters.values()),
             "outputs": [outputs],
             "gradients": list(gradients.values()),
+            "moved parameters": list(moved.values()),
         }
 
     def _evaluate(self, program: NetworkProgram, parameters: Tensors) -> None:

@@ -9,7 +9,7 @@ from typing import assert_never
 
 import torch
 
-from stsq_core.configs import BOUND_TO_T, OneHot, Positions, Query, UserError, padded_tokens
+from stsq_core.configs import OneHot, PositionalCode, Query, UserError, padded_tokens
 from stsq_core.kernels import Kernels
 from stsq_core.numerics import Purpose, Step, Streams, product
 from stsq_core.programs.certificate import DualQuery, dual_coefficients
@@ -123,7 +123,7 @@ class LearnedBook(DenseBook):
 class BookSource:
     """The books of a stack whose batches share one: a book for each step, or one for all."""
 
-    def __init__(self, codes: Codes, positions: Positions, *, T: int, streams: Streams, kernels: Kernels) -> None:
+    def __init__(self, codes: Codes, positions: PositionalCode, *, T: int, streams: Streams, kernels: Kernels) -> None:
         self._codes, self._positions = codes, positions
         self._T, self._streams, self._kernels = T, streams, kernels
         self._kept: dict[int, CodeBook] = {}
@@ -159,7 +159,7 @@ class BookSource:
         return self._kept[T]
 
     def _drawn(self, purpose: Purpose, step: Step, T: int) -> CodeBook:
-        if isinstance(self._positions, BOUND_TO_T) and T > self._T:
+        if self._positions.is_bound_to_T and T > self._T:
             raise UserError(
                 f"{self._positions.kind} codes end at the T of the task; got T={T} beyond T={self._T}: use other codes"
             )

@@ -6,10 +6,20 @@ a trial's d_e are zero, up to the length that the stack shares.
 
 import math
 from abc import ABC, abstractmethod
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 
-from stsq_core.configs import Gaussian, Learned, OneHot, Positions, RandomSign, Sinusoidal, missing_case
+from stsq_core.configs import (
+    Gaussian,
+    Learned,
+    OneHot,
+    PositionalCode,
+    Positions,
+    RandomSign,
+    Sinusoidal,
+    missing_case,
+)
 from stsq_core.kernels import Kernels, StreamKeys
 from stsq_core.numerics import dot
 
@@ -18,12 +28,13 @@ BASE = 10_000
 
 
 class Codes(ABC):
-    """The codes of k trials of one kind.
+    """The codes of k trials of one kind, `positions`.
 
     `own` is one at the coordinates that a trial has, and `scale` is `1 / sqrt(d_e)` there, zero beyond: (k, 1, length).
     """
 
-    def __init__(self, positions: tuple[Positions, ...], *, length: int, dtype: torch.dtype, kernels: Kernels) -> None:
+    def __init__(self, positions: tuple[PositionalCode, ...], *, length: int, dtype: torch.dtype, kernels: Kernels) -> None:
+        self.positions = positions
         self.widths = tuple(code.d_e for code in positions)
         self.length = length
         self.dtype = dtype
@@ -87,17 +98,30 @@ def sinusoids(count: int, d_e: int) -> torch.Tensor:
     return waves / dot(waves, waves).sqrt().clamp_min(torch.finfo(torch.float64).tiny).unsqueeze(-1)
 
 
-def codes_for(positions: tuple[Positions, ...], *, length: int, dtype: torch.dtype, kernels: Kernels) -> Codes:
+def codes_for(positions: tuple[PositionalCode, ...], *, length: int, dtype: torch.dtype, kernels: Kernels) -> Codes:
     """What makes the codes of trials of one kind; learned ones start as random signs."""
-    match positions[0]:
+    return _made(positions[0])(positions, length=length, dtype=dtype, kernels=kernels)
+
+
+@runtime_checkable
+class PluginCode(Protocol):
+    """A plugin's code names what makes its rows in a method."""
+
+    def codes(self) -> type[Codes]: ...
+
+
+def _made(positions: PositionalCode) -> type[Codes]:
+    if isinstance(positions, PluginCode):
+        return positions.codes()
+    own = cast(Positions, positions)
+    match own:
         case OneHot():
-            made: type[Codes] = UnitCodes
+            return UnitCodes
         case RandomSign() | Learned():
-            made = SignCodes
+            return SignCodes
         case Gaussian():
-            made = SphereCodes
+            return SphereCodes
         case Sinusoidal():
-            made = SinusoidalCodes
-        case kind:
-            raise missing_case(kind, "stsq_core/programs/codes.py: codes_for")
-    return made(positions, length=length, dtype=dtype, kernels=kernels)
+            return SinusoidalCodes
+        case _:
+            raise missing_case(own, "stsq_core/programs/codes.py: codes_for")

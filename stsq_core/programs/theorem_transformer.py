@@ -68,7 +68,7 @@ class SharedBookProgram(TransformerProgram, FusedProgram):
         """Several steps in one call where codes are random signs or stay as they are, and subsets are drawn."""
         positions, book = self.positions[0], self.books.training(0)
         redrawn = positions.redraw != "never"
-        if self.takes_every_subset or (redrawn and not isinstance(positions, RandomSign)):
+        if self.takes_every_subset or (redrawn and type(positions) is not RandomSign):
             return super().runner(parameters, moments, rates)
         assert isinstance(book, DenseBook)
         bases = {purpose: self.streams.bases(purpose) for purpose in (Purpose.TOKENS, Purpose.SUBSETS, Purpose.CODES)}

@@ -9,5 +9,6 @@ from .cost import (
     step_cost as step_cost,
     step_operations as step_operations,
 )
+from .descent import Descent as Descent, UpdateRule as UpdateRule, rule_of as rule_of
 from .pack import load_engine as load_engine, one_thread as one_thread, train_pack as train_pack
 from .stack import initial_weights as initial_weights

@@ -7,12 +7,12 @@ needs nothing but its step. Tables of a long training cover a stretch of its ste
 
 import math
 from collections.abc import Callable, Sequence
-from typing import assert_never
+from typing import Protocol, assert_never, cast, runtime_checkable
 
 import numpy as np
 import torch
 
-from stsq_core.configs import Adam, AdamW, GradientDescent, Optimizer, Schedule, missing_case
+from stsq_core.configs import Adam, AdamW, GradientDescent, Optimizer, OwnOptimizer, Schedule, missing_case
 from stsq_core.kernels import Kernels, Rates, RateTable
 from stsq_core.numerics import Step
 from stsq_core.programs import Tensors
@@ -156,13 +156,23 @@ class Descent:
         self.bound(parameters, moments)(gradients, step)
 
 
+@runtime_checkable
+class PluginOptimizer(Protocol):
+    """A plugin's optimizer names its update rule in a method."""
+
+    def rule(self) -> type[UpdateRule]: ...
+
+
 def rule_of(optimizer: Optimizer) -> type[UpdateRule]:
     """The update rule of an optimizer."""
-    match optimizer:
+    if isinstance(optimizer, PluginOptimizer):
+        return optimizer.rule()
+    own = cast(OwnOptimizer, optimizer)
+    match own:
         case GradientDescent() | Adam() | AdamW():
             return AdaptiveRule
         case _:
-            raise missing_case(optimizer, "stsq_core/training/descent.py: rule_of")
+            raise missing_case(own, "stsq_core/training/descent.py: rule_of")
 
 
 class AdaptiveRule(UpdateRule):

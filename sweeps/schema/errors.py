@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from stsq_core.configs import SHOWN, UserError, records_of, shown
+from stsq_core.configs import SHOWN, UNIONS, UserError, records_of, shown
 
 Path = tuple[str | int, ...]
 
@@ -85,7 +85,7 @@ def first_problem(error: ValidationError, root: type[BaseModel], data: object) -
         case "union_tag_invalid":
             expected = detail["ctx"]["expected_tags"].replace("'", "")
             return (*path, "kind"), f"unknown kind {shown(detail['ctx']['tag'])}; allowed: {expected}{_plugin_hint(path)}"
-        case "literal_error" if path[-2:] in (("task", "kind"), ("model", "kind")):
+        case "literal_error" if path[-1:] == ("kind",) and path[-2:-1] and path[-2] in UNIONS:
             return path, f"unknown kind {shown(detail['input'])}; allowed: {detail['ctx']['expected']}{_plugin_hint(path[:-1])}"
         case "value_error":
             error_raised = detail["ctx"]["error"]
@@ -97,7 +97,7 @@ def first_problem(error: ValidationError, root: type[BaseModel], data: object) -
 
 def _plugin_hint(path: Path) -> str:
     """How kinds are added to those of a field, where they can be."""
-    return "; a plugin adds kinds of its own: --plugin FILE" if path[-1:] in (("task",), ("model",)) else ""
+    return "; a plugin adds kinds of its own: --plugin FILE" if path[-1:] and path[-1] in UNIONS else ""
 
 
 def allowed_names(root: type[BaseModel], data: object, path: Path) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from stsq_core.configs import MODELS, SAMPLES, TASKS, WIDTH, Architecture, Size, TrialConfig, records_of, shown
+from stsq_core.configs import MODELS, SAMPLES, UNIONS, WIDTH, Architecture, Size, TrialConfig, records_of, shown
 from sweeps.schema.errors import listed, nearest, suggestion
 
 
@@ -30,12 +30,17 @@ def _width_fields(models: tuple[type[BaseModel], ...]) -> tuple[str, ...]:
 
 def known_fields() -> tuple[str, ...]:
     """Every dotted name that a sweep may set, branches (`model.positions`) included; `seed` belongs to `seeds`."""
-    return _known(TASKS.records, MODELS.records)
+    return _known(*_kinds())
+
+
+def _kinds() -> tuple[tuple[type[BaseModel], ...], ...]:
+    """The records of every kind, which plugins add to."""
+    return tuple(union.records for union in UNIONS.values())
 
 
 @cache
 def _known(*kinds: tuple[type[BaseModel], ...]) -> tuple[str, ...]:
-    """The names while these are the tasks and models."""
+    """The names while these are the kinds."""
     return tuple(name for name in _fields_of(TrialConfig, "") if name != "seed")
 
 
@@ -61,23 +66,23 @@ def not_a_size(name: str) -> str | None:
 
 def integer_fields() -> tuple[str, ...]:
     """The dotted names that hold a whole number, of which a threshold can be; those of an evaluation change no trial."""
-    return _integers(TASKS.records, MODELS.records)
+    return _integers(*_kinds())
 
 
 def is_whole(name: str) -> bool:
     """Whether a field may hold a whole number as such; where it may not, one that is written stands for a real number."""
-    return name in _whole(TASKS.records, MODELS.records)
+    return name in _whole(*_kinds())
 
 
 @cache
 def _whole(*kinds: tuple[type[BaseModel], ...]) -> frozenset[str]:
-    """The names while these are the tasks and models."""
+    """The names while these are the kinds."""
     return frozenset(_integers_of(TrialConfig, ""))
 
 
 @cache
 def _integers(*kinds: tuple[type[BaseModel], ...]) -> tuple[str, ...]:
-    """The names while these are the tasks and models."""
+    """The names while these are the kinds."""
     found = _integers_of(TrialConfig, "")
     return tuple(name for name in dict.fromkeys(found) if name != "seed" and not name.startswith("evaluation."))
 

@@ -44,6 +44,36 @@ def test_the_page_of_the_docs_shows_these_files() -> None:
     page = (DOCS.parent / "plugins.md").read_text()
     assert f"```python\n{(DOCS / 'selected_max.py').read_text()}```" in page
     assert f"```yaml\n{(DOCS / 'selected_max.yaml').read_text()}```" in page
+    for name in ("momentum.py", "ternary_codes.py"):
+        assert f"```python\n{(DOCS / name).read_text()}```" in page
+    assert f"```yaml\n{(DOCS / 'momentum.yaml').read_text()}```" in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "kind", "few"),
+    [
+        ("momentum", {"optimizer", "momentum"}, ("training.steps=40", "model.width=4,8", "seeds=2")),
+        ("ternary_codes", {"positions", "ternary"}, ("training.steps=40", "search.batch=4", "search.cap=4")),
+    ],
+)
+def test_an_optimizer_and_a_code_of_the_docs_run_resume_and_repeat(
+    here: Callable, name: str, kind: set[str], few: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep, plugin = (DOCS / f"{name}.{ending}" for ending in ("yaml", "py"))
+    settings = [word for one in few for word in ("--set", one)]
+    listed = here("list", "--kinds", "--plugin", plugin).out.splitlines()
+    assert any(kind <= set(line.split()) and f"plugin {name}.py" in line for line in listed)
+    ended = here("run", sweep, "--plugin", plugin, "--inline", "--out", "run", *settings)
+    assert ended.code in (0, 3), ended
+    lines = [json.loads(line) for line in Path("run/ledger.jsonl").read_text().splitlines()]
+    own = [line for line in lines if line.get("plugins")]
+    assert 0 < len(own) < len(lines)
+    assert {name for line in own for name in line["plugins"]} == {f"{name}.py"}
+    another_process(monkeypatch)
+    assert "reproduced bit for bit" in here("trial", "run", own[0]["trial_id"]).out
+    another_process(monkeypatch)
+    assert "nothing to train" in here("run", sweep, "--inline", "--out", "run", *settings).err
 
 
 @pytest.mark.slow

@@ -10,13 +10,16 @@ import pytest
 
 from stsq_core import TrialConfig, UserError, train_pack
 from stsq_core.configs.family import TrialFamily
+from stsq_core.configs.optimizer import OPTIMIZERS
+from stsq_core.configs.positions import POSITIONS
 from stsq_core.configs.trial import plugins_of
-from stsq_core.configs.unions import MODELS, TASKS
+from stsq_core.configs.unions import MODELS, TASKS, UNIONS
 from stsq_core.plugins import Plugin, load, loaded_plugins, read_plugin, used_plugins
 from stsq_core.plugins.loading import FORMER_MODULES, problem_of, unload, unload_all
 from stsq_core.plugins.preflight import try_pair
 
-TEXT = (Path(__file__).parents[3] / "docs" / "plugins" / "selected_max.py").read_text()
+FOLDER = Path(__file__).parents[3] / "docs" / "plugins"
+TEXT = (FOLDER / "selected_max.py").read_text()
 
 
 @pytest.fixture(autouse=True)
@@ -113,13 +116,13 @@ def test_a_plugin_that_cannot_work_is_refused_where_it_stands(old: str, new: str
 
 
 def test_our_own_kinds_keep_the_rules_that_plugins_are_held_to() -> None:
-    for record in (*TASKS.records, *MODELS.records):
+    for record in (record for union in UNIONS.values() for record in union.records):
         assert problem_of(record) is None, record
         assert (record.__doc__ or "").strip(), f"{record.__name__} has no docstring for `stsq list --kinds`"
 
 
-def test_a_plugin_without_a_task_or_model_is_refused() -> None:
-    with pytest.raises(UserError, match=r"^empty\.py: this plugin defines no task and no model"):
+def test_a_plugin_that_defines_nothing_is_refused() -> None:
+    with pytest.raises(UserError, match=r"^empty\.py: this plugin defines no task, model, positional code or optimizer"):
         load(plugin("from stsq_core.configs import Stsq\n", "empty.py"))
 
 
@@ -202,6 +205,103 @@ def test_what_a_plugin_gets_wrong_is_seen_before_it_trains(old: str, new: str, a
     assert printed.startswith(f"selected_max.py:{line_of(wrong.text, at)}: "), printed
     for word in words:
         assert word in printed
+
+
+MOMENTUM, TERNARY = ((FOLDER / name).read_text() for name in ("momentum.py", "ternary_codes.py"))
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "at", "words"),
+    [
+        (
+            MOMENTUM,
+            "def rule(self)",
+            "def rules(self)",
+            "class Momentum(",
+            ["rule() is missing", "plugins.UpdateRule"],
+        ),
+        (MOMENTUM, '"momentum"', '"adam"', "class Momentum(", ["'adam'", "stsq's own"]),
+        (TERNARY, "def codes(self)", "def code(self)", "class Ternary(", ["codes() is missing", "stsq_core.plugins.Codes"]),
+        (TERNARY, '"ternary"', '"gaussian"', "class Ternary(", ["'gaussian'", "stsq's own"]),
+        (
+            TERNARY,
+            "class Ternary(PositionalCode)",
+            "from stsq_core.configs import Gaussian\n\n\nclass Ternary(Gaussian)",
+            "class Ternary(",
+            ["a subclass of stsq_core.plugins.PositionalCode; got one of Gaussian"],
+        ),
+    ],
+)
+def test_an_optimizer_or_code_that_cannot_work_is_refused(text: str, old: str, new: str, at: str, words: list[str]) -> None:
+    wrong = plugin(text.replace(old, new), "own.py")
+    with pytest.raises(UserError) as refused:
+        load(wrong)
+    printed = str(refused.value)
+    assert printed.startswith(f"own.py:{line_of(wrong.text, at)}: "), printed
+    for word in words:
+        assert word in printed
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "at", "words"),
+    [
+        (MOMENTUM, "return MomentumRule", "return 3", "def rule", ["subclass of stsq_core.plugins.UpdateRule", "got 3"]),
+        (MOMENTUM, '("beta",)', '("alpha",)', "def move", ["AttributeError", "alpha"]),
+        (MOMENTUM, 'parameter.sub_(states["m"]', 'parameter.sub_(states["n"]', 'states["n"]', ["KeyError"]),
+        (MOMENTUM, 'parameter.sub_(states["m"]', 'parameter.sub_(states["m"].mean()', "def move", ["moved parameters", "pack"]),
+        (MOMENTUM, "parameter.sub_(", "parameter.div_(0 * ", "def move", ["the moved W", "must be finite"]),
+        (TERNARY, "return TernaryCodes", "return dict", "def codes", ["subclass of stsq_core.plugins.Codes", "dict"]),
+        (TERNARY, "rows=count, numbers=self.length", "rows=1, numbers=self.length", "def rows", ["shape (1, 5, 7)"]),
+        (TERNARY, "3**0.5 * self.scale", "3**0.5", "def rows", ["beyond d_e must be zero"]),
+        (TERNARY, "return normals.sign()", "return normals.flip(1).sign()", "def rows", ["a longer draw must begin"]),
+        (TERNARY, "normals.abs() > THIRD", "normals.abs() > normals.abs().mean()", "def rows", ["pack of two"]),
+    ],
+)
+def test_what_an_optimizer_or_code_gets_wrong_is_seen_before_it_trains(
+    text: str, old: str, new: str, at: str, words: list[str]
+) -> None:
+    assert old in text
+    wrong = plugin(text.replace(old, new), "own.py")
+    load(wrong)
+    codes = {"kind": "ternary" if text is TERNARY else "random_sign", "d_e": 4}
+    config = TrialConfig.model_validate(
+        {
+            "task": {"T": 5, "q": 2, "d": 2},
+            "model": {"kind": "transformer", "positions": codes},
+            "optimizer": {"kind": "momentum" if text is MOMENTUM else "adam", "lr": 0.1},
+            "training": {"batch_size": 8, "steps": 4},
+        }
+    )
+    with pytest.raises(UserError) as refused:
+        try_pair(config)
+    printed = str(refused.value)
+    assert printed.startswith(f"own.py:{line_of(wrong.text, at)}: "), printed
+    for word in words:
+        assert word in printed
+
+
+def test_a_code_and_an_optimizer_of_plugins_keep_the_law_of_the_pack(transformer, fcn) -> None:
+    """In packs of mixed widths and optimizers, with both objectives and every redraw."""
+    load(plugin(MOMENTUM, "momentum.py"))
+    load(plugin(TERNARY, "ternary_codes.py"))
+    assert (POSITIONS.added, OPTIMIZERS.added) == (("ternary",), ("momentum",))
+    optimizers = [{"kind": "momentum", "lr": 0.3}, {"kind": "adam", "lr": 0.01}, {"kind": "momentum", "lr": 0.1, "beta": 0.5}]
+    for objective in ("minibatch", "population"):
+        for redraw in ("never", "per_step", "per_sample"):
+            codes = {"kind": "ternary", "redraw": redraw}
+            training = {"objective": objective, "steps": 6, "batch_size": 8}
+            trials = [
+                transformer(T=9, model__positions=codes | {"d_e": 9 + i}, training=training, optimizer=o, seed=i % 2)
+                for i, o in enumerate(optimizers)
+            ]
+            try_pair(trials[0])
+            together = [result.relative_loss for result in train_pack(trials)]
+            assert [train_pack([one])[0].relative_loss for one in trials] == together
+    config = fcn(optimizer=optimizers[0])
+    assert plugins_of(config).keys() == {"momentum.py"}
+    assert plugins_of(trials[0]).keys() == {"momentum.py", "ternary_codes.py"}
+    assert TrialConfig.model_validate(config.model_dump()) == config
+    assert {"Momentum", "Ternary"} <= TrialConfig.model_json_schema()["$defs"].keys()
 
 
 def test_a_good_plugin_and_our_own_pairs_pass(fcn) -> None:
