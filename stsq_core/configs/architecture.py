@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from stsq_core.configs.optimizer import PositiveFloat
 from stsq_core.configs.positions import POSITIONS, Learned, OneHot, PositionalCode
@@ -116,6 +116,16 @@ class CodedModel(Architecture):
     size_field: ClassVar[str] = "positions.d_e"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
     positions: Annotated[PositionalCode, POSITIONS]
+
+    @field_validator("positions", mode="before")
+    @classmethod
+    def _rotary_is_sinusoidal(cls, positions: Any) -> Any:
+        if isinstance(positions, Mapping) and positions.get("kind") == "rotary" and "rotary" not in POSITIONS:
+            raise ValueError(
+                "rotary codes R_t e_0 are sinusoidal ones in another order of coordinates, and train alike (docs/theory.md); "
+                "got kind=rotary: use kind: sinusoidal, whose wavelengths are set by base"
+            )
+        return positions
 
     @property
     def is_sized_by_task(self) -> bool:

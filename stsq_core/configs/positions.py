@@ -67,13 +67,15 @@ class Gaussian(PositionalCode):
 
 
 class Sinusoidal(PositionalCode):
-    """Sines and cosines of t at wavelengths from 2 pi to 10000 * 2 pi (Vaswani et al. 2017, section 3.5), over their norm.
+    """Sines and cosines of t at wavelengths from 2 pi to base * 2 pi (Vaswani et al. 2017, section 3.5), over their norm.
 
-    Coordinate 2i is `sin(t / 10000^(2i/d_e))` and 2i + 1 its cosine, for t from 0; where d_e is odd the last one is a sine.
+    Coordinate 2i is `sin(t / base^(2i/d_e))` and 2i + 1 its cosine, for t from 0; where d_e is odd the last one is a sine.
+    Rotary codes are these (docs/theory.md).
     """
 
     kind: Literal["sinusoidal"] = "sinusoidal"
     redraw: Given = "never"
+    base: Annotated[float, Field(gt=1)] = 10_000.0
 
 
 class Learned(PositionalCode):

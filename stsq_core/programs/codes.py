@@ -23,9 +23,6 @@ from stsq_core.configs import (
 from stsq_core.kernels import Kernels, StreamKeys
 from stsq_core.numerics import dot
 
-BASE = 10_000
-"""Of the wavelengths of sinusoidal codes (Vaswani et al. 2017)."""
-
 
 class Codes(ABC):
     """The codes of k trials of one kind, `positions`.
@@ -82,17 +79,18 @@ class SinusoidalCodes(Codes):
 
     def rows(self, draws: StreamKeys, count: int) -> torch.Tensor:
         codes = torch.zeros((len(self.widths), count, self.length), dtype=torch.float64)
-        for own, width in zip(codes, self.widths, strict=True):
-            own[:, :width] = sinusoids(count, width)
+        for own, code in zip(codes, self.positions, strict=True):
+            assert isinstance(code, Sinusoidal)
+            own[:, : code.d_e] = sinusoids(count, code.d_e, base=code.base)
         return codes.to(self.dtype).to(self.kernels.device)
 
 
-def sinusoids(count: int, d_e: int) -> torch.Tensor:
+def sinusoids(count: int, d_e: int, *, base: float) -> torch.Tensor:
     """Unit-norm sinusoidal codes of places 0 to count - 1, float64, (count, d_e).
 
     At d_e = 1 the first is zero, as `sin(0)` is.
     """
-    rates = BASE ** (-torch.arange(0, d_e, 2, dtype=torch.float64) / d_e)
+    rates = base ** (-torch.arange(0, d_e, 2, dtype=torch.float64) / d_e)
     angles = torch.arange(count, dtype=torch.float64).unsqueeze(-1) * rates
     waves = torch.stack([angles.sin(), angles.cos()], -1).view(count, -1)[:, :d_e]
     return waves / dot(waves, waves).sqrt().clamp_min(torch.finfo(torch.float64).tiny).unsqueeze(-1)

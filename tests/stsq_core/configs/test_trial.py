@@ -32,6 +32,8 @@ from stsq_core.configs.compatibility import MAX_SUBSETS
             {"model__positions": {"kind": "sinusoidal", "d_e": 8, "redraw": "per_step"}},
             ["positions.sinusoidal.redraw", "nothing to redraw; got redraw=per_step", "redraw: never", "random_sign"],
         ),
+        ("transformer", {"model__positions": {"kind": "rotary", "d_e": 8}}, ["kind=rotary", "kind: sinusoidal", "base"]),
+        ("transformer", {"model__positions": {"kind": "sinusoidal", "d_e": 8, "base": 1.0}}, ["base", "greater than 1"]),
         ("fcn", {"T": 4, "evaluation__T_test": [4, 6]}, ["T=4 tokens", "T_test=[4, 6]", "leave T_test out", "transformer"]),
         ("transformer", {"q": 3, "evaluation__T_test": [20, 2]}, ["at least q", "T_test=2, q=3", "leave it out"]),
         ("transformer", {"T": 12, "evaluation__q_test": [13]}, ["q_test must be at most T", "q_test=13, T=12", "leave it out"]),

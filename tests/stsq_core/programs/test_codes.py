@@ -5,10 +5,12 @@ import math
 import pytest
 import torch
 
-from stsq_core import UserError
+from stsq_core import UserError, train_pack
 from stsq_core.configs import positions
 from stsq_core.kernels import kernels_for
 from stsq_core.numerics.streams import Purpose, Streams
+from stsq_core.plugins import Plugin, load
+from stsq_core.plugins.loading import unload_all
 from stsq_core.programs.codebook import BookSource
 from stsq_core.programs.codes import Codes, codes_for, sinusoids
 
@@ -71,17 +73,72 @@ def test_gaussian_codes_are_uniform_on_the_sphere(d_e: int) -> None:
     assert E.mean(0).abs().max() < 4 / (20_000 * d_e) ** 0.5
 
 
+ROTARY = """
+from typing import Literal
+import torch
+from stsq_core.plugins import Codes, PositionalCode
+
+class Turning(PositionalCode):
+    \"\"\"`R_t e_0` with RoFormer's rotations, angles `t / base^(2i/d_e)`, of `e_0 = (1, 0, 1, 0, ...)` over its norm.\"\"\"
+    kind: Literal["turning"] = "turning"
+    redraw: Literal["never"] = "never"
+    base: float = 10_000.0
+    def codes(self):
+        return TurningCodes
+
+class TurningCodes(Codes):
+    def rows(self, draws, count):
+        codes = torch.zeros((len(self.positions), count, self.length), dtype=self.dtype)
+        for own, code in zip(codes, self.positions):
+            for t in range(count):
+                for i in range(code.d_e // 2):
+                    angle = torch.tensor(t / code.base ** (2 * i / code.d_e), dtype=torch.float64)
+                    R = torch.stack([torch.stack([angle.cos(), -angle.sin()]), torch.stack([angle.sin(), angle.cos()])])
+                    own[t, 2 * i : 2 * i + 2] = R @ torch.tensor([1.0, 0.0], dtype=torch.float64) / (code.d_e / 2) ** 0.5
+        return codes.to(self.kernels.device)
+"""
+
+
+@pytest.mark.parametrize("base", [10_000.0, 20.0])
+@pytest.mark.parametrize("optimizer", [{"kind": "gd", "lr": 0.5}, {"kind": "adam", "lr": 0.02}], ids=["gd", "adam"])
+def test_rotary_codes_train_as_sinusoidal_ones_do(transformer, optimizer: dict, base: float) -> None:
+    load(Plugin("turning.py", ROTARY, "turning.py"))
+    try:
+        for objective in ("population", "minibatch"):
+            training = {"objective": objective, "steps": 40, "batch_size": 16, "dtype": "float64", "log_every": 1}
+            courses, ends = [], []
+            for kind in ("sinusoidal", "turning"):
+                codes, losses = {"kind": kind, "d_e": 8, "base": base}, []
+                trial = transformer(T=12, q=2, model__positions=codes, training=training, optimizer=optimizer)
+                (end,) = train_pack([trial], report=lambda m, own=losses: own.extend(m.relative_loss), keep_weights=True)
+                courses.append(losses)
+                ends.append(end.weights["W"][2:, 2:])
+            assert courses[1] == pytest.approx(courses[0], rel=1e-6)
+            swapped = [i ^ 1 for i in range(8)]
+            assert abs(ends[0]).max() > 0.01
+            assert ends[1] == pytest.approx(ends[0][swapped][:, swapped], rel=1e-4, abs=1e-6)
+    finally:
+        unload_all()
+
+
+def test_inner_products_of_sinusoidal_codes_depend_on_the_distance_alone() -> None:
+    E = sinusoids(20, 10, base=50.0)
+    rates = 50.0 ** (-torch.arange(0, 10, 2, dtype=torch.float64) / 10)
+    distance = torch.arange(20, dtype=torch.float64).view(-1, 1, 1) - torch.arange(20).view(1, -1, 1)
+    torch.testing.assert_close(E @ E.mT, (distance * rates).cos().mean(-1))
+
+
 @pytest.mark.parametrize("d_e", [2, 3, 6, 11])
 def test_sinusoidal_codes_are_the_published_ones_over_their_norm(d_e: int) -> None:
     for t in (0, 1, 5, 317):
         wave = [math.sin(t / 10000 ** (j / d_e)) if j % 2 == 0 else math.cos(t / 10000 ** ((j - 1) / d_e)) for j in range(d_e)]
         expected = torch.tensor(wave, dtype=torch.float64) / math.hypot(*wave)
-        torch.testing.assert_close(sinusoids(318, d_e)[t], expected)
-    torch.testing.assert_close(rows(made(positions.Sinusoidal, (d_e,)), 9, seeds=(1,))[0, :, :d_e], sinusoids(9, d_e))
+        torch.testing.assert_close(sinusoids(318, d_e, base=1e4)[t], expected)
+    torch.testing.assert_close(rows(made(positions.Sinusoidal, (d_e,)), 9, seeds=(1,))[0, :, :d_e], sinusoids(9, d_e, base=1e4))
 
 
 def test_a_single_sine_is_a_sign_and_zero_at_the_start() -> None:
-    assert sinusoids(5, 1).flatten().tolist() == [0.0, 1.0, 1.0, 1.0, -1.0]
+    assert sinusoids(5, 1, base=1e4).flatten().tolist() == [0.0, 1.0, 1.0, 1.0, -1.0]
 
 
 def source(code: positions.Positions, T: int = 9) -> BookSource:
