@@ -107,7 +107,7 @@ def test_a_run_ends_with_its_time_and_a_larger_budget_goes_on(stsq: Any, write_s
     small["trials"][0] |= {"grid": {}, "seeds": 2}
     small["trials"][0]["base"]["training"] |= {"steps": 2_000_000_000, "log_every": 10_000}
     run, reached = stsq.folder / "runs/small", [0]
-    for minutes in (0.2, 0.4):
+    for minutes in (0.1, 0.2):
         ended = stsq.run("run", write_sweep(small), *QUIET, "--set", f"budget.minutes={minutes}")
         assert ended.code == 1, ended
         assert f"the time budget of {minutes} minutes is spent and 2 trials are untrained: raise it (--set" in ended.err

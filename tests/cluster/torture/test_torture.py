@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from damages import FIELDS, FILES, KINDS, call, copy_of, make_base, numbers_of, path_of, with_field
@@ -19,9 +20,11 @@ FEW = ("cut in half", "a page of NULs", "a directory", "a digit edited")
 class Torn:
     """The undamaged run, and the trial of one damage to a copy of it."""
 
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    def __init__(
+        self, folder: Path, base: dict[str, Any], capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    ) -> None:
         self._folder, self._capsys, self._caplog = folder, capsys, caplog
-        self.base = make_base(folder, capsys)
+        self.base = base
         code, self._shown, _ = self._call("show", folder / "run", "--json")
         assert code == 0
         code, said, _ = self._call("check", folder / "run")
@@ -74,9 +77,15 @@ class Torn:
         assert {i: found[i] for i in found.keys() & wanted.keys()} == {i: wanted[i] for i in found.keys() & wanted.keys()}
 
 
+@pytest.fixture(scope="session")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, dict[str, Any]]:
+    """What `make_base` gives by its folder, made by the first test that needs it."""
+    return {tmp_path_factory.mktemp("torture"): {}}
+
+
 @pytest.fixture
 def torn(
-    tmp_path_factory: pytest.TempPathFactory,
+    bases: dict[Path, dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
@@ -85,7 +94,10 @@ def torn(
 
     monkeypatch.setattr(session, "write_page", lambda run, findings, **consoles: None)
     caplog.set_level(logging.WARNING, logger="sweeps")
-    return Torn(tmp_path_factory.mktemp("torture"), capsys, caplog)
+    [(folder, base)] = bases.items()
+    if not base:
+        base |= make_base(folder, capsys)
+    return Torn(folder, base, capsys, caplog)
 
 
 @pytest.mark.slow
