@@ -41,8 +41,8 @@ class NextRound:
 class Decision:
     """How far rival laws are told apart.
 
-    `num_points` [cell] have ended, and `is_open` [cell] says which cells may have more. `summary` names the regime, `cell_ids`
-    its cells, and `cells` those of them that a law can be fitted to.
+    `num_points` [cell] have ended in rounds of `batch`, and `is_open` [cell] says which cells may have more. `summary` names
+    the regime, `cell_ids` its cells, and `cells` those of them that a law can be fitted to.
     """
 
     settings: DecideSettings
@@ -50,6 +50,7 @@ class Decision:
     known: Candidates
     num_points: np.ndarray
     is_open: np.ndarray
+    batch: int
     summary: str = ""
     cell_ids: tuple[str, ...] = ()
     cells: LawCells | None = None
@@ -69,7 +70,11 @@ class Decision:
         """Why the search has ended: a law leads by the odds, or points or cells are spent; empty where it goes on."""
         if self.odds is not None and self.odds >= self.settings.odds:
             return "decided"
-        return "points" if self.total >= self.settings.points else "" if self.is_open.any() else "cells"
+        return "points" if not self._rounds_left else "" if self.is_open.any() else "cells"
+
+    @property
+    def _rounds_left(self) -> int:
+        return max(0, self.settings.points - self.total) // self.batch
 
     def next_rounds(self) -> list[NextRound]:
         """The cells of the next round; none where the search has ended."""
@@ -79,10 +84,10 @@ class Decision:
             order = [place for place in spread_order(self.known.tasks) if self.is_open[place]]
             fewest = sorted(order, key=lambda place: int(self.num_points[place]))
             first = max(len(law.letters) for law in self.laws) + 2
-            num = self.settings.cells if self.total else first
+            num = min(self.settings.cells if self.total else first, self._rounds_left)
             return [NextRound(place, None) for place in fewest[:num]]
         gains = np.where(self.is_open, self.standoff.discrimination(), -np.inf)
-        num = min(self.settings.cells, int(self.is_open.sum()))
+        num = min(self.settings.cells, self._rounds_left, int(self.is_open.sum()))
         best = np.argsort(-gains, kind="stable")[:num].tolist()
         return [NextRound(place, self.standoff.span(place)) for place in best]
 
@@ -198,6 +203,7 @@ def _decision(
         Candidates(tasks, y, side, sd, num_points / spec.search.batch),
         num_points,
         (num_points < spec.search.cap) & ~np.array(is_over),
+        spec.search.batch,
         summary,
         tuple(place_of),
         found,

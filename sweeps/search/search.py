@@ -122,7 +122,7 @@ class Search(Strategy):
 class _CellSearch:
     """The search of one cell: what has ended, what is in flight, and its study once that is open.
 
-    `chosen` says whether laws gave it the next round; None where it asks until its threshold is known.
+    `chosen` says whether laws gave it the next round, until it asks for that; None where it asks until its threshold is known.
     """
 
     def __init__(self, spec: SweepSpec, cell: SearchedCell, *, seeds: frozenset[int], again: Outcomes | None = None) -> None:
@@ -184,6 +184,7 @@ class _CellSearch:
             return None
         if not self._open:
             self._open = {point.key: point for point in self._next_round(self._study)}
+            self.chosen = None if self.chosen is None else False
         self._asked = True
         return self.cell.trials(tuple(self._open))
 

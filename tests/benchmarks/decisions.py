@@ -68,6 +68,7 @@ class Family:
         expected = 2.5 * q * np.log(T)
         self.low, self.high = D + np.maximum(1, expected // 4).astype(int), D + np.ceil(8 * expected).astype(int)
         self.points: list[list[tuple[int, float]]] = [[] for _ in self.cells]
+        self.posteriors: dict[int, ThresholdPosterior] = {}
         self.y, self.sd = np.zeros(len(T)), np.full(len(T), math.inf)
 
     @staticmethod
@@ -80,14 +81,14 @@ class Family:
         own, low, high = self.points[one.cell], int(self.low[one.cell]), int(self.high[one.cell])
         if own:
             shift = np.random.default_rng((one.cell, len(own))).uniform(-0.25, 0.25)
-            widths = self._posterior(one.cell).next_widths(BATCH, shift=shift)
+            widths = self.posteriors[one.cell].next_widths(BATCH, shift=shift)
         else:
             ends = (low, high) if one.span is None else np.clip(np.exp(one.span), low, high)
             widths = [round(width) for width in np.geomspace(*ends, BATCH).tolist()]
         for width in widths:
             loss = self.cells[one.cell].relative_loss(width, len(own))
             own.append((width, math.inf if math.isnan(loss) else math.log(loss)))
-        posterior = self._posterior(one.cell)
+        posterior = self.posteriors[one.cell] = self._posterior(one.cell)
         self.y[one.cell], self.sd[one.cell] = 0.0, math.inf
         if math.isfinite(posterior.median):
             self.y[one.cell] = posterior.median
@@ -102,7 +103,7 @@ class Family:
         num = np.array([len(own) for own in self.points])
         side = np.full(len(num), FOUND)
         known = Candidates(self.tasks, self.y.copy(), side, self.sd.copy(), num / BATCH)
-        return Decision(settings, tuple(TRUTHS.values()), known, num, num < CAP)
+        return Decision(settings, tuple(TRUTHS.values()), known, num, num < CAP, BATCH)
 
 
 def decide(job: DecisionJob) -> DecisionOutcome:

@@ -23,7 +23,7 @@ def decision() -> Decision:
     sd = np.array([0.01, np.inf, 0.01, 0.01, np.inf, 0.01])
     num = np.array([16, 0, 8, 24, 0, 16])
     known = Candidates(Tasks(T, q, 4 * q, 0.1), np.log(4 + 2.4 * np.log(T)), np.zeros(6, dtype=int), sd, num / 8)
-    return Decision(DecideSettings(points=200), (ATTENTION, EXCESS_Q_POWER), known, num, num < 96, "transformer")
+    return Decision(DecideSettings(points=200), (ATTENTION, EXCESS_Q_POWER), known, num, num < 96, 8, "transformer")
 
 
 def test_the_page_says_which_law_leads_and_where_was_asked(findings: Findings, decision: Decision) -> None:

@@ -92,6 +92,23 @@ def test_a_search_by_laws_that_is_killed_goes_on_with_the_same_points(family) ->
     assert len(one.asked) == len(undisturbed.asked)
 
 
+def test_workers_that_ask_while_others_train_change_nothing(family, record) -> None:
+    """A worker asks as soon as it is free: a family waits for all points of its round, whichever cell ends first."""
+    undisturbed = family(name="undisturbed")
+    undisturbed.go(LOGARITHM)
+    search = family().strategy()
+    waiting, asked = list(search.ask()), []
+    while waiting:
+        config = waiting.pop(len(waiting) // 2)
+        asked.append(config.trial_id)
+        search.tell([record(config, LOGARITHM(config))])
+        more = list(search.ask())
+        assert not (waiting and more)
+        waiting += more
+    assert search.finished
+    assert sorted(asked) == sorted(config.trial_id for config in undisturbed.asked)
+
+
 def test_without_its_studies_it_goes_on_from_the_ledger(family) -> None:
     one = family("optimizer.lr=0.03,0.06")
     one.go(LOGARITHM, trials=71)
@@ -102,9 +119,9 @@ def test_without_its_studies_it_goes_on_from_the_ledger(family) -> None:
 
 
 def test_it_ends_when_its_points_or_the_points_of_all_cells_are_spent(family) -> None:
-    one = family("search.decide.points=48", "search.decide.odds=100000")
+    one = family("search.decide.points=60", "search.decide.odds=100000")
     assert one.go(LOGARITHM).finished
-    assert (decision(one).reason, len(one.asked)) == ("points", 48)
+    assert (decision(one).reason, len(one.asked)) == ("points", 56)
     few = family("search.decide.odds=1e6", "search.cap=8", "task.T=8,512", "task.q=1,2", name="few")
     assert few.go(LOGARITHM).finished
     assert (decision(few).reason, len(few.asked)) == ("cells", 32)
