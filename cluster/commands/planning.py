@@ -107,7 +107,7 @@ def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | 
         print_line(console, line)
     for decision in decisions:
         print_line(console, f"laws decide which cells are asked: {decision.words}")
-    for line in (*expanded.notes, *expanded.theorem_lines):
+    for line in (*expanded.notes, *expanded.default_lines, *expanded.theorem_lines):
         print_line(console, line)
     print_line(console, f"run directory: {run.path}")
 

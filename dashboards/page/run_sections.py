@@ -257,9 +257,9 @@ def provenance_section(findings: Findings) -> PageSection:
             " Censored thresholds count in the fits of laws as what they are, above or below the widths tried.",
         ),
         *(
-            [("Theory", element("div", *(element("div", line) for line in lines)))]
-            if (lines := findings.sweep.theorem_lines)
-            else []
+            (name, element("div", *(element("div", line) for line in lines)))
+            for name, lines in (("Defaults", findings.sweep.default_lines), ("Theory", findings.sweep.theorem_lines))
+            if lines
         ),
         ("Sweep", element("code", str(findings.run.spec))),
     ]

@@ -1,12 +1,16 @@
-"""A sweep with its cells, expanded once and handed on, and the plan of what is left to train: packs and their cost."""
+"""A sweep with its cells, expanded once and handed on, and the plan of what is left to train: packs and their cost.
 
-from collections.abc import Collection
+Some fields vary though nobody varies them, a kind of code has a query and a redraw of its own by default: they are named.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from stsq_core.configs import UserError
+from stsq_core.configs import Size, TrialConfig, UserError
 from stsq_core.oracles import theorem_lines
 from sweeps.cells.cell import Cell
 from sweeps.cells.expansion import declared_cells
@@ -14,7 +18,7 @@ from sweeps.cells.packs import ANYWHERE, Pack, Room, make_packs
 from sweeps.cells.searched import SearchedCell, searched_cells_of
 from sweeps.cells.shard import Shard
 from sweeps.cells.trials import Trials
-from sweeps.schema import LOSS, SweepSpec
+from sweeps.schema import LOSS, SweepSpec, TrialGroup, fields_of, flattened, free_fields, values_of
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,18 @@ class ExpandedSweep:
     def labels(self) -> dict[str, str]:
         """The label of each cell by its id."""
         return {cell.cell_id: cell.label for cell in self.cells} | {cell.cell_id: cell.label for cell in self.searched}
+
+    @cached_property
+    def default_lines(self) -> list[str]:
+        """The fields that an axis varies along with its own by their defaults, in words."""
+        samples: dict[str, list[TrialConfig]] = {}
+        for group, sample in [(cell.group, cell.trials[0]) for cell in self.cells] + [
+            (cell.group, cell.family.sample) for cell in self.searched
+        ]:
+            samples.setdefault(group, []).append(sample)
+        size = self.spec.criterion.size
+        lines = [line for group in self.spec.trials for line in default_lines(group, samples.get(group.name, []), size)]
+        return list(dict.fromkeys(lines))
 
     @cached_property
     def theorem_lines(self) -> list[str]:
@@ -136,3 +152,56 @@ def make_plan(sweep: SweepSpec | ExpandedSweep, *, room: Room = ANYWHERE, slots:
     waiting = trials.take(np.array([trial_id not in done for trial_id in trials.trial_ids], dtype=bool)) if done else trials
     packs = make_packs(waiting, room=room, slots=slots)
     return Plan(cells, packs, len(trials) - len(waiting))
+
+
+def default_lines(group: TrialGroup, samples: Sequence[TrialConfig], size: Size) -> list[str]:
+    """`positions.kind also varies positions.query by default (sum for learned; dual for others)`, a line an axis.
+
+    Args:
+        group: whose axes they are.
+        samples: a trial of each of its cells.
+    """
+    if not samples:
+        return []
+    fields = [fields_of(sample) for sample in samples]
+    axes = {name: values_of(axis) for name, axis in group.grid.items()} | group.zip
+    given = _given(group.base, axes)
+    names = [name for name in fields[0] if name not in given | set(free_fields(size)) and all(name in own for own in fields)]
+    brought: dict[str, list[str]] = {}
+    for name in names:
+        if len({repr(own[name]) for own in fields}) > 1 and (axis := _axis_behind(name, list(axes), fields)):
+            brought.setdefault(axis, []).append(f"{_short(name)} by default ({_values(name, axis, fields)})")
+    return [f"{_short(axis)} also varies {' and '.join(words)}" for axis, words in brought.items()]
+
+
+def _given(base: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> set[str]:
+    """The fields whose values the file writes for every trial; an axis over a branch gives what all of its values do."""
+    given = set(flattened(dict(base))) | set(axes)
+    for axis, values in axes.items():
+        own = [set(flattened(value)) if isinstance(value, dict) else set() for value in values]
+        given |= {f"{axis}.{name}" for name in set.intersection(*own)} if own else set()
+    return given
+
+
+def _axis_behind(name: str, axes: Sequence[str], fields: Sequence[Mapping[str, Any]]) -> str | None:
+    """The kind, on an axis or within a branch that is one, which decides another field; that of its branch before others."""
+    kinds = [axis if axis.endswith("kind") else f"{axis}.kind" for axis in axes]
+    deciding = [
+        kind
+        for kind in kinds
+        if all(kind in own for own in fields)
+        and len({(own[kind], repr(own[name])) for own in fields}) == len({own[kind] for own in fields})
+    ]
+    return max(deciding, key=lambda kind: name.startswith(kind.removesuffix("kind")), default=None)
+
+
+def _values(name: str, axis: str, fields: Sequence[Mapping[str, Any]]) -> str:
+    """`sum for learned; dual for random_sign, gaussian`."""
+    keys: dict[object, list[str]] = {}
+    for own in fields:
+        keys.setdefault(own[name], []).append(str(own[axis]))
+    return "; ".join(f"{value} for {', '.join(dict.fromkeys(own))}" for value, own in keys.items())
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("model.")
