@@ -12,6 +12,7 @@ from dashboards.words import (
     architecture_name,
     axes_of,
     conclusion_html,
+    decision_html,
     element,
     family_title,
     fit_words,
@@ -93,12 +94,15 @@ def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Ht
 def _decision(decision: Decision) -> Html:
     """Between which laws the search decides, which of them leads, and where it asked."""
     shares = decision.probabilities
-    rows = [{"law": law.formula, "share": f"{shares[law.name]:.2%}" if shares else ""} for law in decision.laws]
+    rows = [
+        {"law": decision_html(decision, law.formula), "share": f"{shares[law.name]:.2%}" if shares else ""}
+        for law in decision.laws
+    ]
     where = ", ".join(f"{num} at {letters}" for letters, num in decision.asked.items())
     return element(
         "div",
         element("h3", "Laws decide where to look"),
-        element("p", decision.words, class_="conclusion"),
+        element("p", decision_html(decision, decision.words), class_="conclusion"),
         table({"law": "Rival law", "share": "#Probability"}, rows),
         element("p", f"Points: {where}.", class_="fine") if where else None,
         class_="law",

@@ -2,6 +2,7 @@ from .law_words import (
     Formula as Formula,
     agreement_words as agreement_words,
     conclusion_html as conclusion_html,
+    decision_html as decision_html,
     estimate_words as estimate_words,
     fit_words as fit_words,
     fitted_formula as fitted_formula,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dashboards.words.markup import Html, element, joined
 from stsq_core.configs import WIDTH
-from sweeps.laws import CONSTANT, Estimate, LawComparison, Prediction, ScalingLaw, Standing
+from sweeps.laws import CONSTANT, Decision, Estimate, LawComparison, Prediction, ScalingLaw, Standing
 
 GAMMA = "\N{GREEK SMALL LETTER GAMMA}"
 LETTERS = {"gamma": GAMMA}
@@ -163,6 +163,19 @@ def fit_words(law: ScalingLaw) -> str:
 def conclusion_html(comparison: LawComparison, sentences: str) -> Html:
     """Sentences on a comparison, its conclusion or naming, with their formulas set as such."""
     formulas = {law.formula: joined(left_html(law), Html(plain_formula(law).html)) for law in comparison.laws}
+    return _with_formulas(formulas, sentences)
+
+
+def decision_html(decision: Decision, sentences: str) -> Html:
+    """Sentences on the rivals of a decision, with their formulas set as such."""
+    formulas = {}
+    for law in decision.laws:
+        letters = {letter: f"<i>{LETTERS.get(letter, letter)}</i>" for letter in law.letters}
+        formulas[law.formula] = Html("<i>m</i> = " + _SHAPES[law.name].html.format(**letters))
+    return _with_formulas(formulas, sentences)
+
+
+def _with_formulas(formulas: Mapping[str, Html], sentences: str) -> Html:
     pattern = "|".join(map(re.escape, sorted(formulas, key=len, reverse=True)))
     pieces = re.split(f"({pattern})", sentences)
     return joined(*(element("span", formulas[piece], class_="formula") if piece in formulas else piece for piece in pieces))

@@ -125,15 +125,17 @@ class Decision:
     def words(self) -> str:
         """Who leads, by how much, after how many points, and why it ended."""
         asked = f"{self.total} of at most {self.settings.points} points in {len(self.asked)} of {len(self.num_points)} cells"
-        rivals = ", ".join(law.formula for law in self.laws)
-        if self.standoff is None:
+        shares = sorted(self.probabilities.items(), key=lambda one: -one[1])
+        formulas = {law.name: law.formula for law in self.laws}
+        if not shares:
+            rivals = ", ".join(formulas.values())
             return f"{self.summary}: too little is known to compare {rivals}; {asked}{ENDS[self.reason]}"
-        order = np.argsort(-self.standoff.probabilities, kind="stable")
-        first, second = (self.laws[place].formula for place in order[:2])
-        leads = f"{first} leads {odds_words(self.standoff.odds)} against {second}"
+        (first, most), *others = shares
+        against = [f"{odds_words(most / max(share, most / MAX_ODDS))} against {formulas[name]}" for name, share in others]
+        leads = f"{formulas[first]} leads {', '.join(against)}"
         goal = f"{self.settings.odds:g} to 1"
         why = {"": f"; goes on until the odds are {goal}", "decided": f"; decided at {goal}"}
-        return f"{self.summary}: of {rivals}, {leads}; {asked}{why.get(self.reason) or ENDS[self.reason]}{self._misfit}"
+        return f"{self.summary}: {leads}; {asked}{why.get(self.reason) or ENDS[self.reason]}{self._misfit}"
 
     @property
     def _misfit(self) -> str:

@@ -31,7 +31,7 @@ def test_the_page_says_which_law_leads_and_where_was_asked(findings: Findings, d
     section = laws_section(shown, (), None, ())  # type: ignore[arg-type]
     assert section is not None
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", section.html))
-    assert "of m = d + b q ln T, m = d + c q T^gamma, m = d + b q ln T leads" in text
+    assert re.search(r"transformer: m = d \+ b q ln T leads \d+ to 1 against m = d \+ c q T . ; 64 of at most", text), text
     assert "64 of at most 200 points in 4 of 6 cells; decided at 20 to 1" in text
     assert "Points: 24 at T=64 q=1 d=4, 16 at T=8 q=1 d=4" in text
     assert laws_section(SimpleNamespace(regimes=(), decisions=()), (), None, ()) is None  # type: ignore[arg-type]
