@@ -87,7 +87,7 @@ def test_a_worker_that_dies_every_time_fails_its_pack_and_no_other(
 ) -> None:
     sweep = write_sweep(slow(small, steps=60_000))
     run = stsq.folder / "runs/small"
-    process = stsq.start("run", sweep, *QUIET, "--set", "budget.retries=1")
+    process = stsq.start("run", sweep, *ALONE, "--set", "budget.retries=1")
     killed: set[int] = set()
 
     def all_killed() -> bool:
