@@ -91,15 +91,18 @@ def _fields_of(threshold: WidthThreshold) -> Mapping[str, Any]:
 
 
 def _distinguishing(thresholds: Sequence[WidthThreshold]) -> list[Fields]:
-    """T, q and d of each threshold, and the fields of task and model by which they differ."""
+    """T, q and d of each threshold, and what else tells them apart."""
+    return [_letters(threshold) + own for threshold, own in zip(thresholds, _differing(thresholds), strict=True)]
+
+
+def _differing(thresholds: Sequence[WidthThreshold]) -> list[Fields]:
+    """The fields of task, model and optimizer by which thresholds differ, T, q and d aside."""
     fields = [_fields_of(threshold) for threshold in thresholds]
     sizes = {name for threshold in thresholds for name in threshold.size.fields(threshold.config_sample)}
-    names = {name for own in fields for name in own if name.startswith(("task.", "model."))} - sizes
+    names = {name for own in fields for name in own if name.startswith(("task.", "model.", "optimizer.kind"))}
+    names -= sizes | {"task.T", "task.q", "task.d"}
     varying = sorted(name for name in names if len({repr(own.get(name)) for own in fields}) > 1)
-    return [
-        _letters(threshold) + tuple((name, own[name]) for name in varying if name in own and name[5:] not in ("T", "q", "d"))
-        for threshold, own in zip(thresholds, fields, strict=True)
-    ]
+    return [tuple((name, own[name]) for name in varying if name in own) for own in fields]
 
 
 def _ordered(values: Sequence[Any]) -> str:
@@ -211,18 +214,23 @@ def _near(claim: ThresholdNear, threshold: WidthThreshold, where: Fields) -> Cla
 def _growth(claim: ThresholdGrowth, thresholds: Sequence[WidthThreshold]) -> list[ClaimSetting]:
     """A setting for each regime: the law's rate with its interval over seeds and cells, left open where a cell is missing."""
     rule = (-math.inf if claim.at_least is None else claim.at_least, math.inf if claim.at_most is None else claim.at_most)
-    return [_rate(claim, members, rule) for members in by_regime(thresholds)]
+    regimes = by_regime(thresholds)
+    told = _differing([members[0] for members in regimes])
+    return [_rate(claim, members, own, rule) for members, own in zip(regimes, told, strict=True)]
 
 
-def _rate(claim: ThresholdGrowth, members: Sequence[WidthThreshold], rule: tuple[float, float]) -> ClaimSetting:
-    config = members[0].config_sample
+def _rate(
+    claim: ThresholdGrowth, members: Sequence[WidthThreshold], differing: Fields, rule: tuple[float, float]
+) -> ClaimSetting:
+    kind = ("model.kind", members[0].config_sample.model.kind)
     shared = set.intersection(*(set(_letters(threshold)) for threshold in members))
-    where: Fields = (("model.kind", config.model.kind), *(item for item in _letters(members[0]) if item in shared))
+    letters = (item for item in _letters(members[0]) if item in shared)
+    where: Fields = (kind, *(item for item in differing if item != kind), *letters)
     fitted = [threshold for threshold in members if threshold.is_bounded]
     num, cells = min((threshold.num_seeds for threshold in fitted), default=0), law_cells(members)
     law = fitted_law(letter_law(claim.law, claim.letter), cells)
-    differing = [tuple(item for item in fields if item not in shared) for fields in _distinguishing(members)]
-    without = _without_number(zip(differing, members, strict=True))
+    own = [tuple(item for item in fields if item not in shared) for fields in _distinguishing(members)]
+    without = _without_number(zip(own, members, strict=True))
     if law is None:
         return ClaimSetting(where, None, None, None, num, "not enough data", without)
     rate = law.parameters["b" if claim.law == "log" else "gamma"]

@@ -278,3 +278,20 @@ def test_a_ratio_compares_cells_of_one_task_and_model_with_the_interval_of_indep
 def test_a_ratio_of_a_value_to_itself_is_refused() -> None:
     with pytest.raises(ValidationError, match=r"a ratio compares two values of optimizer\.kind; got 'gd' twice"):
         claim(kind="threshold_ratio", by="optimizer.kind", of="gd", over="gd", at_most=1.5)
+
+
+def test_growth_names_what_tells_its_families_apart(threshold: Callable[..., WidthThreshold], transformer: Make) -> None:
+    def by_gd(config: TrialConfig) -> TrialConfig:
+        return TrialConfig.model_validate(config.model_dump() | {"optimizer": {"kind": "gd", "lr": 1.0}})
+
+    made = [transformer(T=T, redraw=redraw) for redraw in ("never", "per_step") for T in (8, 16, 32)]
+    configs = [*made, *(by_gd(transformer(T=T, redraw="never")) for T in (8, 16, 32))]
+    cells = [threshold(config, [config.task.T * (1 + 0.01 * (seed - 4)) for seed in range(8)]) for config in configs]
+    verdict = threshold_verdict(claim(kind="threshold_growth", letter="T", law="power", at_least=0.8), cells)
+    named = [{name: value for name, value in setting.fields if "task" not in name} for setting in verdict.settings]
+    codes = "model.positions.redraw"
+    assert named == [
+        {"model.kind": "transformer", codes: "never", "optimizer.kind": "adam"},
+        {"model.kind": "transformer", codes: "per_step", "optimizer.kind": "adam"},
+        {"model.kind": "transformer", codes: "never", "optimizer.kind": "gd"},
+    ]
