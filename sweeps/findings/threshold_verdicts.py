@@ -128,11 +128,15 @@ def _order(claim: ThresholdOrder, thresholds: Sequence[WidthThreshold]) -> list[
     for key, alike in groups.items():
         shared = tuple(item for item in key if item[0] in varying)
         for first, second in pairwise(claim.order):
-            pairs = [(one, two) for one in alike.get(first, []) for two in alike.get(second, [])]
-            where = (*shared, (claim.by, _ordered((first, second))))
-            settings += [_ratio(where, claim.by, *pair) for pair in pairs] or [
-                ClaimSetting(where, None, None, None, 0, "not enough data")
-            ]
+            earlier, later = (
+                list(zip(cells, _differing(cells), strict=True)) for cells in (alike.get(first, []), alike.get(second, []))
+            )
+            order = (claim.by, _ordered((first, second)))
+            settings += [
+                _ratio((*shared, *of_one, *of_two, order), claim.by, one, two)
+                for one, of_one in earlier
+                for two, of_two in later
+            ] or [ClaimSetting((*shared, order), None, None, None, 0, "not enough data")]
     return settings
 
 

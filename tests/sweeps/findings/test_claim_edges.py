@@ -148,6 +148,16 @@ def test_an_order_holds_where_intervals_do_not_even_touch(
     assert threshold_verdict(one, [first, second]).answer == answer
 
 
+def test_an_order_names_which_of_several_cells_it_compares(
+    threshold: Callable[..., WidthThreshold], transformer: Make, fcn: Make
+) -> None:
+    cells = [threshold(transformer(T=8, q=2, d=2, redraw=redraw), [9.0, 9.1] * 4) for redraw in ("never", "per_step")]
+    order = claim(kind="threshold_order", by="model.kind", order=["transformer", "fcn"])
+    settings = threshold_verdict(order, [*cells, threshold(fcn(), [20.0, 20.1] * 4)]).settings
+    redraw, kinds = "model.positions.redraw", ("model.kind", "transformer < fcn")
+    assert [setting.fields for setting in settings] == [((redraw, "never"), kinds), ((redraw, "per_step"), kinds)]
+
+
 @pytest.mark.parametrize(
     ("num", "answer", "note"),
     [
