@@ -2,9 +2,11 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from decisions import TRUTHS, DecisionJob, DecisionOutcome, decide, decision_gates, decision_jobs, decision_table
 from simulation import Logistic, SimulatedCell
 
 from stsq_core.configs import UserError
@@ -58,6 +60,7 @@ def decision(one):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "law"),
     [
@@ -80,6 +83,7 @@ def test_the_law_that_the_thresholds_obey_is_decided_for_with_few_points(family,
     assert f"{found.leader.formula} leads" in search.progress
 
 
+@pytest.mark.slow
 def test_a_search_by_laws_that_is_killed_goes_on_with_the_same_points(family) -> None:
     undisturbed = family(name="undisturbed")
     undisturbed.go(LOGARITHM)
@@ -92,6 +96,7 @@ def test_a_search_by_laws_that_is_killed_goes_on_with_the_same_points(family) ->
     assert len(one.asked) == len(undisturbed.asked)
 
 
+@pytest.mark.slow
 def test_workers_that_ask_while_others_train_change_nothing(family, record) -> None:
     """A worker asks as soon as it is free: a family waits for all points of its round, whichever cell ends first."""
     undisturbed = family(name="undisturbed")
@@ -109,6 +114,7 @@ def test_workers_that_ask_while_others_train_change_nothing(family, record) -> N
     assert sorted(asked) == sorted(config.trial_id for config in undisturbed.asked)
 
 
+@pytest.mark.slow
 def test_without_its_studies_it_goes_on_from_the_ledger(family) -> None:
     one = family("optimizer.lr=0.03,0.06")
     one.go(LOGARITHM, trials=71)
@@ -118,6 +124,7 @@ def test_without_its_studies_it_goes_on_from_the_ledger(family) -> None:
     assert decision(one).reason == "decided"
 
 
+@pytest.mark.slow
 def test_it_ends_when_its_points_or_the_points_of_all_cells_are_spent(family) -> None:
     one = family("search.decide.points=60", "search.decide.odds=100000")
     assert one.go(LOGARITHM).finished
@@ -170,6 +177,16 @@ def test_cells_that_cannot_tell_the_laws_apart_are_refused(family) -> None:
 def test_what_laws_cannot_decide_is_refused(family, settings, problem) -> None:
     with pytest.raises(UserError, match=problem):
         family(*settings)
+
+
+def test_the_benchmark_decides_a_family_of_each_law_and_judges_by_its_rule() -> None:
+    outcomes = [decide(DecisionJob("laws", truth, 5)) for truth in TRUTHS]
+    assert [(outcome.verdict, outcome.cells < 18) for outcome in outcomes] == [("right", True)] * 3
+    jobs = decision_jobs(2)
+    same = [DecisionOutcome(job, "right", 200 if job.policy == "even" else 100, 9) for job in jobs]
+    assert all(holds for _, holds in decision_gates(decision_table(same)))
+    worse = [replace(one, verdict="undecided", points=101) if one.job.policy == "laws" else one for one in same]
+    assert [holds for _, holds in decision_gates(decision_table(worse))] == [False, False, True]
 
 
 def test_a_sweep_file_names_the_laws_that_there_are() -> None:
