@@ -19,7 +19,7 @@ def test_fields_of_every_member_of_a_union_are_known():
 def test_an_unknown_field_is_answered_with_the_close_ones():
     assert "did you mean task.T?" in unknown_field("task.t")
     assert "did you mean model.positions.d_e" in unknown_field("model.d_e")
-    assert "model has model.kind, model.init, model.width, model.depth, model.mlp_width and 21 more" in unknown_field(
+    assert "model has model.kind, model.init, model.width, model.depth, model.mlp_width and 22 more" in unknown_field(
         "model.wide"
     )
     assert "seeds: 4" in unknown_field("seed")
