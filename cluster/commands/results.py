@@ -58,7 +58,8 @@ def show_run(
     where = f"; `stsq report {run}` writes all to {run}/report/thresholds.csv"
     print_table(console, threshold_table(thresholds, named_laws(comparisons)))
     if thresholds and thresholds[0].metric != LOSS:
-        print_line(console, f"A trial is solved where its {thresholds[0].measure} is at most {thresholds[0].target_loss:g}.")
+        targets = dict.fromkeys(f"{threshold.target_loss:g}" for threshold in thresholds)
+        print_line(console, f"A trial is solved where its {thresholds[0].measure} is at most {' or '.join(targets)}.")
     if len(thresholds) > SHOWN_CELLS:
         print_line(console, f"and {len(thresholds) - SHOWN_CELLS:,} more cells{where}")
     show_laws(console, comparisons, thresholds)

@@ -242,12 +242,13 @@ def _rechecks(run: RunDirectory, sweep: ExpandedSweep) -> Trials:
     """The trials that show, for each threshold that was found, whether steps or width was limiting."""
     from sweeps.thresholds import thresholds_of
 
-    parts = []
+    parts = {}
     for threshold in thresholds_of(sweep.spec, read_results(run, sweep)):
         if threshold.m_star is not None:
             rates = tuple(np.unique(threshold.points.outcomes.trials.rates).tolist())
-            parts.append(recheck_trials(threshold.cell_id, threshold.config_sample, rates, threshold.m_star, threshold.size))
-    return Trials.joined(parts)
+            trials = recheck_trials(threshold.cell_id, threshold.config_sample, rates, threshold.m_star, threshold.size)
+            parts[threshold.cell_id, tuple(trials.widths.tolist())] = trials  # several targets may ask for the same
+    return Trials.joined([*parts.values()])
 
 
 class Publication:

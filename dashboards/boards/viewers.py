@@ -172,7 +172,7 @@ def annotate(findings: Findings, thresholds: Iterable[WidthThreshold], studies: 
     """Write note and figures of its cell into each study; `studies` come with the cell_id of their cell."""
     from optuna_dashboard import save_note, save_plotly_graph_object  # comes with an extra
 
-    measured = {threshold.cell_id: threshold for threshold in thresholds}
+    measured = {threshold.cell_id: threshold for threshold in reversed(tuple(thresholds))}  # of several targets the first
     views = {view.threshold.cell_id: view for view in cell_views(tuple(measured.values()), read_shown_curves(findings))}
     words = findings.spec.criterion.size.threshold_words.capitalize()
     charts = threshold_charts(findings.regimes)
@@ -193,7 +193,7 @@ def note(findings: Findings, cell: Cell, threshold: WidthThreshold | None) -> st
     rows = [
         ("sweep", f"{findings.spec.heading} ({findings.run.path.name})"),
         ("hypothesis", findings.spec.hypothesis),
-        ("solved", f"{criterion.measure} at most {criterion.target_loss:g} in {share}"),
+        ("solved", f"{criterion.measure} at most {criterion.target_words} in {share}"),
         (f"{criterion.size.nouns} declared", f"{widths[0]} to {widths[-1]}" if len(widths) > 1 else str(widths[0])),
         *_measured(threshold),
     ]

@@ -31,8 +31,8 @@ def cell_section(findings: Findings, views: Sequence[CellView], given: str) -> P
     if not findings.thresholds:
         return None
     shown = findings.thresholds[:MAX_CELLS]
-    names = dict(zip((one.cell_id for one in findings.thresholds), cell_names(findings.thresholds), strict=True))
-    by_cell = {view.threshold.cell_id: view for view in views}
+    names = dict(zip((one.key for one in findings.thresholds), cell_names(findings.thresholds), strict=True))
+    by_cell = {view.threshold.key: view for view in views}
     run, noun = shlex.quote(given), findings.spec.criterion.size.noun
     return page_section(
         "cell",
@@ -43,7 +43,7 @@ def cell_section(findings: Findings, views: Sequence[CellView], given: str) -> P
             " Hover over a mark to see its trial."
         ),
         _chooser(shown, names),
-        *(_panel(one, names[one.cell_id], by_cell.get(one.cell_id), run) for one in shown),
+        *(_panel(one, names[one.key], by_cell.get(one.key), run) for one in shown),
         rest_note(len(findings.thresholds) - len(shown), "cells are in trials.csv"),
     )
 
@@ -52,7 +52,7 @@ def _chooser(thresholds: Sequence[WidthThreshold], names: dict[str, str]) -> Htm
     groups = [
         element(
             "optgroup",
-            *(element("option", names[one.cell_id], value=one.cell_id) for one in thresholds if one.kind == kind),
+            *(element("option", names[one.key], value=one.key) for one in thresholds if one.kind == kind),
             label=architecture_name(kind),
         )
         for kind in dict.fromkeys(one.kind for one in thresholds)
@@ -84,9 +84,9 @@ def _panel(threshold: WidthThreshold, name: str, view: CellView | None, run: str
         title,
         element("div", element("div", picture), _facts(threshold, run), class_="closely"),
         _trials(threshold, name, run),
-        id=f"cell-{threshold.cell_id}",
+        id=f"cell-{threshold.key}",
         class_="cell-panel",
-        data_cell=threshold.cell_id,
+        data_cell=threshold.key,
     )
 
 
@@ -193,7 +193,7 @@ def _trials(threshold: WidthThreshold, name: str, run: str) -> Html:
     summary = element(
         "summary", "Trials behind this threshold, with the command that trains each again ", element("small", note)
     )
-    return element("details", summary, table(columns, rows), id=f"trials-{threshold.cell_id}")
+    return element("details", summary, table(columns, rows), id=f"trials-{threshold.key}")
 
 
 def _one_a_width(points: Points) -> Points:

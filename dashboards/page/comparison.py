@@ -97,7 +97,7 @@ def _cells_section(runs: Sequence[Compared]) -> PageSection | None:
     cells: dict[str, list[WidthThreshold | None]] = {}
     for place, run in enumerate(runs):
         for threshold in run.findings.thresholds:
-            cells.setdefault(threshold.cell_id, [None] * len(runs))[place] = threshold
+            cells.setdefault(threshold.key, [None] * len(runs))[place] = threshold
     if not cells:
         return None
     samples = [next(one for one in own if one is not None) for own in cells.values()]

@@ -201,18 +201,18 @@ def curves_section(views: Sequence[CellView]) -> PageSection | None:
 
 def interval_history_section(findings: Findings, *, known: KnownThresholds) -> PageSection | None:
     """Small figures of each threshold with its interval against the number of trials that had ended; None where none moved."""
-    names = dict(zip((one.cell_id for one in findings.thresholds), cell_names(findings.thresholds), strict=True))
+    names = dict(zip((one.key for one in findings.thresholds), cell_names(findings.thresholds), strict=True))
     shown = [threshold for threshold in findings.thresholds if threshold.status == "found"][:MAX_RETRACED]
     histories = interval_histories(shown, findings.records, findings.spec.criterion, known=known)
     cards: dict[str, list[Html]] = {}
     for now in shown:
-        states = [state for state in histories.get(now.cell_id, ()) if state.threshold.status == "found"]
+        states = [state for state in histories.get(now.key, ()) if state.threshold.status == "found"]
         if len(states) > 1:
-            name, words = names[now.cell_id], f"{now.size.letter}* = {star_words(now.m_star)} after {now.num_trials:,} trials"
+            name, words = names[now.key], f"{now.size.letter}* = {star_words(now.m_star)} after {now.num_trials:,} trials"
             place = figure_element(
                 plotly_spec(history_chart(name, states), small=True), f"{architecture_name(now.kind)}, {name}: {words}"
             )
-            link = element("a", name_html(name), href=f"#cell={now.cell_id}")
+            link = element("a", name_html(name), href=f"#cell={now.key}")
             note = element("p", prose(f"`{now.size.letter}`{words.removeprefix(now.size.letter)}"))
             cards.setdefault(now.kind, []).append(element("div", element("h4", link), note, place, class_="multiple"))
     if not cards:

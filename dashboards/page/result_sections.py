@@ -126,7 +126,7 @@ def _definition(criterion: Criterion) -> str:
     if size == SAMPLES:
         return (
             "`n`* is the median over seeds of the samples drawn until an evaluation first found the relative loss at"
-            f" {criterion.target_loss:g} or less, with the learning rate of the least median."
+            f" {criterion.target_words} or less, with the learning rate of the least median."
         )
     whole = "`M`" if size == WIDTH else f"the {whole_letter(size)}"
     return (
@@ -172,12 +172,12 @@ def _own_note(threshold: WidthThreshold, row: Row, common: Sequence[str]) -> str
 
 def _reach_words(criterion: Criterion) -> str:
     if criterion.statistic == "mean":
-        return f"the mean {criterion.measure} over seeds is at most {criterion.target_loss:g}"
+        return f"the mean {criterion.measure} over seeds is at most {criterion.target_words}"
     share = f"{criterion.success_rate:.0%} of seeds"
     if criterion.metric == LOSS:
-        reach = f"{share} reach a relative loss of {criterion.target_loss:g}"
+        reach = f"{share} reach a relative loss of {criterion.target_words}"
     else:
-        reach = f"{share} have {criterion.measure} at most {criterion.target_loss:g}"
+        reach = f"{share} have {criterion.measure} at most {criterion.target_words}"
     return f"{reach}, by the number of seeds that do alone" if criterion.statistic == "solved" else reach
 
 

@@ -1,7 +1,7 @@
 """The page's sections on the run itself: progress, failures, commands that reproduce every number, provenance."""
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dashboards.page.sections import MAX_ROWS, PageSection, downloads, name_html, page_section, rest_note, status_tag
 from dashboards.paper import failures_table
@@ -38,7 +38,7 @@ def progress_section(progress: Progress, *, thresholds: Sequence[WidthThreshold]
 
     The cells of the first `thresholds` have panels on the page and are linked to them.
     """
-    linked = {threshold.cell_id for threshold in thresholds[:MAX_CELLS]}
+    linked = {threshold.cell_id: threshold.key for threshold in reversed(thresholds[:MAX_CELLS])}
     names = dict(zip((cell.cell_id for cell in progress.cells), _names(progress), strict=True))
     totals = _totals(progress)
     cells = _cells(progress, names, linked)
@@ -107,11 +107,11 @@ def _key(totals: Mapping[str, int]) -> Html:
     return element("p", *shown, class_="key shares")
 
 
-def _cells(progress: Progress, names: Mapping[str, Html], linked: Collection[str]) -> Html:
+def _cells(progress: Progress, names: Mapping[str, Html], linked: Mapping[str, str]) -> Html:
     rows = [
         {
             "kind": element("span", architecture_name(cell.kind), class_=cell.kind),
-            "cell": element("a", names[cell.cell_id], href=f"#cell={cell.cell_id}")
+            "cell": element("a", names[cell.cell_id], href=f"#cell={linked[cell.cell_id]}")
             if cell.cell_id in linked
             else names[cell.cell_id],
             "bar": _bar({share: _count(cell, share) for share in SHARES}),
@@ -270,9 +270,9 @@ def provenance_section(findings: Findings) -> PageSection:
 def criterion_words(criterion: Criterion) -> str:
     """When a width is wide enough, in words."""
     if criterion.statistic == "mean":
-        return f"mean {criterion.measure} over seeds at most {criterion.target_loss:g}"
+        return f"mean {criterion.measure} over seeds at most {criterion.target_words}"
     solved = ", by their number alone" if criterion.statistic == "solved" else ""
-    return f"{criterion.measure} at most {criterion.target_loss:g} for {criterion.success_rate:.0%} of seeds{solved}"
+    return f"{criterion.measure} at most {criterion.target_words} for {criterion.success_rate:.0%} of seeds{solved}"
 
 
 def _interval_words(findings: Findings) -> str:

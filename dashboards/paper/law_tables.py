@@ -30,7 +30,7 @@ def law_rows(comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThr
         {
             "architecture": comparison.kind,
             "family": comparison.regime,
-            "settings": axes.values(law.fit.cells.thresholds[0].config_sample),
+            "settings": axes.values(law.fit.cells.thresholds[0]),
             "law": law.name,
             "formula": law.formula,
             "parameter": letter,
@@ -62,7 +62,7 @@ def conclusion_rows(comparisons: Sequence[LawComparison], thresholds: Sequence[W
         {
             "architecture": comparison.kind,
             "family": comparison.regime,
-            "settings": axes.values(comparison.laws[0].fit.cells.thresholds[0].config_sample),
+            "settings": axes.values(comparison.laws[0].fit.cells.thresholds[0]),
             "best": comparison.best.name if comparison.best else None,
             "as_good": [law.name for law in comparison.rivals()],
             "verdict": comparison.conclusion,
@@ -79,6 +79,7 @@ def family_rows(comparisons: Sequence[LawComparison]) -> list[Row]:
     return [
         {
             "architecture": own.kind,
+            **({} if own.target is None else {"target_loss": own.target}),
             "formula": own.formula,
             "number": own.letter,
             "num_families": own.num_families,
@@ -122,11 +123,11 @@ def decision_rows(decisions: Iterable[Decision]) -> list[Row]:
 def held_out_rows(comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThreshold]) -> list[Row]:
     """A row a held-out cell and law: predicted with its interval, measured with its own, error and agreement."""
     axes = axes_of(thresholds)
-    samples = {threshold.cell_id: threshold.config_sample for threshold in thresholds}
+    measured = {threshold.label: threshold for threshold in thresholds}
     return [
         {
             "architecture": comparison.kind,
-            "settings": axes.values(samples[prediction.cell_id]),
+            "settings": axes.values(measured[prediction.label]),
             "cell_id": prediction.cell_id,
             "label": prediction.label,
             **{letter: getattr(prediction.task, letter) for letter in ("T", "q", "d")},

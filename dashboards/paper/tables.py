@@ -63,20 +63,18 @@ def threshold_rows(thresholds: Iterable[WidthThreshold], laws: Sequence[ScalingL
     """
     thresholds = list(thresholds)
     members_of = [(members, _law_of(members, laws)) for members in by_regime(thresholds)]
-    by_cell = {own.cell_id: law for members, law in members_of if law for own in members}
+    by_cell = {own.key: law for members, law in members_of if law for own in members}
     axes = axes_of(thresholds)
     return [
-        _threshold_row(threshold)
-        | axes.values(threshold.config_sample)
-        | _law_columns(threshold, by_cell.get(threshold.cell_id))
+        _threshold_row(threshold) | axes.values(threshold) | _law_columns(threshold, by_cell.get(threshold.key))
         for threshold in thresholds
     ]
 
 
 def _law_of(members: Sequence[WidthThreshold], laws: Sequence[ScalingLaw]) -> ScalingLaw | None:
     """The law that was fitted to a family of cells."""
-    own = {threshold.cell_id for threshold in members}
-    return next((law for law in laws if law.fit.cells.thresholds[0].cell_id in own), None)
+    own = {threshold.key for threshold in members}
+    return next((law for law in laws if law.fit.cells.thresholds[0].key in own), None)
 
 
 def thresholds_json(
@@ -100,7 +98,8 @@ def thresholds_json(
 def thresholds_csv(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingLaw] = ()) -> str:
     """Thresholds as CSV, a line a cell."""
     place = _COLUMNS.index("d") + 1
-    return _csv(threshold_rows(thresholds, laws), [*_COLUMNS[:place], *axes_of(thresholds).fields, *_COLUMNS[place:]])
+    columns = dict.fromkeys([*_COLUMNS[:place], *axes_of(thresholds).fields, *_COLUMNS[place:]])
+    return _csv(threshold_rows(thresholds, laws), [*columns])
 
 
 def trials_csv(records: Iterable[LedgerRecord]) -> str:
@@ -261,7 +260,7 @@ def _latex_row(threshold: WidthThreshold, axes: Axes) -> str:
             m, whole = "--", f"${threshold.widths[0]}$"
         case _:
             m = whole = "--"
-    own = "".join(f" & {latex_escaped(value_words(value))}" for value in axes.values(threshold.config_sample).values())
+    own = "".join(f" & {latex_escaped(value_words(value))}" for value in axes.values(threshold).values())
     name = LATEX_NAMES.get(threshold.kind, threshold.kind)
     interval = latex_escaped(interval_text(threshold)) if threshold.status == "found" else LATEX_STATUS[threshold.status]
     return rf"{name} & {task.T} & {task.q} & {task.d}{own} & {m} & {whole} & {threshold.num_seeds} & {interval} \\"

@@ -120,10 +120,10 @@ def cell_names(thresholds: Sequence[OfCell]) -> tuple[str, ...]:
         ", ".join(
             [
                 *(f"{letter} = {getattr(config.task, letter)}" for letter in letters),
-                *(setting.replace("=", " = ") for setting in axes.family_settings(config)),
+                *(setting.replace("=", " = ") for setting in axes.family_settings(threshold)),
             ]
         )
-        for config in configs
+        for threshold, config in zip(thresholds, configs, strict=True)
     ]
     keys = [(threshold.kind, name) for threshold, name in zip(thresholds, names, strict=True)]
     counts = Counter(keys)

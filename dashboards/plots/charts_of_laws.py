@@ -54,7 +54,7 @@ def exponents_chart(comparisons: Iterable[LawComparison]) -> Chart | None:
     places, labels = [float(place) for place in reversed(range(len(fitted)))], []
     for place, (comparison, law) in zip(places, fitted, strict=True):
         gamma, formula, kind = law.parameters["gamma"], plain_formula(law), comparison.kind
-        settings = axes.family_settings(*(threshold.config_sample for threshold in law.fit.cells.thresholds))
+        settings = axes.family_settings(*law.fit.cells.thresholds)
         name = " ".join([architecture_name(kind, short=True), *settings])
         # On paper a name of several words stands above the formula.
         gaps = (", ", ",\n" if settings else ", ", ", ")

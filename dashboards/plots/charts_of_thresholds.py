@@ -183,8 +183,8 @@ def _setting(threshold: WidthThreshold, name: str) -> int | str:
 
 
 def _places(panel: Panel) -> dict[str, float]:
-    """Where the marks of a panel stand, by cell."""
-    return {own.cell_id: place_of(own, panel.letter) * one.shift for one in panel.series for own in one.thresholds}
+    """Where the marks of a panel stand, by threshold."""
+    return {own.key: place_of(own, panel.letter) * one.shift for one in panel.series for own in one.thresholds}
 
 
 def _chart(panel: Panel, x_ends: tuple[float, float]) -> Chart:
@@ -198,7 +198,7 @@ def _chart(panel: Panel, x_ends: tuple[float, float]) -> Chart:
             replace(one, shade=series_shade(one.regime.kind, 0), shape=mark_shape(one.regime.kind)) for one in series
         )
         x, positions = _named_axis(names)
-        places = {own.cell_id: position for position, one in zip(positions, series, strict=True) for own in one.thresholds}
+        places = {own.key: position for position, one in zip(positions, series, strict=True) for own in one.thresholds}
     layers: list[Layer] = [] if names else list(_lines(panel, x_ends))
     for one in series:
         level = "" if panel.title else f", {one.thresholds[0].level:.0%} interval"
@@ -281,7 +281,7 @@ def series_marks(series: Series, places: Mapping[str, float], *, name: str) -> I
         own = [one for one in series.thresholds if one.m_star is not None and (one.cell_id in held_out) is is_held_out]
         if own or not is_held_out:
             yield Marks(
-                [places[one.cell_id] for one in own],
+                [places[one.key] for one in own],
                 [one.m_star or math.nan for one in own],
                 series.shade,
                 series.shape,
@@ -293,7 +293,7 @@ def series_marks(series: Series, places: Mapping[str, float], *, name: str) -> I
                 texts=tuple(_mark_text(one) + ("<br>held out of the fits" if is_held_out else "") for one in own),
             )
     for one in series.thresholds:
-        (low, high), x, is_threshold = interval_drawn(one), places[one.cell_id], one.m_star is None
+        (low, high), x, is_threshold = interval_drawn(one), places[one.key], one.m_star is None
         if one.status == "above_range" or (not is_threshold and one.high_censored):
             yield OpenEnd(x, high, True, is_threshold, series.shade, _mark_text(one))
         if one.status == "below_range" or (not is_threshold and one.low_censored):

@@ -55,9 +55,9 @@ def _num_columns(series: Series, letter: Letter) -> int:
 
 
 def _panel(series: Series, letter: Letter) -> Chart:
-    places = {own.cell_id: place_of(own, letter) for own in series.thresholds}
+    places = {own.key: place_of(own, letter) for own in series.thresholds}
     edges = _column_edges(sorted(set(places.values())))
-    tiles = [_tiles(own, *edges[places[own.cell_id]], series) for own in series.thresholds]
+    tiles = [_tiles(own, *edges[places[own.key]], series) for own in series.thresholds]
     x_ends = min(low for low, _ in edges.values()), max(high for _, high in edges.values())
     lines = [replace(line, shade=INK) for line in series_lines(series, letter, x_ends, 0) if line.role in ("law", "floor")]
     drawn = tuple(own for own in series.thresholds if own.is_bounded)
@@ -113,7 +113,7 @@ def _bin_edges(widths: np.ndarray) -> np.ndarray:
 
 def _contours(series: Series, places: Mapping[str, float]) -> Iterator[Line]:
     """Where the posteriors of searched cells have few and nearly all seeds solved, joined from cell to cell."""
-    searched = [(places[own.cell_id], own.search.posterior) for own in series.thresholds if own.search and own.search.posterior]
+    searched = [(places[own.key], own.search.posterior) for own in series.thresholds if own.search and own.search.posterior]
     for (share, words), dash in zip(CONTOURS, DASHES, strict=True):
         ends = [(place, _width_at(posterior, share)) for place, posterior in searched]
         known = [(place, width) for place, width in ends if math.isfinite(width)]

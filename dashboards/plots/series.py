@@ -85,10 +85,10 @@ def panels_of(regimes: Sequence[Regime]) -> tuple[Panel, ...]:
         series = series_of(regimes, own)
         if own != letter:
             rows = [one for one in series if len(one.thresholds) > 1]
-            series = [one for one in rows if any(cell.cell_id not in shown for cell in one.thresholds)]
+            series = [one for one in rows if any(cell.key not in shown for cell in one.thresholds)]
         elif others := _along_others(regimes, own):
-            series = [one for one in series if len(one.thresholds) > 1 or one.thresholds[0].cell_id not in others]
-        shown |= {cell.cell_id for one in series for cell in one.thresholds}
+            series = [one for one in series if len(one.thresholds) > 1 or one.thresholds[0].key not in others]
+        shown |= {cell.key for one in series for cell in one.thresholds}
         panels += _panels(series, own)
     return tuple(panels)
 
@@ -122,7 +122,7 @@ def traits_of(series: Sequence[Series]) -> tuple[Trait, ...]:
     """The traits of series of one architecture: fields that part them alike are one, named by a kind where there is one."""
     regimes = [one.regime for one in series]
     axes = axes_of([threshold for regime in {id(own): own for own in regimes}.values() for threshold in regime.thresholds])
-    values = [axes.values(regime.sample) for regime in regimes]
+    values = [axes.values(regime.thresholds[0]) for regime in regimes]
     columns = {name: [own[name] for own in values] for name in axes.fields}
     columns |= {name: [one.letters.get(name) for one in series] for name in LETTERS}
     alike: dict[tuple[int, ...], list[str]] = {}
@@ -188,7 +188,7 @@ def _rows(thresholds: Iterable[WidthThreshold], letter: Letter) -> dict[tuple[tu
 def _along_others(regimes: Sequence[Regime], letter: Letter) -> Collection[str]:
     """The cells that lie along another letter."""
     rows = [_rows(regime.thresholds, other) for regime in regimes for other in LETTERS if other != letter]
-    return {threshold.cell_id for own in rows for members in own.values() for threshold in members}
+    return {threshold.key for own in rows for members in own.values() for threshold in members}
 
 
 def _name(of_kind: Sequence[tuple[Regime, dict[str, int]]], regime: Regime, letters: dict[str, int], axes: Axes) -> str:
@@ -196,7 +196,7 @@ def _name(of_kind: Sequence[tuple[Regime, dict[str, int]]], regime: Regime, lett
     several = [name for name in letters if len({own[name] for _, own in of_kind}) > 1]
     apart = [f"{regime.letter(name)} = {letters[name]}" for name in several]
     if len({id(one) for one, _ in of_kind}) > 1:
-        apart += [setting.replace("=", " = ") for setting in axes.family_settings(*regime.samples)]
+        apart += [setting.replace("=", " = ") for setting in axes.family_settings(*regime.thresholds)]
     return ", ".join([architecture_name(regime.kind), *apart])
 
 

@@ -98,7 +98,9 @@ class CellRuns:
         """The runs of ended cells, each with its threshold and its trials."""
         cells = [self._cells[cell_id] for cell_id in keys]
         results = read_results(self._run, replace(self._sweep, cells=tuple(cells))).records if cells else Outcomes.of(())
-        thresholds = {threshold.cell_id: threshold for threshold in width_thresholds(results, self._criterion)}
+        thresholds: dict[str, list[WidthThreshold]] = {}
+        for threshold in width_thresholds(results, self._criterion):
+            thresholds.setdefault(threshold.cell_id, []).append(threshold)
         return [self._project(cell, self._outcome(cell.cell_id, thresholds[cell.cell_id])) for cell in cells]
 
     def live(self) -> list[RunProjection]:
@@ -136,15 +138,23 @@ class CellRuns:
             axes=AXES,
         )
 
-    def _outcome(self, cell_id: str, threshold: WidthThreshold) -> Outcome:
+    def _outcome(self, cell_id: str, thresholds: Sequence[WidthThreshold]) -> Outcome:
+        """The end of a cell; of several targets the least is its own, and each has its numbers, `m_star@0.3`."""
         is_complete = self._states[cell_id].is_complete
+        threshold = min(thresholds, key=lambda one: one.target_loss)
         points, target = threshold.points, threshold.target_loss
+        of_targets = {
+            f"{name}@{one.target_loss:g}": getattr(one, name)
+            for one in (thresholds if len(thresholds) > 1 else ())
+            for name in ("status", "M", "m_star", "low", "high")
+        }
         summary = {
             "status": threshold.status if is_complete else "interrupted",
             "M": threshold.M,
             "m_star": threshold.m_star,
             "low": threshold.low,
             "high": threshold.high,
+            **of_targets,
             "level": threshold.level,
             "target_loss": target,
             **({} if threshold.metric == LOSS else {"metric": threshold.metric}),
@@ -247,7 +257,7 @@ class CellState:
         if measured:
             yield (
                 f"success_rate/{self._letter}={width}",
-                sum(own <= self._criterion.target_loss for own in measured) / len(measured),
+                sum(own <= self._criterion.target for own in measured) / len(measured),
             )
         if math.isfinite(median := _median(losses)):
             yield f"relative_loss/{self._letter}={width}", median

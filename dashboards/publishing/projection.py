@@ -130,12 +130,14 @@ def trial_row(step: int, relative_loss: float, metrics: Mapping[str, float]) -> 
 def trial_outcome(record: LedgerRecord, *, criterion: Criterion, counts: bool | None) -> Outcome:
     """The end of a trial: its final evaluation, whether it is `solved`, and whether it `counts_for_threshold`.
 
-    `solved` is None for a trial that says nothing of its width, as a failed one; `counts` is None while that is not known.
+    `solved` is None for a trial that says nothing of its width, as a failed one; of several targets it is that of the least,
+    and each has its own, `solved@0.3`; `counts` is None while that is not known.
     """
     summary = {
         "status": record.status,
         **{name: getattr(record, name) for name in MEASURED},
         "solved": is_solved(record, criterion),
+        **{f"solved@{one.target:g}": is_solved(record, one) for one in criterion.each if one is not criterion},
         "reason": record.reason,
         **({} if counts is None else {"counts_for_threshold": counts}),
         **(record.metrics or {}),

@@ -120,7 +120,7 @@ class TrialRuns:
                 judged |= {i: self._records[i].status != "failed" for i in newest if self._planned.get(i) is cell}
             elif not left:
                 records = [self._records[trial_id] for trial_id in cell.trials.trial_ids]
-                (threshold,) = width_thresholds(records, self._criterion)
+                (threshold,) = width_thresholds(records, self._criterion.each[0])
                 points = threshold.points
                 chosen = dict(zip(points.outcomes.trial_ids, points.chosen.tolist(), strict=True))
                 judged |= {one.trial_id: chosen.get(one.trial_id, False) and one.status != "failed" for one in records}

@@ -15,7 +15,7 @@ from dashboards.words.style import architecture_name
 from stsq_core.configs import WIDTH, Size, TrialConfig
 from sweeps.findings import ClaimSetting, Regime
 from sweeps.laws import ScalingLaw
-from sweeps.schema import fields_of, free_fields, known_leaves
+from sweeps.schema import TARGET, fields_of, free_fields, known_leaves
 from sweeps.thresholds import WidthThreshold
 
 COLUMNS_OF_THEIR_OWN = frozenset({"model.kind", "task.T", "task.q", "task.d"})
@@ -45,17 +45,17 @@ class Axes:
         """The fields of all architectures, each once."""
         return tuple(dict.fromkeys(field for fields in self.by_kind.values() for field in fields))
 
-    def values(self, config: TrialConfig) -> dict[str, Any]:
-        """A cell's values of all fields; None of one that its config does not have."""
-        own = _flat(config)
+    def values(self, cell: OfCell) -> dict[str, Any]:
+        """A cell's values of all fields; None of one that it does not have."""
+        own = _fields_of(cell)
         return {field: own.get(field) for field in self.fields}
 
-    def family_settings(self, *configs: TrialConfig) -> tuple[str, ...]:
+    def family_settings(self, *cells: OfCell) -> tuple[str, ...]:
         """The settings that these cells share and others of their architecture do not: `query=sum`.
 
         Where settings are not crossed, those that are unusual. A setting that follows T (the length of a code) is left out.
         """
-        (own, *others), kind = [_flat(config) for config in configs], configs[0].model.kind
+        (own, *others), kind = [_fields_of(cell) for cell in cells], cells[0].kind
         fields = [
             name for name in self.by_kind.get(kind, ()) if name in own and all(other.get(name) == own[name] for other in others)
         ]
@@ -70,7 +70,7 @@ def axes_of(thresholds: Iterable[OfCell]) -> Axes:
     """The axes of the cells of these thresholds, or of anything else that belongs to a cell."""
     by_kind: dict[str, list[Mapping[str, Any]]] = {}
     for threshold in thresholds:
-        by_kind.setdefault(threshold.kind, []).append(_flat(threshold.config_sample, _size_of(threshold)))
+        by_kind.setdefault(threshold.kind, []).append(_fields_of(threshold))
     fields = {kind: _differing(cells) for kind, cells in by_kind.items()}
     usual = {kind: _usual(by_kind[kind], own) for kind, own in fields.items()}
     return Axes(fields, {kind: own for kind, own in usual.items() if own is not None})
@@ -86,22 +86,25 @@ def _usual(cells: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> dict[st
     return {name: of_repr[value] for name, value in zip(fields, commonest, strict=True)}
 
 
-def _size_of(cell: OfCell) -> Size:
-    """The size that a threshold is about; the width of anything else that belongs to a cell."""
-    return cell.size if isinstance(cell, WidthThreshold) else WIDTH
+def _fields_of(cell: OfCell) -> Mapping[str, Any]:
+    """The fields of a cell but its size, and of several thresholds the target of each."""
+    if not isinstance(cell, WidthThreshold):
+        return _flat(cell.config_sample)
+    fields = _flat(cell.config_sample, cell.size)
+    return fields if cell.num_targets == 1 else {**fields, TARGET: cell.target_loss}
 
 
 def family_title(regime: Regime, axes: Axes) -> str:
     """The family of a regime of cells: its architecture, with what sets it apart from others of it: `Transformer query=sum`."""
-    return " ".join([architecture_name(regime.kind), *axes.family_settings(*regime.samples)])
+    return " ".join([architecture_name(regime.kind), *axes.family_settings(*regime.thresholds)])
 
 
 def family_names(laws: Sequence[ScalingLaw], thresholds: Sequence[WidthThreshold]) -> tuple[str, ...]:
     """The family of each law fitted to these thresholds; nothing where all cells are of one family."""
-    axes, samples = axes_of(thresholds), {threshold.cell_id: threshold.config_sample for threshold in thresholds}
-    families = [[samples[point.cell_id] for point in law.points] for law in laws]
-    names = [" ".join([configs[0].model.kind, *axes.family_settings(*configs)]) for configs in families]
-    several = len(set(names)) > 1 or len({axes.family_settings(one) for one in samples.values()}) > 1
+    axes = axes_of(thresholds)
+    families = [law.fit.cells.thresholds for law in laws]
+    names = [" ".join([cells[0].kind, *axes.family_settings(*cells)]) for cells in families]
+    several = len(set(names)) > 1 or len({axes.family_settings(one) for one in thresholds}) > 1
     return tuple(name if several else "" for name in names)
 
 

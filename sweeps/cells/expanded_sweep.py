@@ -86,7 +86,7 @@ class ExpandedSweep:
         cells += [(cell.family.sample, max(cell.rates)) for cell in self.searched]
         criterion = self.spec.criterion
         is_asked = self.spec.has_thresholds and criterion.metric == LOSS
-        return theorem_lines(cells, target_loss=criterion.target_loss if is_asked else None)
+        return theorem_lines(cells, target_loss=criterion.target if is_asked else None)
 
 
 def expand(sweep: SweepSpec | ExpandedSweep) -> tuple[Cell, ...]:

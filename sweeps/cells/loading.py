@@ -176,10 +176,10 @@ def _check_targets(spec: SweepSpec, cells: Sequence[TrialConfig]) -> None:
     criterion = spec.criterion
     for config in cells:
         target = config.evaluation.target
-        if criterion.size == SAMPLES and target != criterion.target_loss:
+        if criterion.size == SAMPLES and target != criterion.target:
             raise PlacedError(
                 ("criterion", "of"),
-                f"samples are counted up to evaluation.target, which must be criterion.target_loss={criterion.target_loss}; "
+                f"samples are counted up to evaluation.target, which must be criterion.target_loss={criterion.target}; "
                 f"got evaluation.target={target} for {describe(config)}: set evaluation.target, and evaluation.every, to match",
             )
 

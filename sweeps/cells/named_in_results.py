@@ -7,6 +7,7 @@ from stsq_core.configs import BitAttention, Fcn, Ffn, OneHot, Rnn, StreamTransfo
 from sweeps.cells.cell import Cell
 from sweeps.cells.searched import SearchedCell
 from sweeps.schema import (
+    TARGET,
     Bound,
     Compare,
     Curves,
@@ -73,17 +74,18 @@ def check_names(spec: SweepSpec, cells: Sequence[AnyCell]) -> None:
     """
     for where, selections in (("claims", spec.claims), ("drawings", spec.drawings)):
         for place, selection in enumerate(selections):
-            _check(selection, (where, place), cells)
+            _check(selection, (where, place), cells, spec.criterion.targets)
 
 
-def _check(selection: Selection, path: Path, cells: Sequence[AnyCell]) -> None:
+def _check(selection: Selection, path: Path, cells: Sequence[AnyCell], targets: Sequence[float]) -> None:
     for name, wanted in selection.where.items():
-        _check_value(name, wanted, (*path, "where", name), cells)
-    chosen = [cell for cell in cells if all(_has(cell, name, wanted) for name, wanted in selection.where.items())]
+        _check_value(name, wanted, (*path, "where", name), cells, targets)
+    fields = {name: wanted for name, wanted in selection.where.items() if name != TARGET}
+    chosen = [cell for cell in cells if all(_has(cell, name, wanted) for name, wanted in fields.items())]
     if not chosen:
         raise PlacedError((*path, "where"), f"no cell of this sweep meets {shown(selection.where)} as a whole: select fewer")
     for name, value, place in _values_named(selection):
-        _check_value(name, value, (*path, *place), chosen)
+        _check_value(name, value, (*path, *place), chosen, targets)
     given = dict.fromkeys(metric for cell in chosen for metric in _sample(cell).evaluation.metric_names)
     for metric, place in _metrics_named(selection):
         if metric not in given:
@@ -94,11 +96,11 @@ def _check(selection: Selection, path: Path, cells: Sequence[AnyCell]) -> None:
             )
 
 
-def _check_value(name: str, wanted: object, path: Path, cells: Sequence[AnyCell]) -> None:
-    """Refuse a value, or one of several, that a field has in no cell."""
+def _check_value(name: str, wanted: object, path: Path, cells: Sequence[AnyCell], targets: Sequence[float]) -> None:
+    """Refuse a value, or one of several, that a field has in no cell, or the criterion among its targets."""
     for one in wanted if isinstance(wanted, list | tuple) else [wanted]:
-        if not any(_has(cell, name, one) for cell in cells):
-            present = _present(name, cells)
+        if not (one in targets if name == TARGET else any(_has(cell, name, one) for cell in cells)):
+            present = list(targets) if name == TARGET else _present(name, cells)
             near = suggestion(one, [str(value) for value in present]) if isinstance(one, str) else ""
             raise PlacedError(
                 path, f"no cell of this sweep has {name} = {shown(one)}{near}; {name} is {_some(present)}: name one of those"

@@ -155,10 +155,11 @@ def _derived(widths: WidthRange, config: TrialConfig, criterion: Criterion, path
             f"{criterion.size.noun} of model.kind={config.model.kind} on task.kind={task.kind}: give low and high",
         )
     if law == "attention":
-        expected = FACTOR * task.q * math.log(task.T)
+        expected = (FACTOR * task.q * math.log(task.T),) * 2
     else:
-        expected = theory.fcn_width_bound(criterion.target_loss, T=task.T, d=task.d, q=task.q)
-    least, most = (times * expected for times in TIMES[law])
+        ends = [theory.fcn_width_bound(target, T=task.T, d=task.d, q=task.q) for target in criterion.targets]
+        expected = min(ends), max(ends)
+    least, most = (times * end for times, end in zip(TIMES[law], expected, strict=True))
     low = max(1, math.floor(least))
     return low, max(low + 1, math.ceil(most))
 

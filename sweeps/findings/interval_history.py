@@ -16,8 +16,9 @@ MAX_STATES = 8
 MAX_TRIALS = 1500
 """A cell with more trials is not retraced: each of its states costs as much as its threshold."""
 
-KnownThresholds = MutableMapping[tuple[tuple[str, ...], int], WidthThreshold]
-"""Thresholds computed earlier, by the trials they rest on and how many of those failed; extended by `interval_histories`."""
+KnownThresholds = MutableMapping[tuple[tuple[str, ...], int, float], WidthThreshold]
+"""Thresholds computed earlier, by the trials they rest on, how many of those failed, and the target; extended by
+`interval_histories`."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class State:
 def interval_histories(
     thresholds: Sequence[WidthThreshold], records: Outcomes, criterion: Criterion, *, known: KnownThresholds
 ) -> dict[str, tuple[State, ...]]:
-    """The states of each cell by its id, oldest first, the last of which is its threshold now.
+    """The states of each threshold by its key, oldest first, the last of which is its threshold now.
 
     Args:
         thresholds: those of the cells now.
@@ -44,7 +45,8 @@ def interval_histories(
     for threshold in thresholds:
         own = np.flatnonzero(records.trials.family == families[threshold.cell_id])
         if len(own) <= MAX_TRIALS:
-            histories[threshold.cell_id] = _states(threshold, records.take(own), criterion, known)
+            own_target = criterion.of_target(threshold.target_loss)
+            histories[threshold.key] = _states(threshold, records.take(own), own_target, known)
     return histories
 
 
@@ -52,7 +54,7 @@ def _states(threshold: WidthThreshold, records: Outcomes, criterion: Criterion, 
     states = []
     for count in _counts(records.pack_id)[:-1]:
         some = records.take(np.arange(count))
-        key = some.trial_ids, some.num_ended("failed")
+        key = some.trial_ids, some.num_ended("failed"), criterion.target
         if key not in known:
             [known[key]] = width_thresholds(some, criterion)
         states.append(State(count, known[key]))

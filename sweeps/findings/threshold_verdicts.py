@@ -14,6 +14,7 @@ from sweeps.findings.claim_results import Answer, ClaimSetting, Verdict, answer_
 from sweeps.findings.observations import matches
 from sweeps.laws import by_regime, fitted_law, law_cells, letter_law, spelled
 from sweeps.schema import (
+    TARGET,
     LawSettings,
     Selection,
     ThresholdClaim,
@@ -87,7 +88,7 @@ def _is_selected(threshold: WidthThreshold, selection: Selection) -> bool:
 
 
 def _fields_of(threshold: WidthThreshold) -> Mapping[str, Any]:
-    return fields_of(threshold.config_sample)
+    return {**fields_of(threshold.config_sample), TARGET: threshold.target_loss}
 
 
 def _distinguishing(thresholds: Sequence[WidthThreshold]) -> list[Fields]:
@@ -111,8 +112,10 @@ def _ordered(values: Sequence[Any]) -> str:
 
 
 def _letters(threshold: WidthThreshold) -> Fields:
+    """T, q and d, and of several targets the target."""
     task = threshold.config_sample.task
-    return tuple((f"task.{letter}", getattr(task, letter)) for letter in ("T", "q", "d"))
+    target = ((TARGET, threshold.target_loss),) if threshold.num_targets > 1 else ()
+    return (*((f"task.{letter}", getattr(task, letter)) for letter in ("T", "q", "d")), *target)
 
 
 def _order(claim: ThresholdOrder, thresholds: Sequence[WidthThreshold]) -> list[ClaimSetting]:
@@ -175,13 +178,13 @@ def _ratios(claim: ThresholdRatio, thresholds: Sequence[WidthThreshold]) -> list
 
 
 def _are_alike(one: WidthThreshold, two: WidthThreshold, ignoring: Sequence[str]) -> bool:
-    """Whether two cells have one task and one model but for the sizes that thresholds are of and the fields in `ignoring`."""
+    """Whether two cells have one target, task and model but for the sizes of thresholds and the fields in `ignoring`."""
     sizes = {name for cell in (one, two) for name in cell.size.fields(cell.config_sample)}
     first, second = (
         {
             name: value
             for name, value in _fields_of(cell).items()
-            if name.startswith(("task.", "model.")) and name not in sizes and not is_within(name, ignoring)
+            if name.startswith(("task.", "model.", TARGET)) and name not in sizes and not is_within(name, ignoring)
         }
         for cell in (one, two)
     )

@@ -132,14 +132,15 @@ def tasks_of(configs: Sequence[TrialConfig], target_loss: float) -> Tasks:
 
 
 def by_regime(thresholds: Iterable[WidthThreshold]) -> list[list[WidthThreshold]]:
-    """The thresholds of each regime of cells, in the order of their first: cells of one differ in T, q and d only.
+    """The thresholds of each regime of cells, in the order of their first: of one target, and differing in T, q and d only.
 
     Where the thresholds are not of the width, whole numbers of task and model may differ too as long as the letters settle
     them (`d_e = floor(5 ln T)`), and so may the budget where samples are counted.
     """
-    regimes: dict[str, list[WidthThreshold]] = {}
+    regimes: dict[tuple[str, float], list[WidthThreshold]] = {}
     for threshold in thresholds:
-        regimes.setdefault(regime_key(threshold.config_sample, threshold.size), []).append(threshold)
+        key = regime_key(threshold.config_sample, threshold.size), threshold.target_loss
+        regimes.setdefault(key, []).append(threshold)
     return [part for members in regimes.values() for part in _settled_by_letters(members)]
 
 

@@ -189,7 +189,7 @@ def decisions_of(
 def _decision(
     spec: SweepSpec, settings: DecideSettings, cells: Sequence[SearchedCell], by_cell: Mapping[str, WidthThreshold]
 ) -> Decision:
-    tasks = tasks_of([cell.family.sample for cell in cells], spec.criterion.target_loss)
+    tasks = tasks_of([cell.family.sample for cell in cells], spec.criterion.target)
     laws, summary = _rivals(settings, tasks), regime_summary(cells[0].family.sample)
     own = [by_cell.get(cell.cell_id) for cell in cells]
     num_points = np.array([one.search.num_points if one is not None and one.search is not None else 0 for one in own])
@@ -231,5 +231,6 @@ def unfinished_cells(spec: SweepSpec, searched: Sequence[SearchedCell], threshol
     if spec.search.decide is not None:
         decisions = decisions_of(spec, searched, thresholds)
         return frozenset(cell_id for one in decisions if not one.reason for cell_id in one.cell_ids)
-    ended = {threshold.cell_id for threshold in thresholds if threshold.search is not None and threshold.search.finished}
+    searches = [(threshold.cell_id, threshold.search.finished) for threshold in thresholds if threshold.search is not None]
+    ended = {cell_id for cell_id, is_over in searches if is_over} - {cell_id for cell_id, is_over in searches if not is_over}
     return frozenset(cell.cell_id for cell in searched) - ended

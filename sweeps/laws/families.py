@@ -62,10 +62,12 @@ class FamilyComparison:
     """The models of one architecture, the least AICc first, and the ratios between its families.
 
     `num_cells` are compared, `num_left_out` have a T, q and d that another family lacks; without two found thresholds of each
-    family to compare there are no models. `misfits` says of each family in which the law misfits how it does.
+    family to compare there are no models. `misfits` says of each family in which the law misfits how it does. `target` is set
+    where the sweep has several.
     """
 
     kind: str
+    target: float | None
     formula: str
     letter: str
     level: float
@@ -100,7 +102,11 @@ class FamilyComparison:
 
     @property
     def conclusion(self) -> str:
-        """Whether the families share the number, in a few sentences."""
+        """Whether the families share the number, in a few sentences; of several targets, at which."""
+        return self._conclusion if self.target is None else f"At a target of {self.target:g}: {self._conclusion}"
+
+    @property
+    def _conclusion(self) -> str:
         if not self.models:
             told = (
                 f"The {self.num_families} families have fewer than two (T, q, d) in common at which thresholds were found, so"
@@ -148,14 +154,17 @@ class FamilyComparison:
 
 
 def compare_families(comparisons: Iterable[LawComparison]) -> tuple[FamilyComparison, ...]:
-    """The comparison for each architecture with several families of two found cells or more, and a law of one number."""
-    by_kind: dict[str, list[ScalingLaw]] = {}
+    """The comparison for each architecture with several families of two found cells or more, and a law of one number.
+
+    Families of several targets rest on the same trials, and are compared target by target.
+    """
+    by_kind: dict[tuple[str, float], list[ScalingLaw]] = {}
     for comparison in comparisons:
         law = _law_of(comparison)
         fitted = comparison.law(law.name) if law else None
         if fitted is not None and fitted.num_cells > 1:
-            by_kind.setdefault(comparison.kind, []).append(fitted)
-    return tuple(_compared(kind, laws) for kind, laws in by_kind.items() if len(laws) > 1)
+            by_kind.setdefault((comparison.kind, fitted.fit.cells.tasks.target_loss), []).append(fitted)
+    return tuple(_compared(kind, laws) for (kind, _), laws in by_kind.items() if len(laws) > 1)
 
 
 def _law_of(comparison: LawComparison) -> Law | None:
@@ -168,11 +177,12 @@ def _law_of(comparison: LawComparison) -> Law | None:
 def _compared(kind: str, laws: Sequence[ScalingLaw]) -> FamilyComparison:
     law, everywhere = laws[0].fit.law, [own.fit.cells for own in laws]
     fields = _fields([regime_fields(own.thresholds[0].config_sample) for own in everywhere])
-    cells = _at_shared_tasks(everywhere)
+    cells, first = _at_shared_tasks(everywhere), everywhere[0].thresholds[0]
     models = sorted(_models(law, cells, fields), key=lambda model: (model.aicc, model.num_numbers)) if cells else []
     ratios = _ratios(with_one_scatter([fit_law(law, own) for own in cells]), fields) if cells else ()
     return FamilyComparison(
         kind=kind,
+        target=first.target_loss if first.num_targets > 1 else None,
         formula=law.formula,
         letter=law.reported[0],
         level=laws[0].level,

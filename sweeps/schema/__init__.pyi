@@ -1,5 +1,6 @@
 from .axes import is_axis as is_axis, thinned as thinned, values_of as values_of
 from .claims import (
+    TARGET as TARGET,
     Bound as Bound,
     Claim as Claim,
     Compare as Compare,

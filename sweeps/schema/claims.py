@@ -5,7 +5,7 @@ A claim looks at the trials that `where` selects (dotted fields and their values
 """
 
 import re
-from typing import Annotated, Any, Literal, Self, Union
+from typing import Annotated, Any, ClassVar, Literal, Self, Union
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -36,15 +36,20 @@ Positive = Annotated[float, Field(gt=0)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
 
 
+TARGET = "target_loss"
+"""What tells the thresholds of several targets apart, beside the fields of their cells."""
+
+
 class Selection(Record):
     """Trials chosen by their fields: `where` maps a dotted field to a value, or to a list of values."""
 
     where: dict[str, Any] = Field(default_factory=dict)
+    further_fields: ClassVar[frozenset[str]] = frozenset()
 
     @model_validator(mode="after")
     def _fields_exist(self) -> Self:
         for name in self.where:
-            if reason := unknown_field(name):
+            if name not in self.further_fields and (reason := unknown_field(name)):
                 raise FieldError(("where", name), reason)
         return self
 
@@ -146,7 +151,13 @@ class Sharpness(_Claim):
         return self
 
 
-class ThresholdOrder(_Claim):
+class _ThresholdClaim(_Claim):
+    """`where` may name the targets of the thresholds, too."""
+
+    further_fields = frozenset({TARGET})
+
+
+class ThresholdOrder(_ThresholdClaim):
     """The thresholds of cells at the same T, q and d grow in the given order of the values of `by`, and no intervals meet."""
 
     kind: Literal["threshold_order"] = "threshold_order"
@@ -155,14 +166,14 @@ class ThresholdOrder(_Claim):
 
     @model_validator(mode="after")
     def _an_order_of_a_field(self) -> Self:
-        if reason := unknown_field(self.by):
+        if self.by != TARGET and (reason := unknown_field(self.by)):
             raise FieldError(("by",), reason)
         if len(self.order) < 2:
             raise FieldError(("order",), f"an order needs two values or more; got {list(self.order)}")
         return self
 
 
-class ThresholdRatio(_Claim):
+class ThresholdRatio(_ThresholdClaim):
     """The threshold where `by` has the value `of`, over that where it has the value `over`, is at most or at least a number.
 
     Compared are cells whose tasks and models are equal but for `by` and the fields or branches in `ignoring`, whatever their
@@ -181,14 +192,14 @@ class ThresholdRatio(_Claim):
 
     @model_validator(mode="after")
     def _field_exists(self) -> Self:
-        if reason := unknown_field(self.by):
+        if self.by != TARGET and (reason := unknown_field(self.by)):
             raise FieldError(("by",), reason)
         if self.of == self.over:
             raise FieldError(("over",), f"a ratio compares two values of {self.by}; got {shown(self.of)} twice")
         return self
 
 
-class ThresholdNear(_Claim):
+class ThresholdNear(_ThresholdClaim):
     """Each threshold, with its whole interval, lies within a factor of a value; `source` says whose value it is."""
 
     kind: Literal["threshold_near"] = "threshold_near"
@@ -197,7 +208,7 @@ class ThresholdNear(_Claim):
     factor: Annotated[float, Field(gt=1)] = 2.0
 
 
-class ThresholdGrowth(_Claim):
+class ThresholdGrowth(_ThresholdClaim):
     """The rate at which thresholds grow with a letter of the task, in a law fitted to them, is at most or at least a number.
 
     The laws: `log_power` is c (ln L)^gamma, `power` is c L^gamma, and `log` is a + b ln L; the rate is gamma, of `log` b.

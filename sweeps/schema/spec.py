@@ -32,6 +32,20 @@ _AXIS: TypeAdapter[Any] = TypeAdapter(Axis)
 Statistic = Literal["median", "mean", "solved"]
 
 
+def _targets(value: object) -> object:
+    """One target or several; one in a list is that one."""
+    several = isinstance(value, list | tuple)
+    targets: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
+    if not targets:
+        raise ValueError("it lists no target: give a number between 0 and 1, or several")
+    for place, target in enumerate(targets):
+        if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < 1:
+            raise ValueError(f"a target is a share of the zero predictor's loss, between 0 and 1; got {shown(target)}")
+        if target in targets[:place]:
+            raise ValueError(f"every target stands once; {shown(target)} stands there twice")
+    return tuple(map(float, targets)) if several and len(targets) > 1 else float(targets[0])
+
+
 class Criterion(Record):
     """When a trial is solved, and where its cell's threshold lies.
 
@@ -44,6 +58,8 @@ class Criterion(Record):
     `training.num_samples`), or `samples`, those that a trial draws until an evaluation first finds its loss at the target:
     then the threshold is the median over seeds.
 
+    Of several targets, as in `target_loss: [0.3, 0.1]`, each has its thresholds, from the same trials.
+
     `metric` is what is judged in place of the final relative loss: that at another number of tokens or subset size
     (`loss@T=400`, `loss@2T` for twice each cell's T, `loss@q=6`), or `attention_mass`, `cosine_W`, `cosine_W_centred` or
     `cosine_V`, each as 1 minus itself. The trials' evaluation must ask for it.
@@ -51,7 +67,7 @@ class Criterion(Record):
 
     of: str = WIDTH.name
     metric: str = LOSS
-    target_loss: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    target_loss: Annotated[float | tuple[float, ...], BeforeValidator(_targets)] = 0.1
     success_rate: Annotated[float, Field(gt=0, lt=1)] = 0.5
     level: Annotated[float, Field(gt=0, lt=1)] = 0.9
     statistic: Statistic = "median"
@@ -69,6 +85,11 @@ class Criterion(Record):
     def _of_a_size(self) -> Self:
         if self.of not in (WIDTH.name, SAMPLES.name) and (reason := not_a_size(self.of)):
             raise FieldError(("of",), reason)
+        if self.of == SAMPLES.name and len(self.targets) > 1:
+            raise FieldError(
+                ("target_loss",),
+                f"samples are counted up to one target; got {list(self.targets)}: give one, and evaluation.target",
+            )
         if self.of == SAMPLES.name and (self.statistic, self.success_rate) != ("median", 0.5):
             raise FieldError(
                 ("of",),
@@ -97,6 +118,31 @@ class Criterion(Record):
     def size(self) -> Size:
         """What the threshold is about."""
         return size_named(self.of)
+
+    @property
+    def targets(self) -> tuple[float, ...]:
+        """All targets, in the order in which searches look for them."""
+        return self.target_loss if isinstance(self.target_loss, tuple) else (self.target_loss,)
+
+    @property
+    def target(self) -> float:
+        """The target of a criterion that has one, and of several the least: who reaches it reaches all."""
+        return min(self.targets)
+
+    @property
+    def target_words(self) -> str:
+        """The targets in words: `0.3, 0.1 or 0.03`."""
+        *others, last = (f"{target:g}" for target in self.targets)
+        return f"{', '.join(others)} or {last}" if others else last
+
+    @property
+    def each(self) -> tuple["Criterion", ...]:
+        """The criterion with each of its targets alone."""
+        return tuple(self.of_target(target) for target in self.targets)
+
+    def of_target(self, target: float) -> "Criterion":
+        """The criterion with this target alone."""
+        return self if self.target_loss == target else self.model_copy(update={"target_loss": target})
 
     @property
     def measure(self) -> str:
@@ -293,6 +339,17 @@ class SweepSpec(Record):
                     ("trials", place, "search"),
                     "a search looks at losses; got statistic=solved: give a grid and seeds, or statistic=median",
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _searches_of_several_targets_have_our_losses(self) -> Self:
+        searched, sampler = any(group.search is not None for group in self.trials), self.search.sampler
+        if len(self.criterion.targets) > 1 and searched and (sampler in ("tpe", "gp") or self.search.decide is not None):
+            field = "decide" if self.search.decide is not None else "sampler"
+            raise FieldError(
+                ("search", field),
+                f"it looks for one target; got target_loss={list(self.criterion.targets)} beside it: give one, or leave it out",
+            )
         return self
 
     @model_validator(mode="after")

@@ -48,7 +48,7 @@ def finished_points(points: CellPoints, criterion: Criterion, sampler: SamplerNa
     the least value, so for them it is the distance of the log loss from the log target: they then look for the threshold and
     not for the widest net.
     """
-    outcomes, log_target = points.outcomes, math.log(criterion.target_loss)
+    outcomes, log_target = points.outcomes, math.log(criterion.target)
     ended = []
     for place in np.flatnonzero(points.complete).tolist():
         loss, trial = float(points.judged[place]), int(points.trials[place, points.chosen[place]])

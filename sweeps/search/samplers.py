@@ -29,7 +29,7 @@ def sampler_for(
     match settings.sampler:
         case "threshold":
             return ThresholdSampler(
-                target_loss=criterion.target_loss,
+                target_loss=criterion.target,
                 success_rate=criterion.success_rate,
                 level=criterion.level,
                 tolerance=settings.tolerance,

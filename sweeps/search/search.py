@@ -16,14 +16,14 @@ from pathlib import Path
 from sweeps.cells import SearchedCell, Trials, point_seed
 from sweeps.laws import Decision, decisions_of, families_of
 from sweeps.schedule import Strategy
-from sweeps.schema import SweepSpec
+from sweeps.schema import Criterion, SweepSpec
 from sweeps.search.cell_study import CellStudy, OpenPoint
 from sweeps.search.finished_points import Curves, FinishedPoint, finished_points
 from sweeps.search.sampler import ThresholdSampler, publish
 from sweeps.search.samplers import sampler_for
 from sweeps.search.study_storage import open_storage, storage_errors
 from sweeps.store import LedgerRecord, Outcomes
-from sweeps.thresholds import CellPoints, SearchState, WidthThreshold, outcomes_by_cell, searched_threshold, state_of
+from sweeps.thresholds import CellPoints, SearchState, WidthThreshold, open_target, outcomes_by_cell, searched_threshold
 
 MAX_NAME = 64
 
@@ -134,7 +134,7 @@ class _CellSearch:
         self._again = () if again is None else CellPoints.of(cell, again).pairs
         self._study: CellStudy | None = None
         self._asked = False
-        self._state = self._look()
+        self._criterion, self._state = self._look()
         self._threshold: WidthThreshold | None = None
         self.chosen = None if spec.search.decide is None else False
         self._span: tuple[int, int] | None = None
@@ -194,7 +194,7 @@ class _CellSearch:
         self._threshold = None
         points = self._points()
         if self._study is None:
-            self._state = self._look(points)
+            self._criterion, self._state = self._look(points)
             return
         ended = {pair for pair, complete in zip(points.pairs, points.complete.tolist(), strict=True) if complete}
         in_flight = self._open.keys() - ended
@@ -207,7 +207,7 @@ class _CellSearch:
                 self._study.tell(point, one)
         if not in_flight:
             self._study.reconcile(ended_points)
-            self._state = self._look(points)
+            self._criterion, self._state = self._look(points)
             publish(self._study.study, self._state, self._spec.criterion.level)
             self._asked = False
 
@@ -229,7 +229,7 @@ class _CellSearch:
         low, high = (posterior.low, posterior.high) if posterior else (self.cell.low, self.cell.high)
         if self._span is not None and not num:
             low, high = (min(max(end, low), high) for end in self._span)
-        sampler = sampler_for(settings, self._spec.criterion, self.cell, num_points=num, low=low, high=high)
+        sampler = sampler_for(settings, self._criterion, self.cell, num_points=num, low=low, high=high)
         batch = settings.batch
         if isinstance(sampler, ThresholdSampler) and self.chosen is None:
             batch = sampler.batch_size(study.study)
@@ -258,8 +258,9 @@ class _CellSearch:
     def _finished_points(self, points: CellPoints) -> tuple[FinishedPoint, ...]:
         return finished_points(points, self._spec.criterion, self._spec.search.sampler)
 
-    def _look(self, points: CellPoints | None = None) -> SearchState:
-        return state_of(self._points() if points is None else points, self._spec.criterion, self._spec.search)
+    def _look(self, points: CellPoints | None = None) -> tuple[Criterion, SearchState]:
+        """The target that the next round is for, and how far its search is."""
+        return open_target(self._points() if points is None else points, self._spec.criterion, self._spec.search)
 
 
 def study_name(sweep: str, cell: SearchedCell) -> str:

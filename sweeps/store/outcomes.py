@@ -187,7 +187,7 @@ def is_solved(record: LedgerRecord, criterion: Criterion) -> bool | None:
     loss = judged_loss(record, criterion.metric)
     if loss is None:
         return False if record.status == "diverged" else None
-    return loss <= criterion.target_loss
+    return loss <= criterion.target
 
 
 def none_of_nan(value: float) -> float | None:

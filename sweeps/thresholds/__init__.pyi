@@ -11,9 +11,9 @@ from .search_state import (
     SearchPlan as SearchPlan,
     SearchState as SearchState,
     judge as judge,
+    open_target as open_target,
     plan_searches as plan_searches,
     posterior_of as posterior_of,
-    state_of as state_of,
 )
 from .searched_thresholds import searched_threshold as searched_threshold
 from .thresholds import thresholds_of as thresholds_of, width_thresholds as width_thresholds

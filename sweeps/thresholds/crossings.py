@@ -50,8 +50,8 @@ def middle(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 def is_reached(losses: np.ndarray, criterion: Criterion) -> bool:
     """Whether relative losses [seed] at one width meet the criterion."""
     if criterion.statistic == "mean":
-        return bool(np.mean(np.minimum(losses, 1.0)) <= criterion.target_loss)
-    return int(np.sum(losses <= criterion.target_loss)) >= reach_and_exceed(criterion.success_rate, len(losses))[0]
+        return bool(np.mean(np.minimum(losses, 1.0)) <= criterion.target)
+    return int(np.sum(losses <= criterion.target)) >= reach_and_exceed(criterion.success_rate, len(losses))[0]
 
 
 def chosen_rates(log_losses: np.ndarray, *, log_target: float | None = None) -> np.ndarray:

@@ -51,12 +51,12 @@ class Rechecks:
         if not places or min(places) < 0:
             return None
         losses = self._losses(np.array(places)).reshape(-1, len(rates))
-        target = criterion.target_loss if criterion.statistic == "solved" else None
+        target = criterion.target if criterion.statistic == "solved" else None
         own = losses[:, chosen_rates(losses.T, log_target=target)]
         own = own[~np.isnan(own)]
         if not len(own):
             return None
-        num_solved = int(np.count_nonzero(own <= criterion.target_loss))
+        num_solved = int(np.count_nonzero(own <= criterion.target))
         return Recheck(
             width=int(trials.widths[0]),
             steps=STEPS_FACTOR * sample.training.steps,

@@ -80,7 +80,7 @@ def estimate(losses: CellLosses, criterion: Criterion, *, seed: int) -> GridEsti
 
 def _counted_estimates(losses: CellLosses, criterion: Criterion, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Log m* and the flag of the seeds as they are, then of replicates."""
-    log_widths, log_target = np.log(losses.widths), math.log(criterion.target_loss)
+    log_widths, log_target = np.log(losses.widths), math.log(criterion.target)
     drawn = [draws[0] for draws in _draws(losses, losses.num_seeds, stream)]
     drawn[0] = np.concatenate([np.arange(losses.num_seeds)[None], drawn[0]])
     parts = [
@@ -114,7 +114,7 @@ def _drawn_crossings(
     drawn = np.take_along_axis(losses.log_losses[:, :, None, :], draws[:, None], axis=-1)  # [width, rate, replicate, seed]
     drawn = np.moveaxis(drawn, 2, 0)  # [replicate, width, rate, seed]
     own = np.take_along_axis(drawn, _rates(drawn, criterion)[:, :, None, None], axis=2)[:, :, 0, :]
-    log_widths, log_target, rate = np.log(losses.widths), math.log(criterion.target_loss), criterion.success_rate
+    log_widths, log_target, rate = np.log(losses.widths), math.log(criterion.target), criterion.success_rate
     match criterion.statistic:
         case "median":
             return least_crossing(log_widths, own, log_target=log_target, success_rate=rate)
@@ -128,7 +128,7 @@ def _drawn_crossings(
 
 def _rates(log_losses: np.ndarray, criterion: Criterion) -> np.ndarray:
     """The rate of each width, by its place."""
-    return chosen_rates(log_losses, log_target=math.log(criterion.target_loss) if criterion.statistic == "solved" else None)
+    return chosen_rates(log_losses, log_target=math.log(criterion.target) if criterion.statistic == "solved" else None)
 
 
 def replicated_crossings(

@@ -52,7 +52,7 @@ def state_of(points: CellPoints, criterion: Criterion, settings: SearchSettings)
         failed,
         low=points.cell.low,
         high=points.cell.high,
-        log_target=math.log(criterion.target_loss),
+        log_target=math.log(criterion.target),
         success_rate=criterion.success_rate,
     )
     return judge(
@@ -64,6 +64,15 @@ def state_of(points: CellPoints, criterion: Criterion, settings: SearchSettings)
         cap=settings.cap,
         offset=points.cell.tolerance_offset(settings),
     )
+
+
+def open_target(points: CellPoints, criterion: Criterion, settings: SearchSettings) -> tuple[Criterion, SearchState]:
+    """The first target whose threshold is not known yet, with the state of its search; of a search that has ended, the last."""
+    for one in criterion.each:
+        state = state_of(points, one, settings)
+        if not state.finished:
+            break
+    return one, state
 
 
 @dataclass(frozen=True)
@@ -188,9 +197,11 @@ def plan_searches(spec: SweepSpec, results: Results) -> tuple[SearchPlan, ...]:
 
 
 def _plan(spec: SweepSpec, cell: SearchedCell, points: CellPoints) -> SearchPlan:
-    state = state_of(points, spec.criterion, spec.search)
-    cap, batch, num = spec.search.cap, spec.search.batch, state.num_points
-    expected, most = (0, 0) if state.finished else (max(min(EXPECTED_POINTS, cap) - num, 1), cap - num)
+    states = [state_of(points, one, spec.search) for one in spec.criterion.each]
+    cap, batch, num = spec.search.cap, spec.search.batch, states[0].num_points
+    num_open, expected, most = sum(not state.finished for state in states), 0, 0
+    if num_open:  # further targets share the points of the first
+        expected, most = min(max(min(EXPECTED_POINTS, cap) - num, 1) + batch * (num_open - 1), cap - num), cap - num
     first = list(cell.even_widths(batch)) if num < batch else []
     middle = _middle(points)
     return SearchPlan(

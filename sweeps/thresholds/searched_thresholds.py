@@ -75,7 +75,7 @@ def _estimate(points: CellPoints, posterior: ThresholdPosterior, criterion: Crit
         return posterior.samples(NUM_DRAWS, seed), posterior.median
     log_widths, losses = np.log(points.widths[points.evidence]), points.judged[points.evidence]
     falling = falling_side(log_widths, losses)  # beyond its least value the loss may rise again
-    crossings = isotonic_crossings(log_widths[falling], losses[falling], log_target=math.log(criterion.target_loss), seed=seed)
+    crossings = isotonic_crossings(log_widths[falling], losses[falling], log_target=math.log(criterion.target), seed=seed)
     return crossings[1:], float(crossings[0])
 
 
@@ -112,7 +112,7 @@ def _above(points: CellPoints, crossing: float, ends: tuple[float, float] | None
     above = points.evidence & (np.log(points.widths) > (ends[1] if math.isfinite(ends[1]) else crossing))
     widths = points.widths[above]
     order = np.argsort(widths, kind="stable")
-    unsolved = (points.judged[above] > math.log(criterion.target_loss))[order]
+    unsolved = (points.judged[above] > math.log(criterion.target))[order]
     stretches = np.convolve(unsolved, np.ones(WINDOW, dtype=int), mode="valid") if len(unsolved) >= WINDOW else np.zeros(1)
     again = bool((stretches >= WINDOW - 1).any()) or (len(unsolved) >= WIDEST and bool(unsolved[-WIDEST:].all()))
     return _Above(len(widths), tuple(widths[order][unsolved].tolist()), again)

@@ -65,7 +65,7 @@ def width_thresholds(
     settings: SearchSettings = SearchSettings(),  # noqa: B008  (frozen)
     rechecks: Rechecks = NO_RECHECKS,
 ) -> tuple[WidthThreshold, ...]:
-    """The threshold of every cell that has records, transformers first, then by q, d and T.
+    """The threshold of every cell that has records, of several targets one each; transformers first, then by q, d and T.
 
     The same records and criterion give the same numbers, intervals included: each cell's draws are seeded by its name.
     """
@@ -76,17 +76,27 @@ def width_thresholds(
     members = np.split(order, np.flatnonzero(np.diff(trials.family[order])) + 1) if len(order) else []
     samples = [trials[int(own[0])] for own in members]
     cells = {cell.cell_id: cell for cell in searched}
-    found = []
+    found: list[tuple[WidthThreshold, ...]] = []
     for own, sample, label in zip(members, samples, distinct_labels(samples, size), strict=True):
         cell_id, taken = cell_of_family(trials.families[trials.family[own[0]]]), outcomes.take(own)
-        if cell_id in cells:
-            threshold = searched_threshold(cells[cell_id], label, taken, criterion, settings)
-        elif size == SAMPLES:
-            threshold = samples_threshold(cell_id, label, sample, taken, criterion)
-        else:
-            threshold = _grid_threshold(cell_id, label, sample, taken, criterion)
-        found.append(threshold if rechecks is NO_RECHECKS else _rechecked(threshold, criterion, rechecks))
-    return tuple(sorted(found, key=_order))
+        of_cell = []
+        for one in criterion.each:
+            if cell_id in cells:
+                threshold = searched_threshold(cells[cell_id], label, taken, one, settings)
+            elif size == SAMPLES:
+                threshold = samples_threshold(cell_id, label, sample, taken, one)
+            else:
+                threshold = _grid_threshold(cell_id, label, sample, taken, one)
+            of_cell.append(threshold if rechecks is NO_RECHECKS else _rechecked(threshold, one, rechecks))
+        found.append(tuple(_of_several(threshold, len(of_cell)) for threshold in of_cell))
+    return tuple(threshold for of_cell in sorted(found, key=lambda own: _order(own[0])) for threshold in of_cell)
+
+
+def _of_several(threshold: WidthThreshold, num_targets: int) -> WidthThreshold:
+    """A threshold whose label names its target where its cell has one for each of several."""
+    if num_targets == 1:
+        return threshold
+    return replace(threshold, num_targets=num_targets, label=f"{threshold.label} target_loss={threshold.target_loss:g}")
 
 
 def _rechecked(threshold: WidthThreshold, criterion: Criterion, rechecks: Rechecks) -> WidthThreshold:
@@ -134,7 +144,7 @@ def _grid_threshold(cell_id: str, label: str, sample: TrialConfig, outcomes: Out
 def _at_its_width(threshold: WidthThreshold, judged: np.ndarray, criterion: Criterion) -> WidthThreshold:
     """What came of a model at the one width that its task leaves it; `judged` are the log losses, [1, seed]."""
     known = judged[~np.isnan(judged)]
-    num_solved = int((known <= math.log(criterion.target_loss)).sum())
+    num_solved = int((known <= math.log(criterion.target)).sum())
     parts = "T + d = " if threshold.config_sample.model.offset(threshold.config_sample.task) else ""
     loss = f"median {criterion.measure} {math.exp(float(np.median(known))):.2g} there"
     words = f"m = {parts}{threshold.widths[0]} is the only width: {loss}, {num_solved} of {len(known)} seeds solved"
@@ -175,7 +185,7 @@ def _least_size(criterion: Criterion, sample: TrialConfig) -> int:
 
 def _unsolved_again(losses: CellLosses, judged: np.ndarray, found: GridEstimate, criterion: Criterion) -> list[int]:
     """The widths above the least crossing at which fewer seeds than the success rate reach the target."""
-    num_solved, num = (judged <= math.log(criterion.target_loss)).sum(axis=1), (~np.isnan(judged)).sum(axis=1)
+    num_solved, num = (judged <= math.log(criterion.target)).sum(axis=1), (~np.isnan(judged)).sum(axis=1)
     is_again = (np.log(losses.widths) > found.crossing) & (num_solved < criterion.success_rate * num)
     return [width for width, again in zip(losses.widths, is_again.tolist(), strict=True) if again]
 

@@ -121,13 +121,13 @@ class Missed:
         size, judged = criterion.size, "loss" if criterion.metric == LOSS else criterion.measure
         opening = "not reached" if is_final else "not reached so far"
         place, loss = self._least()
-        num_solved, num = int(np.sum(self.log_losses <= math.log(criterion.target_loss))), len(self.log_losses)
+        num_solved, num = int(np.sum(self.log_losses <= math.log(criterion.target))), len(self.log_losses)
         tries = [] if size.name == "training.steps" else ["more steps"]
         tries += ["another rate"] if loss > LEARNED else ["a smaller rate", "a schedule"]
         if self.trend == "diverging":
             tries = ["a smaller rate", "a schedule"]
             seen = f"{_least(judged, loss)} at {size.letter} = {place}, and wider ones diverged"
-        elif loss <= math.log(criterion.target_loss):
+        elif loss <= math.log(criterion.target):
             seen = f"{num_solved} of {num} trials reach the target, at no {size.noun} {criterion.success_rate:.0%} of them"
         elif loss > LEARNED:
             median = min(float(np.median(self.log_losses[np.isfinite(self.log_losses)])), 0.0)

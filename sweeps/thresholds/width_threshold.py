@@ -98,7 +98,7 @@ class WidthThreshold:
     width; `high_censored`: above the largest) or where one seed cannot give an interval. `replicates` are bootstrap replicates
     of log m*, or draws from its posterior where the widths were searched (then `search` says how far the search is); -inf below
     and inf above the range. `recheck` is what came of twice the steps. Where the criterion judges by another `metric`, that
-    stands in its points in place of the relative loss.
+    stands in its points in place of the relative loss; of its several targets (`num_targets`) each has a threshold of the cell.
     """
 
     cell_id: str
@@ -128,6 +128,12 @@ class WidthThreshold:
     recheck: Recheck | None = None
     size: Size = WIDTH
     metric: str = LOSS
+    num_targets: int = 1
+
+    @property
+    def key(self) -> str:
+        """Its cell's id, with its target where the cell has several thresholds."""
+        return self.cell_id if self.num_targets == 1 else f"{self.cell_id}-{self.target_loss:g}"
 
     @property
     def measure(self) -> str:
@@ -187,7 +193,7 @@ def threshold_of(
         low_censored=low == -math.inf,
         high_censored=high == math.inf,
         level=criterion.level,
-        target_loss=criterion.target_loss,
+        target_loss=criterion.target,
         success_rate=criterion.success_rate,
         widths=widths,
         num_seeds=num_seeds,

@@ -55,8 +55,8 @@ def test_every_axis_beside_the_task_is_a_column_and_names_the_families(
     found = axes(findings)
     assert found.fields == fields
     assert set(family_names(findings.laws, findings.thresholds)) == {f"transformer {family}" for family in families}
-    samples = [threshold.config_sample for threshold in findings.thresholds]
-    assert len({(config.task.T, *found.values(config).values()) for config in samples}) == len(samples)
+    cells = findings.thresholds
+    assert len({(cell.config_sample.task.T, *found.values(cell).values()) for cell in cells}) == len(cells)
 
 
 def test_an_axis_of_one_architecture_says_nothing_of_the_other(
@@ -64,7 +64,7 @@ def test_an_axis_of_one_architecture_says_nothing_of_the_other(
 ) -> None:
     trials = [{**attention, "grid": {"model.positions.query": ["sum", "dual"]}}, fully_connected]
     findings = read_findings(make_run(trials=trials).path)
-    assert axes(findings).values(fcn()) == {"model.positions.query": None}
+    assert axes(findings).values(Cell(fcn(), "fcn")) == {"model.positions.query": None}
     assert family_names(findings.laws, findings.thresholds)[-1] == "fcn"
 
 
@@ -83,7 +83,7 @@ def test_where_settings_are_not_crossed_what_is_unusual_names_a_family_and_so_do
         for other in others
     ]
     found = axes_of(map(Cell, configs))
-    names = [found.family_settings(config) for config in configs]
+    names = [found.family_settings(Cell(config)) for config in configs]
     assert names == [("keys=positions",), ("keys=embeddings",), ("values=embeddings",), ("answer_gap=null",)]
 
 

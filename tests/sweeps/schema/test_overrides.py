@@ -107,7 +107,10 @@ def test_later_settings_win(sweep_file):
         ("task.T=[", "--set task.T=[:1: this is not valid YAML"),
         ("task.T=1", "with --set task.T=1: trials.0.base.task: q must be at most T; got q=2, T=1"),
         ("seeds=0", "--set seeds=0: trials.0.seeds: a sweep of no trials"),
-        ("criterion.target_loss=2", "--set criterion.target_loss=2: criterion.target_loss: must be less than 1; got 2"),
+        (
+            "criterion.target_loss=2",
+            "criterion.target_loss: a target is a share of the zero predictor's loss, between 0 and 1; got 2",
+        ),
         ("training.steps=0", "--set training.steps=0: trials.0.base.training.steps: must be greater than or equal to 1; got 0"),
         (
             "fcn:model.positions.d_e=3",
