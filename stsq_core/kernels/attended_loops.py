@@ -26,6 +26,8 @@ from stsq_core.kernels.vectors import (
     chained_4,
     exp_below_zero,
     greatest_of,
+    held_so_far,
+    lent,
     multiply_rows,
     room_of,
     set_each,
@@ -34,6 +36,9 @@ from stsq_core.kernels.vectors import (
 
 SOFTMAX, LINEAR, SIGMOID, TOP_Q = range(4)
 """The numbers of `Scores`."""
+
+TOGETHER = 4
+"""Samples whose answers are weighed together: each would wait for its own sums, and their scores are in the cache."""
 
 LANES = 16
 """Rows of scores are filled up to whole vectors of so many."""
@@ -106,7 +111,7 @@ def _keep_greatest(s, T, q, rest):
 
 
 @jitted
-def _weigh(S, first, rows, width, T, kind, q, bias, sums, rest, ones):
+def weigh(S, first, rows, width, T, kind, q, bias, sums, rest, ones):
     """Weights in the place of the scores of so many rows from `first` on, see `configs.Scores`, and zeros beyond T."""
     low, zero, one = S.dtype.type(-np.inf), S.dtype.type(0), S.dtype.type(1)
     if kind == SIGMOID:
@@ -144,7 +149,7 @@ def _sigmoid_slope(g, p, one):
 
 
 @jitted
-def _slopes(p, first, g, at, rows, width, kind, sums):
+def slopes_of(p, first, g, at, rows, width, kind, sums):
     """The gradients at the scores of so many rows in the place of those at the weights p."""
     one = g.dtype.type(1)
     if kind == SIGMOID:
@@ -158,7 +163,7 @@ def _slopes(p, first, g, at, rows, width, kind, sums):
 
 
 @inlined
-def _copy(C, c, A, a, columns):
+def copy(C, c, A, a, columns):
     set_each(C, c, A, a, C.dtype.type(1), columns)
 
 
@@ -192,7 +197,7 @@ def attend(scores, X, u, T, kind, q, bias, p, c):
                 S[uint64(b * width + t)] = 0
             if len(asked):
                 add_rows(S, b * width, asked, b * d, x, b * d * width, width, d, width)
-        _weigh(S, first * width, rows, width, T, kind, q, bias[i], sums, rest, ones)
+        weigh(S, first * width, rows, width, T, kind, q, bias[i], sums, rest, ones)
         if len(mixed):
             for b in range(first, first + rows):
                 add_dots(mixed, b * d, x, b * d * width, width, d, S, b * width, 0, width)
@@ -208,13 +213,13 @@ def attend_back(X, p, grad_p, grad_c, kind, grad_s, grad_u):
     for i in range(k):
         first = i * rows
         if len(at_p):
-            _copy(g, first * width, at_p, first * width, rows * width)
+            copy(g, first * width, at_p, first * width, rows * width)
         else:
             g[first * width : (first + rows) * width] = 0
         if len(at_c):
             for b in range(first, first + rows):
                 add_rows(g, b * width, at_c, b * d, x, b * d * width, width, d, width)
-        _slopes(S, first * width, g, first * width, rows, width, kind, sums)
+        slopes_of(S, first * width, g, first * width, rows, width, kind, sums)
         if len(asked):
             for b in range(first, first + rows):
                 add_dots(asked, b * d, x, b * d * width, width, d, g, b * width, 0, width)
@@ -254,83 +259,106 @@ def _chain_rows(C, c, A, a, rows, B, steps, width, none):
 @jitted
 def relay(X, D, L, C, W, base, a, T, kind, q, bias, P, p, v):
     """See `Kernels.relay`; rows are zero beyond T."""
-    (k, rows, d, width), heads, answers = X.shape, D.shape[1], base.shape[2]
-    x, at_once, level, shift, turn = X.reshape(-1), D.reshape(-1), L.reshape(-1), C.reshape(-1), W.reshape(-1)
-    asked, first, S, mixed, scores = base.reshape(-1), a.reshape(-1), p.reshape(-1), v.reshape(-1), P.reshape(-1)
-    rest, ones, sums, none = room_of(X, 0, width), room_of(X, 1, width), room_of(X, 0, max(T, answers)), np.zeros(1, np.int64)
+    (k, rows, d, width), heads, answers, zero = X.shape, D.shape[1], base.shape[2], X.dtype.type(0)
+    x, at_once, level, shift, turn, asked, first, S, mixed, scores = lent((
+        X.reshape(-1), D.reshape(-1), L.reshape(-1), C.reshape(-1), W.reshape(-1), base.reshape(-1), a.reshape(-1),
+        p.reshape(-1), v.reshape(-1), P.reshape(-1),
+    ))  # fmt: skip
     # What a token asks with, [x; W x + C], and what it is asked for, [L; x], a row a coordinate.
-    side = d * width
-    asking, wanted = room_of(X, 0, 2 * side), room_of(X, 0, 2 * side)
+    side, indices = d * width, (np.zeros(1, np.int64),)
+    held = (
+        room_of(X, 0, width), room_of(X, 1, width), room_of(X, 0, max(T, TOGETHER * answers)), room_of(X, 0, 2 * side),
+        room_of(X, 0, 2 * side),
+    )  # fmt: skip
+    (none,), (rest, ones, sums, asking, wanted) = lent(indices), lent(held)
     for i in range(k):
-        for b in range(i * rows, (i + 1) * rows):
-            _copy(S, b * answers * width, asked, b * answers * width, answers * width)
-            _copy(asking, 0, x, b * side, side)
-            _copy(wanted, side, x, b * side, side)
-            for h in range(heads):
-                own, here = i * heads + h, (b * heads + h) * T * width
-                _copy(wanted, 0, level, own * side, side)
-                _copy(asking, side, shift, own * side, side)
-                for j in range(d):
-                    add_rows(asking, side + j * width, turn, (own * d + j) * d, x, b * side, width, d, width)
-                _copy(scores, here, at_once, own * width * width, T * width)
-                _add_scores(scores, here, asking, wanted, T, width, 2 * d, none)
-                _weigh(scores, here, T, width, T, kind, q, bias[i], sums, rest, ones)
-                for g in range(b * answers, (b + 1) * answers):
-                    add_dots(S, g * width, scores, here, width, T, first, (g * heads + h) * width, 0, width)
-            _weigh(S, b * answers * width, answers, width, T, kind, q, bias[i], sums, rest, ones)
-            for h in range(heads):
-                own = scores[(b * heads + h) * T * width : (b * heads + h + 1) * T * width]
-                for g in range(b * answers, (b + 1) * answers):
-                    multiply_rows(mixed, (g * heads + h) * width, 0, S, g * width, 0, 1, 1, own, 0, T, width, none)
+        for begin in range(i * rows, (i + 1) * rows, TOGETHER):
+            end = min(begin + TOGETHER, (i + 1) * rows)
+            at, all_of = begin * answers * width, (end - begin) * answers
+            copy(S, at, asked, at, all_of * width)
+            for b in range(begin, end):
+                copy(asking, 0, x, b * side, side)
+                copy(wanted, side, x, b * side, side)
+                for h in range(heads):
+                    own, here = i * heads + h, (b * heads + h) * T * width
+                    copy(wanted, 0, level, own * side, side)
+                    copy(asking, side, shift, own * side, side)
+                    for j in range(d):
+                        add_rows(asking, side + j * width, turn, (own * d + j) * d, x, b * side, width, d, width)
+                    copy(scores, here, at_once, own * width * width, T * width)
+                    _add_scores(scores, here, asking, wanted, T, width, 2 * d, none)
+                    weigh(scores, here, T, width, T, kind, q, bias[i], sums, rest, ones)
+                    for g in range(b * answers, (b + 1) * answers):
+                        add_dots(S, g * width, scores, here, width, T, first, (g * heads + h) * width, 0, width)
+            weigh(S, at, all_of, width, T, kind, q, bias[i], sums, rest, ones)
+            for b in range(begin, end):
+                for h in range(heads):
+                    here = (b * heads + h) * T * width
+                    for g in range(b * answers, (b + 1) * answers):
+                        to = (g * heads + h) * width
+                        for t in range(width):
+                            mixed[uint64(to + t)] = zero
+                        add_rows(mixed, to, S, g * width, scores, here, width, T, width)
+    held_so_far(held)
+    held_so_far(indices)
 
 
 @jitted
 def relay_back(X, L, C, W, a, P, p, grad_p, grad_v, T, kind, at_D, at_L, at_C, at_W, at_base, at_a, at_bias):
     """See `Kernels.relay_back`."""
-    (k, rows, d, width), heads, answers = X.shape, W.shape[1], a.shape[2]
-    x, first, weights, S, at_p, at_v = (
-        X.reshape(-1), a.reshape(-1), P.reshape(-1), p.reshape(-1), grad_p.reshape(-1), grad_v.reshape(-1)
-    )  # fmt: skip
-    to_D, to_L, to_C, to_W, to_base, to_a = (
-        at_D.reshape(-1), at_L.reshape(-1), at_C.reshape(-1), at_W.reshape(-1), at_base.reshape(-1), at_a.reshape(-1)
-    )  # fmt: skip
-    side, one, none = d * width, X.dtype.type(1), np.zeros(1, np.int64)
-    at_y, g, sums = room_of(X, 0, side), room_of(X, 0, T * width), room_of(X, 0, max(T, answers))
+    (k, rows, d, width), heads, answers, zero = X.shape, W.shape[1], a.shape[2], X.dtype.type(0)
+    x, first, weights, S, at_p, at_v, to_D, to_L, to_C, to_W, to_base, to_a = lent((
+        X.reshape(-1), a.reshape(-1), P.reshape(-1), p.reshape(-1), grad_p.reshape(-1), grad_v.reshape(-1), at_D.reshape(-1),
+        at_L.reshape(-1), at_C.reshape(-1), at_W.reshape(-1), at_base.reshape(-1), at_a.reshape(-1),
+    ))  # fmt: skip
+    side, one, indices = d * width, X.dtype.type(1), (np.zeros(1, np.int64),)
     # The gradient at P is a product of [gradient at base, p], a row a token, with [a; gradient at v].
-    factors, directions = room_of(X, 0, 2 * answers * width), room_of(X, 0, 2 * answers * width)
+    held = (
+        room_of(X, 0, side), room_of(X, 0, T * width), room_of(X, 0, max(T, TOGETHER * answers)),
+        room_of(X, 0, 2 * answers * width), room_of(X, 0, 2 * answers * width),
+    )  # fmt: skip
+    (none,), (at_y, g, sums, factors, directions) = lent(indices), lent(held)
     for i in range(k):
-        for b in range(i * rows, (i + 1) * rows):
-            at, all_of = b * answers * width, answers * width
-            _copy(to_base, at, at_p, at, all_of)
-            for n in range(b * answers, (b + 1) * answers):
-                for h in range(heads):
-                    here = (b * heads + h) * T * width
-                    add_dots(to_base, n * width, weights, here, width, T, at_v, (n * heads + h) * width, 0, width)
-            _slopes(S, at, to_base, at, answers, width, kind, sums)
-            if kind == SIGMOID:
-                for n in range(answers):
-                    at_bias[i] += np.sum(to_base[at + n * width : at + (n + 1) * width])
-            for n in range(answers):
-                _copy(factors, 2 * n * width, to_base, at + n * width, width)
-                _copy(factors, (2 * n + 1) * width, S, at + n * width, width)
-            for h in range(heads):
-                own, here = i * heads + h, (b * heads + h) * T * width
-                ours = weights[here : here + T * width]
-                for n in range(answers):
-                    place = ((b * answers + n) * heads + h) * width
-                    multiply_rows(to_a, place, 0, to_base, at + n * width, 0, 1, 1, ours, 0, T, width, none)
-                    _copy(directions, 2 * n * width, first, place, width)
-                    _copy(directions, (2 * n + 1) * width, at_v, place, width)
-                multiply_rows(g, 0, width, factors, 0, 1, width, T, directions, 0, 2 * answers, width, none)
-                _slopes(weights, here, g, 0, T, width, kind, sums)
+        for begin in range(i * rows, (i + 1) * rows, TOGETHER):
+            end = min(begin + TOGETHER, (i + 1) * rows)
+            at, all_of = begin * answers * width, (end - begin) * answers
+            copy(to_base, at, at_p, at, all_of * width)
+            for b in range(begin, end):
+                for n in range(b * answers, (b + 1) * answers):
+                    for h in range(heads):
+                        here = (b * heads + h) * T * width
+                        add_dots(to_base, n * width, weights, here, width, T, at_v, (n * heads + h) * width, 0, width)
+            slopes_of(S, at, to_base, at, all_of, width, kind, sums)
+            for b in range(begin, end):
+                first_of = b * answers * width
                 if kind == SIGMOID:
-                    for t in range(T):
-                        at_bias[i] += np.sum(g[t * width : (t + 1) * width])
-                add_each(to_D, own * width * width, g, 0, one, T * width)
-                _chain_rows(to_L, own * side, x, b * side, d, g, T, width, none)
-                at_y[:] = 0
-                for j in range(d):
-                    add_dots(at_y, j * width, g, 0, width, T, x, b * side + j * width, 0, width)
-                add_each(to_C, own * side, at_y, 0, one, side)
-                for j in range(d):
-                    add_dots(to_W, (own * d + j) * d, x, b * side, width, d, at_y, j * width, 0, width)
+                    for n in range(answers):
+                        at_bias[i] += np.sum(to_base[first_of + n * width : first_of + (n + 1) * width])
+                for n in range(answers):
+                    copy(factors, 2 * n * width, to_base, first_of + n * width, width)
+                    copy(factors, (2 * n + 1) * width, S, first_of + n * width, width)
+                for h in range(heads):
+                    own, here = i * heads + h, (b * heads + h) * T * width
+                    for n in range(answers):
+                        place = ((b * answers + n) * heads + h) * width
+                        multiply_rows(
+                            to_a, place, 0, to_base, first_of + n * width, 0, 1, 1, weights, here, T, width, none
+                        )  # fmt: skip
+                        copy(directions, 2 * n * width, first, place, width)
+                        copy(directions, (2 * n + 1) * width, at_v, place, width)
+                    multiply_rows(g, 0, width, factors, 0, 1, width, T, directions, 0, 2 * answers, width, none)
+                    slopes_of(weights, here, g, 0, T, width, kind, sums)
+                    if kind == SIGMOID:
+                        for t in range(T):
+                            at_bias[i] += np.sum(g[t * width : (t + 1) * width])
+                    add_each(to_D, own * width * width, g, 0, one, T * width)
+                    _chain_rows(to_L, own * side, x, b * side, d, g, T, width, none)
+                    for t in range(side):
+                        at_y[uint64(t)] = zero
+                    for j in range(d):
+                        add_dots(at_y, j * width, g, 0, width, T, x, b * side + j * width, 0, width)
+                    add_each(to_C, own * side, at_y, 0, one, side)
+                    for j in range(d):
+                        add_dots(to_W, (own * d + j) * d, x, b * side, width, d, at_y, j * width, 0, width)
+    held_so_far(held)
+    held_so_far(indices)

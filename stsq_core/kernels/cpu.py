@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from stsq_core.kernels import attended_loops, compiled, network_loops
+from stsq_core.kernels import attended_loops, compiled, head_loops, network_loops
 from stsq_core.kernels.interface import (
     DUAL_TOLERANCE,
     AttentionStreams,
@@ -260,6 +260,31 @@ class CpuKernels(Kernels):
         grads = (at_D, *(torch.zeros_like(values) for values in (L, C, W, p, a)), at_bias)
         attended_loops.relay_back(*_arrays(X, L, C, W, a, P, p, grad_p, grad_v), T, kind, *_arrays(*grads))
         return grads
+
+    def learn_heads(
+        self,
+        X: torch.Tensor,
+        E: torch.Tensor,
+        x_query: torch.Tensor,
+        y: torch.Tensor,
+        c: torch.Tensor,
+        target: torch.Tensor,
+        W: torch.Tensor,
+        V: torch.Tensor,
+        bias: torch.Tensor,
+        *,
+        T: int,
+        kind: int,
+        q: int,
+        layers: int,
+        rounds: bool,
+        mean: float,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        slopes = X.new_empty((len(V), len(X), X.shape[1] if kind == attended_loops.SIGMOID else 0, X.shape[3]))
+        found = torch.empty_like(target), torch.empty_like(W), torch.empty_like(V), slopes, X.new_zeros(len(X))
+        inputs, outputs = _arrays(X, E, x_query, y, c, target, W, V, bias), _arrays(*found)
+        head_loops.learn_heads(*inputs, T, kind, q, layers, rounds, inputs[0].dtype.type(mean), *outputs)
+        return found
 
     def gru(
         self, x: torch.Tensor, fed: torch.Tensor, states: torch.Tensor, kept: torch.Tensor, *, t: int, before: int, units: int

@@ -129,6 +129,11 @@ def summed(function: Callable[..., Any]) -> Any:
     return _by_contents(numba.njit(cache=True, error_model="numpy", fastmath=REORDERED, forceinline=True)(function))
 
 
+def exact(function: Callable[..., None]) -> Any:
+    """A loop that is called, whose every operation is rounded; unsaid, it would have the licences of its caller."""
+    return _by_contents(numba.njit(cache=True, error_model="numpy", fastmath=False)(function))
+
+
 def emitted(function: Callable[..., Any]) -> Any:
     """Instructions on vectors written out: sums of several rows that stay in registers are no loop that LLVM would find."""
     return intrinsic(function)

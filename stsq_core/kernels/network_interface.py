@@ -101,6 +101,45 @@ class NetworkKernels(ABC):
         """The gradients at D, L, C, W, base, a and bias from those at p and at `P_h^T p_g`."""
         raise NotImplementedError(f"{type(self).__name__} does not fuse attention")
 
+    def learn_heads(
+        self,
+        X: torch.Tensor,
+        E: torch.Tensor,
+        x_query: torch.Tensor,
+        y: torch.Tensor,
+        c: torch.Tensor,
+        target: torch.Tensor,
+        W: torch.Tensor,
+        V: torch.Tensor,
+        bias: torch.Tensor,
+        *,
+        T: int,
+        kind: int,
+        q: int,
+        layers: int,
+        rounds: bool,
+        mean: float,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Attention over columns `z_t = [x_t; e_t]` in one layer or two, from weights to their gradients, a trial at a time.
+
+        Args:
+            X, bias, T, kind, q: as in `attend`.
+            E: codes that a trial's rows share, (k, Tp, d_e).
+            x_query, y, c: what the first layer asks with, `[x_query; sum_j c_j e_{y_j}]`: (k, rows, d), and (k, rows, q) each.
+            target: (k, rows, size).
+            W: (heads, k, m, m) for `m = d + d_e`; of two layers the heads of the first, those of the second, and U of the
+                first, one behind another.
+            V: of the last layer, (heads, k, size, m).
+            layers: 1 or 2.
+            rounds: whether products with V round each number before they add it, in four sums for the outputs.
+            mean: what the slope at the outputs is times their residual.
+
+        Returns:
+            The outputs, (k, rows, size), and the gradients at W, at V, at the scores of the first layer, (heads, k, rows, Tp),
+            no rows where the weights have no bias, and at the bias by the second layer and the tokens that it reads, (k,).
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not fuse attention")
+
     @abstractmethod
     def gru(
         self, x: torch.Tensor, fed: torch.Tensor, states: torch.Tensor, kept: torch.Tensor, *, t: int, before: int, units: int

@@ -13,7 +13,7 @@ from numba import float32, int32, types
 from numba.core import cgutils
 from numba.extending import overload
 
-from stsq_core.kernels.jit import emitted, inlined, jitted
+from stsq_core.kernels.jit import emitted, exact, inlined, jitted
 
 BLOCK = 32
 """Samples of a trial that are taken together."""
@@ -66,9 +66,11 @@ class Vectors:
     def shuffled(self, a, b, lanes):
         return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes))
 
-    def add_product(self, total, a, b):
-        """`total += a b` of a vector in a variable, rounded once where the machine can."""
-        self.builder.store(self.builder.call(self._fused, [a, b, self.builder.load(total)]), total)
+    def add_product(self, total, a, b, rounds=False):
+        """`total += a b` of a vector in a variable, rounded once where the machine can, or twice."""
+        so_far = self.builder.load(total)
+        twice = rounds and self.builder.fadd(so_far, self.builder.fmul(a, b))
+        self.builder.store(twice or self.builder.call(self._fused, [a, b, so_far]), total)
 
     def sums(self, rows):
         """The sum of each vector's lanes, which are put together in halves, as the lanes of one vector."""
@@ -86,10 +88,10 @@ class Vectors:
         return rows[0]
 
 
-def _product(rows, finish):
+def _product(rows, finish, rounds=False):
     """`C[r] = finish(C[r], sum_j B[extra[r, j]] + sum_k A[r, k] B[k])` of vectors, for so many rows r, whose sums stay in
     registers: `set`, `rectify` and `mask` replace C, `add` adds, `spread` adds the sum over k to each row `extra[j]` of C
-    instead, and `chain` begins the sum over k with C.
+    instead, and `chain` begins the sum over k with C. A product that `rounds` does so before it is added, in an `exact` loop.
 
     Each sum is one chain of additions in the order above, so its bits depend neither on `rows` nor on the length of a vector.
     C, A, B, extra and mask are arrays, each with the place where it begins and its strides over r, k or j; mask has C's.
@@ -125,7 +127,7 @@ def _product(rows, finish):
                     for r in range(rows):
                         factor = lines.repeated(A_, a, builder.mul(a_row, integer(r)), builder.mul(loop.index, a_step))
                         for v, total in enumerate(sums[r]):
-                            lines.add_product(total, factor, read[v])
+                            lines.add_product(total, factor, read[v], rounds)
                 totals = [[builder.load(total) for total in row] for row in sums]
                 with cgutils.for_range(builder, num_extra if spreads else integer(1)) as loop:
                     first = builder.load(lines.place(extra_, e, loop.index)) if spreads else integer(0)
@@ -297,6 +299,7 @@ added_4, added_1 = _product(4, "add"), _product(1, "add")
 chained_4, chained_1 = _product(4, "chain"), _product(1, "chain")
 spread = _product(1, "spread")
 _set_4, _set_1 = _product(4, "set"), _product(1, "set")
+_rounded_1 = _product(1, "set", rounds=True)
 
 
 @jitted
@@ -310,6 +313,16 @@ def multiply_rows(C, c, c_row, A, a, a_row, a_step, rows, B, b, steps, columns, 
             _set_4(C, c + r * c_row + p, c_row, A, a + r * a_row, a_row, a_step, B, b + p, columns, steps, extra, 0, 0, 0, C, v)
         for r in range(whole, rows):
             _set_1(C, c + r * c_row + p, 0, A, a + r * a_row, 0, a_step, B, b + p, columns, steps, extra, 0, 0, 0, C, v)
+
+
+@exact
+def multiply_rounded(C, c, c_row, A, a, a_row, a_step, rows, B, b, b_step, steps, columns, extra):
+    """`multiply_rows` of which each product is rounded before it is added; B has a stride, too."""
+    lanes = VECTOR_BYTES // C.itemsize
+    for p in range(0, columns, PANEL * lanes):
+        v = min(PANEL * lanes, columns - p) // lanes
+        for r in range(rows):
+            _rounded_1(C, c + r * c_row + p, 0, A, a + r * a_row, 0, a_step, B, b + p, b_step, steps, extra, 0, 0, 0, C, v)
 
 
 @emitted
@@ -374,6 +387,28 @@ def room_of(like, value, numbers):
     room = room[first : first + numbers]
     room[:] = value
     return room
+
+
+@emitted
+def lent(typing, arrays):
+    """A tuple of arrays as a tuple of the same arrays that count no uses, for as long as others hold them: every loop that an
+    array is passed to would enter and leave it by an atomic instruction."""
+
+    def lower(context, builder, signature, values):
+        uncounted = []
+        for kind, value in zip(arrays, cgutils.unpack_tuple(builder, values[0], len(arrays)), strict=True):
+            array = context.make_array(kind)(context, builder, value)
+            array.meminfo, array.parent = array.meminfo.type(None), array.parent.type(None)
+            uncounted.append(array._getvalue())
+        return context.make_tuple(builder, arrays, uncounted)
+
+    return arrays(arrays), lower
+
+
+@emitted
+def held_so_far(typing, arrays):
+    """Nothing: it uses the arrays, which were lent until here."""
+    return types.void(arrays), lambda context, builder, signature, values: context.get_dummy_value()
 
 
 @inlined

@@ -4,6 +4,7 @@ Plain tensor operations do the same on devices without such loops, and where the
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import torch
@@ -28,6 +29,39 @@ class Weighing:
             p = self.weights(samples.scores(u), q=samples.y.shape[-1], bias=bias)
             return p, samples.mixture(p)
         return self._attend(samples, None, u, kind=self.kind, bias=bias)
+
+    def learned(
+        self,
+        samples: Samples,
+        target: torch.Tensor,
+        W: Sequence[torch.Tensor],
+        V: Sequence[torch.Tensor],
+        *,
+        bias: torch.Tensor | None,
+        layers: int,
+        rounds: bool,
+        mean: float,
+    ) -> tuple[torch.Tensor, list[torch.Tensor]] | None:
+        """Outputs, (k, rows, size), and the gradients at W, V and bias, by one loop, see `Kernels.learn_heads`.
+
+        None where there is no such loop: it reads codes that samples share and that are not trained.
+        """
+        codes = samples.codes
+        book = codes.dense if isinstance(codes, SharedCodes) else None
+        if self._is_plain(samples) or book is None:
+            return None
+        stacked = (own[0].unsqueeze(0) if len(own) == 1 else torch.stack(tuple(own)) for own in (W, V))
+        inputs = samples.filled_up, book, samples.x_query, samples.y, codes.c, target, *stacked
+        kind, T, q = KINDS.index(self.kind), samples.X.shape[3], samples.y.shape[-1]
+        outputs, at_W, at_V, at_scores, at_bias = self.kernels.learn_heads(
+            *inputs, _numbers(bias, book), T=T, kind=kind, q=q, layers=layers, rounds=rounds, mean=mean
+        )
+        gradients = [*at_W.unbind(), *at_V.unbind()]
+        if bias is not None:
+            parts = [at_bias.unsqueeze(1)] if layers == 2 else []
+            parts += [own.flatten(1).sum(-1, keepdim=True) for own in reversed(at_scores.unbind(0))]
+            gradients.append(sum(parts[1:], parts[0]))
+        return outputs, gradients
 
     def scores(self, samples: Samples, u: torch.Tensor) -> torch.Tensor:
         """`Samples.scores`."""

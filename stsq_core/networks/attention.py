@@ -23,6 +23,9 @@ from stsq_core.numerics import Purpose, Streams, product
 from stsq_core.programs import BookSource, Codes, LearnedBook, SampleBook, Samples, SharedCodes, Tensors, codes_for
 from stsq_core.tasks import Batch, Source
 
+_ROUNDS: dict[object, bool | None] = {}
+"""How `AttentionNetwork.learned` rounds, by the numbers that choose the order of torch's products."""
+
 
 class AttentionNetwork(Network):
     """k models of one record."""
@@ -61,6 +64,49 @@ class AttentionNetwork(Network):
         answer = sum(product(c, parameters[f"V{h}"].mT) for h, _, c in self._heads(parameters, samples))
         assert isinstance(answer, torch.Tensor)
         return answer.view(*batch.target.shape)
+
+    def learned(self, parameters: Tensors, batch: Batch, source: Source) -> tuple[torch.Tensor, Tensors]:
+        """By one loop where it has autograd's bits, or by autograd."""
+        key = self.model, self.task, tuple(batch.target.shape[1:]), self.weighing.kernels.fuses, self.dtype
+        if key not in _ROUNDS:
+            _ROUNDS[key] = self._rounds(parameters, batch, source)
+        rounds = _ROUNDS[key]
+        found = None if rounds is None else self._learned(parameters, batch, source, rounds=rounds)
+        return super().learned(parameters, batch, source) if found is None else found
+
+    def _rounds(self, parameters: Tensors, batch: Batch, source: Source) -> bool | None:
+        """Which of the loop's ways has autograd's bits on this machine, tried with random weights; None for neither."""
+        generator = torch.Generator().manual_seed(0)
+        drawn = {
+            name: torch.randn(value.shape, generator=generator, dtype=self.dtype).mul_(value.shape[-1] ** -0.5)
+            for name, value in parameters.items()
+        }
+        for rounds in (False, True):
+            found = self._learned(drawn, batch, source, rounds=rounds)
+            if found is None:
+                return None
+            outputs, gradients = super().learned(drawn, batch, source)
+            if torch.equal(found[0], outputs) and all(torch.equal(found[1][name], own) for name, own in gradients.items()):
+                return rounds
+        return None
+
+    def _learned(
+        self, parameters: Tensors, batch: Batch, source: Source, *, rounds: bool
+    ) -> tuple[torch.Tensor, Tensors] | None:
+        if self.model.rank is not None or not self.kernels.fuses or not self.examples.descends_squares or "E" in parameters:
+            return None
+        kinds = ("W",) if self.model.layers == 1 else ("W_1", "W", "U")
+        W, V = ([f"{kind}{h}" for kind in own for h in self._suffixes()] for own in (kinds, ("V",)))
+        samples, bias = self.columns.samples(parameters, batch, source), parameters.get("b")
+        found = self.weighing.learned(
+            samples, batch.target.flatten(1, 2), [parameters[name] for name in W], [parameters[name] for name in V], bias=bias,
+            layers=self.model.layers, rounds=rounds, mean=1 / batch.target.shape[1],
+        )  # fmt: skip
+        if found is None:
+            return None
+        outputs, gradients = found
+        names = [*W, *V, *([] if bias is None else ["b"])]
+        return outputs.view(*batch.target.shape), dict(zip(names, gradients, strict=True))
 
     def attention_mass(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor:
         """Of the layer that answers, the mean over heads and outputs; of absolute weights where some are negative."""
@@ -165,10 +211,10 @@ class Columns:
         if R > 1:
             X = X.unsqueeze(2).expand(-1, -1, R, -1, -1).flatten(1, 2)
         codes = self._read(parameters, y, source, T=X.shape[3])
-        x_query = codes.z.new_zeros((k, count * R, X.shape[2]))
+        x_query = X.new_zeros((k, count * R, X.shape[2]))
         if self._x_query:
             x_query = source.normals("queries", 1, x_query[0].numel()).view_as(x_query)
-        return Samples(y, X, codes, torch.cat([x_query, codes.z], -1), self._attend_query)
+        return Samples(y, X, codes, x_query, self._attend_query)
 
     def _read(self, parameters: Tensors, y: torch.Tensor, source: Source, *, T: int) -> SharedCodes | SampleBook:
         if isinstance(self._positions, Learned):

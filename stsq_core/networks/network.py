@@ -38,6 +38,18 @@ class Network(ABC):
     def outputs(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor:
         """What the models answer, (k, batch, R, size); `source` draws what the models themselves need, as codes are."""
 
+    def learned(self, parameters: Tensors, batch: Batch, source: Source) -> tuple[torch.Tensor, Tensors]:
+        """What the models answer, (k, batch, R, size), and the gradients of the mean objective of a batch: by autograd."""
+        leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
+        with torch.enable_grad():
+            outputs = self.outputs(leaves, batch, source)
+        slope = self.examples.slope(outputs.detach(), batch)
+        found = torch.autograd.grad(outputs, list(leaves.values()), slope, allow_unused=True)
+        return outputs.detach(), {
+            name: torch.zeros_like(value) if gradient is None else gradient
+            for (name, value), gradient in zip(parameters.items(), found, strict=True)
+        }
+
     def attention_mass(self, parameters: Tensors, batch: Batch, source: Source) -> torch.Tensor | None:
         """The share of attention on the positions asked for, (k, batch); None for a model without attention."""
         return None

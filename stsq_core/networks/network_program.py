@@ -82,16 +82,8 @@ class NetworkProgram(Program):
 
     def gradients(self, parameters: Tensors, step: Step) -> tuple[torch.Tensor, Tensors]:
         batch, source = self.training_batch(step), self.source(step, fresh=False)
-        leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
-        with torch.enable_grad():
-            outputs = self.network.outputs(leaves, batch, source)
-        slope = self.examples.slope(outputs.detach(), batch)
-        found = torch.autograd.grad(outputs, list(leaves.values()), slope, allow_unused=True)
-        gradients = {
-            name: torch.zeros_like(value) if gradient is None else gradient
-            for (name, value), gradient in zip(parameters.items(), found, strict=True)
-        }
-        return self.examples.relative_losses(outputs.detach(), batch).mean(-1), gradients
+        outputs, gradients = self.network.learned(parameters, batch, source)
+        return self.examples.relative_losses(outputs, batch).mean(-1), gradients
 
     def fresh_losses(self, parameters: Tensors, chunk: int, *, T: int | None = None, q: int | None = None) -> torch.Tensor:
         """Relative losses of fresh samples, also on another number of tokens or positions where task and model have it."""

@@ -30,14 +30,20 @@ from stsq_core.programs.theorem_transformer import TransformerProgram, scores_of
 class SharedCodes:
     """A book that a batch shares, read as a `SampleBook` is: `z` holds the queries e_y, (k, batch, d_e).
 
-    `named` spreads the coefficients of the queries over the tokens, (k, batch, Tp): `z = named E`.
+    `named` spreads the coefficients c of the queries over the tokens, (k, batch, Tp): `z = named E`.
     """
 
     def __init__(self, book: CodeBook, y: torch.Tensor, *, T: int) -> None:
-        self._book, self._T = book, T
-        c = book.coefficients(y)
-        self.named = c.new_zeros((*y.shape[:2], padded_tokens(T))).scatter_(2, y, c)
-        self.z = book.asked(self.named, y)
+        self._book, self._y, self._T = book, y, T
+        self.c = book.coefficients(y)
+
+    @cached_property
+    def named(self) -> torch.Tensor:
+        return self.c.new_zeros((*self._y.shape[:2], padded_tokens(self._T))).scatter_(2, self._y, self.c)
+
+    @cached_property
+    def z(self) -> torch.Tensor:
+        return self._book.asked(self.named, self._y)
 
     @property
     def dense(self) -> torch.Tensor | None:
@@ -70,7 +76,7 @@ class SharedCodes:
 
 @dataclass(frozen=True)
 class Samples:
-    """A batch: subsets y, (k, batch, q), tokens X, (k, batch, d, T), their codes, and z_query, (k, batch, d + d_e).
+    """A batch: subsets y, (k, batch, q), tokens X, (k, batch, d, T), their codes, and x_query, (k, batch, d).
 
     The columns are those of Z, and z_query behind them where it is attended to.
     """
@@ -78,8 +84,13 @@ class Samples:
     y: torch.Tensor
     X: torch.Tensor
     codes: SharedCodes | SampleBook
-    z_query: torch.Tensor
+    x_query: torch.Tensor
     attend_query: bool
+
+    @cached_property
+    def z_query(self) -> torch.Tensor:
+        """(k, batch, d + d_e)."""
+        return torch.cat([self.x_query, self.codes.z], -1)
 
     @cached_property
     def filled_up(self) -> torch.Tensor:
@@ -189,7 +200,7 @@ class FullTransformer(TransformerProgram):
         if self.model.x_query == "gaussian":
             queries = self.streams.draws(Purpose.FRESH_QUERIES if fresh else Purpose.QUERIES, step)
             x_query = self.kernels.normals(queries, rows=1, numbers=count * d, dtype=self.dtype).view(k, count, d)
-        return Samples(y, X, codes, torch.cat([x_query, codes.z], -1), self.model.attend_query)
+        return Samples(y, X, codes, x_query, self.model.attend_query)
 
     def _codes(self, parameters: Tensors, y: torch.Tensor, step: Step, *, T: int, fresh: bool) -> SharedCodes | SampleBook:
         if self.learns_codes:

@@ -121,10 +121,15 @@ class Examples(ABC, Generic[TaskT]):
         """What training descends for each sample, (k, batch): half the squared error."""
         return _squared_errors(outputs, batch) / 2
 
+    @property
+    def descends_squares(self) -> bool:
+        """Whether `objective` is half the squared error."""
+        return type(self).objective is Examples.objective
+
     def slope(self, outputs: torch.Tensor, batch: Batch) -> torch.Tensor:
         """The gradient at the outputs of the batch mean of `objective`, summed over trials, in their shape."""
         residual = outputs - batch.target
-        if type(self).objective is Examples.objective and residual.shape == outputs.shape:
+        if self.descends_squares and residual.shape == outputs.shape:
             return residual * (1 / outputs.shape[1])
         with torch.enable_grad():
             leaf = outputs.detach().requires_grad_()
