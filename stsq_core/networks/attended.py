@@ -47,15 +47,14 @@ class Weighing:
         None where there is no such loop: it reads codes that samples share and that are not trained.
         """
         codes = samples.codes
-        book = codes.dense if isinstance(codes, SharedCodes) else None
-        if self._is_plain(samples) or book is None:
+        if self._is_plain(samples) or not isinstance(codes, SharedCodes) or (book := codes.dense) is None:
             return None
-        stacked = (own[0].unsqueeze(0) if len(own) == 1 else torch.stack(tuple(own)) for own in (W, V))
-        inputs = samples.filled_up, book, samples.x_query, samples.y, codes.c, target, *stacked
+        all_W, all_V = (own[0].unsqueeze(0) if len(own) == 1 else torch.stack(tuple(own)) for own in (W, V))
         kind, T, q = KINDS.index(self.kind), samples.X.shape[3], samples.y.shape[-1]
         outputs, at_W, at_V, at_scores, at_bias = self.kernels.learn_heads(
-            *inputs, _numbers(bias, book), T=T, kind=kind, q=q, layers=layers, rounds=rounds, mean=mean
-        )
+            samples.filled_up, book, samples.x_query, samples.y, codes.c, target, all_W, all_V, _numbers(bias, book),
+            T=T, kind=kind, q=q, layers=layers, rounds=rounds, mean=mean,
+        )  # fmt: skip
         gradients = [*at_W.unbind(), *at_V.unbind()]
         if bias is not None:
             parts = [at_bias.unsqueeze(1)] if layers == 2 else []

@@ -95,6 +95,8 @@ class AttentionNetwork(Network):
     ) -> tuple[torch.Tensor, Tensors] | None:
         if self.model.rank is not None or not self.kernels.fuses or not self.examples.descends_squares or "E" in parameters:
             return None
+        if self.dtype != torch.float32:  # whose products have another order in torch
+            return None
         kinds = ("W",) if self.model.layers == 1 else ("W_1", "W", "U")
         W, V = ([f"{kind}{h}" for kind in own for h in self._suffixes()] for own in (kinds, ("V",)))
         samples, bias = self.columns.samples(parameters, batch, source), parameters.get("b")
