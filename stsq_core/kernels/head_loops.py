@@ -106,6 +106,8 @@ def _query(x_query, x, y, c, first, q, rows, d, D, book, width, line, z, order):
                 n -= 1
             order[n] = member
         for j in range(q):
+            if j + 1 < q and y[order[j]] == y[order[j + 1]]:
+                continue  # a token that is asked for twice has the coefficient of the last
             factor, row = c[order[j]], y[order[j]] * width
             for e in range(D):
                 z[uint64(b * line + d + e)] += factor * book[uint64(row + e)]
