@@ -119,7 +119,7 @@ def save_figure(figure: Figure, folder: Path, name: str) -> tuple[Path, ...]:
 def threshold_figure(charts: Sequence[Chart]) -> Figure:
     """The charts of thresholds side by side, each with its legend below; small multiples with one for all."""
     if charts[0].is_small:
-        titles = [re.sub(r"\b([A-Za-z]) = ", r"$\1$ = ", textwrap.fill(chart.title, PANEL_LETTERS)) for chart in charts]
+        titles = [re.sub(r"\b([A-Za-z]) = ", r"$\1$ = ", textwrap.fill(chart.title, PANEL_LETTERS - 4)) for chart in charts]
         return _charts_figure([replace(one, title=title) for one, title in zip(charts, titles, strict=True)], shared=False)
     with _paper():
         figure = Figure(figsize=(TWO_COLUMNS_IN if len(charts) > 1 else TWO_COLUMNS_IN * 0.6, 3.7), layout="constrained")

@@ -256,7 +256,9 @@ def _multiples(series: Sequence[Series], letter: Letter, *, letters_within: bool
         if max(map(len, parted().values())) > MAX_SERIES:
             within.pop()
     kind = architecture_name(series[0].regime.kind)
-    names = [", ".join(filter(None, (trait.words[place] for trait in within))) or kind for place in range(len(series))]
+    told = [[trait.words[place] for trait in within if trait.words[place]] for place in range(len(series))]
+    # Learned codes are not redrawn, and not fixed either.
+    names = [", ".join(one for one in own if one != "fixed codes" or "learned codes" not in own) or kind for own in told]
     return [
         Panel(
             letter,
