@@ -14,7 +14,7 @@ same few again, counts the seeds' noise twice, and can leave a law undetermined;
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
@@ -75,8 +75,15 @@ class ScalingLaw:
 
     @cached_property
     def test(self) -> FitTest | None:
-        """Whether the law fits the thresholds within their own intervals; None where too few cells have one."""
-        return fit_test(self.fit)
+        """Whether the law fits the thresholds within their own intervals, told in the letters of the task's paper.
+
+        None where too few cells have one.
+        """
+        test, letters = fit_test(self.fit), self.task.letters
+        if test is None:
+            return None
+        slopes = (replace(own, letter=letters.get(own.letter, own.letter)) for own in test.residual_slopes)
+        return replace(test, residual_slopes=tuple(slopes))
 
     @property
     def name(self) -> str:

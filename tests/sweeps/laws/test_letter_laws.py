@@ -6,10 +6,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from stsq_core.configs.trial import TrialConfig
 from sweeps.laws.cells import law_cells
-from sweeps.laws.formulas import Tasks, applicable_letter_laws, letter_law
+from sweeps.laws.formulas import CONSTANT, Tasks, applicable_letter_laws, letter_law
 from sweeps.laws.scaling_law import fitted_law
 from sweeps.thresholds.width_threshold import WidthThreshold
+
+FFN = {"kind": "ffn", "width": 16}
 
 
 def tasks(q: list[float]) -> Tasks:
@@ -32,3 +35,17 @@ def test_a_censored_cell_at_one_does_not_end_a_fit(threshold: Callable[..., Widt
     assert (law is None) == (kind == "log_power")
     if kind == "power":
         assert law.parameters["gamma"].value == pytest.approx(1, abs=0.05)
+
+
+def test_residuals_are_told_in_the_letters_of_the_paper(threshold: Callable[..., WidthThreshold], fcn: Callable) -> None:
+    """qSTR calls the number of tokens N."""
+    configs = [fcn(T=T, d=10, q=1) for T in (4, 8, 16, 32)]
+    configs = [
+        TrialConfig.model_validate(one.model_dump() | {"task": one.task.model_dump() | {"kind": "qstr"}, "model": FFN})
+        for one in configs
+    ]
+    cells = law_cells([threshold(config, np.array([0.99, 1.0, 1.01]) * config.task.T**2) for config in configs])
+    law = fitted_law(CONSTANT, cells)
+    assert law is not None
+    assert law.test is not None
+    assert law.test.words == "residuals rise with N"
