@@ -30,7 +30,7 @@ def compared(threshold: Callable[..., WidthThreshold]) -> Callable[[str], tuple[
     """The comparisons of a sweep's families, of thresholds with eight seeds 4% off."""
 
     def make(name: str) -> tuple[LawComparison, ...]:
-        spec, draw = load_sweep(name), np.random.default_rng(0)
+        spec, draw = load_sweep(name), np.random.default_rng(1)
         samples = [cell.family.sample for cell in searched_cells(spec)]
         cells = [threshold(config, truth(config) * np.exp(0.04 * draw.normal(size=8))) for config in samples]
         return compare_laws(cells, spec.laws)
@@ -40,10 +40,10 @@ def compared(threshold: Callable[..., WidthThreshold]) -> Callable[[str], tuple[
 
 def test_width_vs_d_answers_whether_a_is_near_1(compared: Callable[[str], tuple[LawComparison, ...]]) -> None:
     (transformer,) = (one for one in compared("width_vs_d") if one.kind == "transformer")
-    assert transformer.conclusion.startswith("m = d + b q ln T is enough; m = a d + b q ln T fits as well, with more numbers.")
+    assert "attention" in {law.name for law in transformer.of_standing("best", "as good")}
+    assert transformer.naming.startswith("Named law: m = d + b q ln T (the theory's law; ")
     assert "With a free factor of d, m = a d + b q ln T: a = " in transformer.naming
     assert transformer.naming.endswith(", so 1 is not excluded.")
-    assert "on these cells m = d + b q ln(T/q) is the same function as m = d + b q ln T" in transformer.laws[0].note
 
 
 def test_width_vs_t_and_q_name_the_law_of_theory(compared: Callable[[str], tuple[LawComparison, ...]]) -> None:
@@ -62,12 +62,13 @@ def test_width_vs_t_and_q_name_the_law_of_theory(compared: Callable[[str], tuple
 @pytest.mark.slow
 def test_the_atlas_tells_by_what_b_differs(compared: Callable[[str], tuple[LawComparison, ...]]) -> None:
     comparisons = compared("atlas")
-    assert {comparison.named.name for comparison in comparisons if comparison.named} <= {"attention", "td_power", "fcn_line"}
-    (families,) = compare_families(comparisons)
-    assert families.num_families == 5
+    named = {comparison.named.name for comparison in comparisons if comparison.named}
+    assert named <= {"attention", "attention_factor", "td_power", "fcn_line"}
+    (families,) = (one for one in compare_families(comparisons) if one.kind == "transformer")
+    assert families.num_families == 10
     assert all("optimizer.kind" in model.fields for model in families.models if families.standing(model) in ("best", "as good"))
     assert " One b for all is ruled out: its AICc is " in families.conclusion
-    assert families.conclusion.endswith(" optimizer.kind differs together with training.objective and training.steps.")
+    assert families.conclusion.endswith(" optimizer.kind differs together with training.steps.")
     ratios = {own.field: own.ratio for own in families.ratios}
     assert ratios["optimizer.kind"].low < 1.15 < ratios["optimizer.kind"].high
     assert all(ratios[name].low < 1 < ratios[name].high for name in ("model.positions.kind", "model.positions.redraw"))
