@@ -71,10 +71,11 @@ def place_of(threshold: WidthThreshold, letter: Letter) -> float:
 
 
 def letter_of(thresholds: Iterable[WidthThreshold]) -> Letter:
-    """The letter that thresholds are drawn against: that along which most cells of their regimes lie, T where none does."""
+    """The letter that thresholds are drawn against: that along which most cells of their regimes lie, of several that of the
+    longest rows, T where none does."""
     regimes = by_regime(thresholds)
-    covered = {letter: sum(len(own) for members in regimes for own in _rows(members, letter).values()) for letter in LETTERS}
-    return max(LETTERS, key=lambda letter: covered[letter])
+    rows = {letter: [len(own) for members in regimes for own in _rows(members, letter).values()] for letter in LETTERS}
+    return max(LETTERS, key=lambda letter: (sum(rows[letter]), -len(rows[letter])))
 
 
 def panels_of(regimes: Sequence[Regime]) -> tuple[Panel, ...]:

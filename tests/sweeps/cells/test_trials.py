@@ -15,16 +15,17 @@ from sweeps.thresholds.resampling import replicated_crossings
 
 
 def one_by_one(spec: SweepSpec) -> dict[str, dict[str, object]]:
-    """The trials of each cell by id, in the order in which they are declared."""
+    """The trials of each cell of the grids by id, in the order in which they are declared."""
     cells: dict[str, dict[str, object]] = {}
     size = spec.criterion.size
     for place, group in enumerate(spec.trials):
-        for config in configs_of(group, ("trials", place), size) if group.search is None else ():
+        for config in configs_of(group, ("trials", place), size):
             cells.setdefault(cell_of(config, size), {}).setdefault(config.trial_id, config)
     return cells
 
 
 def check(spec: SweepSpec) -> None:
+    spec = spec.model_copy(update={"trials": tuple(group for group in spec.trials if group.search is None)})
     expected = one_by_one(spec)
     cells = expand(spec)
     assert [cell.cell_id for cell in cells] == list(expected)
