@@ -6,7 +6,7 @@ Axes are named as a sweep file names them, by the shortest end of the dotted fie
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, Protocol
@@ -38,7 +38,9 @@ class Axes:
 
     by_kind: Mapping[str, tuple[str, ...]]
     usual: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """For an architecture whose cells are not all combinations of their settings: the commonest value of each field."""
+    """For an architecture whose cells are few of the combinations of their settings: the commonest value of each field."""
+    following: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The fields of an architecture that one before them settles, as steps may follow the optimizer."""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -53,14 +55,15 @@ class Axes:
     def family_settings(self, *cells: OfCell) -> tuple[str, ...]:
         """The settings that these cells share and others of their architecture do not: `query=sum`.
 
-        Where settings are not crossed, those that are unusual. A setting that follows T (the length of a code) is left out.
+        Where few settings are crossed, those that are unusual. A setting that follows T (the length of a code) is left out, and
+        so is one that follows another.
         """
         (own, *others), kind = [_fields_of(cell) for cell in cells], cells[0].kind
         fields = [
             name for name in self.by_kind.get(kind, ()) if name in own and all(other.get(name) == own[name] for other in others)
         ]
         usual = self.usual.get(kind)
-        apart = [name for name in fields if own[name] is not None]
+        apart = [name for name in fields if own[name] is not None and name not in self.following.get(kind, ())]
         if usual is not None:
             apart = [name for name in fields if own[name] != usual[name]] or apart[:1]
         return tuple(f"{field_name(name)}={value_words(own[name]) or 'null'}" for name in apart)
@@ -72,14 +75,26 @@ def axes_of(thresholds: Iterable[OfCell]) -> Axes:
     for threshold in thresholds:
         by_kind.setdefault(threshold.kind, []).append(_fields_of(threshold))
     fields = {kind: _differing(cells) for kind, cells in by_kind.items()}
-    usual = {kind: _usual(by_kind[kind], own) for kind, own in fields.items()}
-    return Axes(fields, {kind: own for kind, own in usual.items() if own is not None})
+    following = {kind: frozenset(_following(by_kind[kind], own)) for kind, own in fields.items()}
+    usual = {kind: _usual(by_kind[kind], own, following[kind]) for kind, own in fields.items()}
+    return Axes(fields, {kind: own for kind, own in usual.items() if own is not None}, following)
 
 
-def _usual(cells: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> dict[str, Any] | None:
-    """The commonest value of each field; None where there are few, or where the cells are all combinations of their values."""
+def _following(cells: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> Iterable[str]:
+    """Fields of the training whose value one field before them settles in all cells."""
+    for place, name in enumerate(fields):
+        for other in fields[:place] if name.startswith("training.") else ():
+            pairs = {(repr(cell.get(other)), repr(cell.get(name))) for cell in cells}
+            if len(pairs) == len({first for first, _ in pairs}):
+                yield name
+                break
+
+
+def _usual(cells: Sequence[Mapping[str, Any]], fields: Sequence[str], following: Collection[str]) -> dict[str, Any] | None:
+    """The commonest value of each field; None where there are few, or where cells are more than half of the combinations."""
     rows = {tuple(repr(cell.get(name)) for name in fields) for cell in cells}
-    if len(fields) < 3 or len(rows) == math.prod(len(set(column)) for column in zip(*rows, strict=True)):
+    columns = [set(column) for name, column in zip(fields, zip(*rows, strict=True), strict=True) if name not in following]
+    if len(columns) < 3 or 2 * len(rows) > math.prod(map(len, columns)):
         return None
     commonest = [Counter(column).most_common(1)[0][0] for column in zip(*sorted(rows), strict=True)]
     of_repr = {repr(cell.get(name)): cell.get(name) for cell in cells for name in fields}

@@ -94,3 +94,24 @@ def test_a_field_is_named_by_its_shortest_end_that_is_its_own() -> None:
 
 def test_values_are_spelled_as_in_a_sweep_file() -> None:
     assert [value_words(value) for value in (None, "sum", 600, 0.9, 1e-8)] == ["", "sum", "600", "0.9", "1e-08"]
+
+
+def test_families_of_most_combinations_are_named_in_full_without_what_follows() -> None:
+    """Three of four combinations of two settings and an optimizer, to which the steps belong."""
+
+    def config(y_enters: str, activation: str, optimizer: str) -> TrialConfig:
+        return TrialConfig.model_validate(
+            {
+                "task": {"kind": "stsq", "T": 8, "q": 2, "d": 2},
+                "model": {"kind": "fcn", "width": 8, "y_enters": y_enters, "activation": activation},
+                "optimizer": {"kind": optimizer, "lr": 0.01},
+                "training": {"steps": {"adam": 100, "gd": 400}[optimizer]},
+                "seed": 0,
+            }
+        )
+
+    rows = [(y, relu, own) for y, relu in (("both", "relu"), ("both", "tanh"), ("second", "relu")) for own in ("adam", "gd")]
+    cells = [Cell(config(*row)) for row in rows]
+    found = axes_of(cells)
+    assert found.family_settings(cells[0]) == ("y_enters=both", "activation=relu", "optimizer.kind=adam")
+    assert len({found.family_settings(cell) for cell in cells}) == 6
