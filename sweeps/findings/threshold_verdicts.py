@@ -161,7 +161,8 @@ def _ratios(claim: ThresholdRatio, thresholds: Sequence[WidthThreshold]) -> list
     having = [cell for cell in thresholds if claim.by in _fields_of(cell)]
     of, over = ([cell for cell in having if _fields_of(cell)[claim.by] == value] for value in (claim.of, claim.over))
     pairs = [(one, two) for one in of for two in over if _are_alike(one, two, (claim.by, *claim.ignoring))]
-    named = _distinguishing([one for one, _ in pairs])
+    told = _distinguishing([one for one, _ in pairs]), _differing([two for _, two in pairs])
+    named = [first + tuple(item for item in second if item not in first) for first, second in zip(*told, strict=True)]
     shared = set.intersection(*map(set, named)) if len(named) > 1 else set()
     rule = (-math.inf if claim.at_least is None else claim.at_least, math.inf if claim.at_most is None else claim.at_most)
     settings = []
@@ -178,13 +179,15 @@ def _ratios(claim: ThresholdRatio, thresholds: Sequence[WidthThreshold]) -> list
 
 
 def _are_alike(one: WidthThreshold, two: WidthThreshold, ignoring: Sequence[str]) -> bool:
-    """Whether two cells have one target, task and model but for the sizes of thresholds and the fields in `ignoring`."""
+    """Whether two cells have one target, task, model and kind of optimizer, but for sizes and the fields in `ignoring`."""
     sizes = {name for cell in (one, two) for name in cell.size.fields(cell.config_sample)}
     first, second = (
         {
             name: value
             for name, value in _fields_of(cell).items()
-            if name.startswith(("task.", "model.", TARGET)) and name not in sizes and not is_within(name, ignoring)
+            if name.startswith(("task.", "model.", "optimizer.kind", TARGET))
+            and name not in sizes
+            and not is_within(name, ignoring)
         }
         for cell in (one, two)
     )

@@ -176,8 +176,8 @@ class ThresholdOrder(_ThresholdClaim):
 class ThresholdRatio(_ThresholdClaim):
     """The threshold where `by` has the value `of`, over that where it has the value `over`, is at most or at least a number.
 
-    Compared are cells whose tasks and models are equal but for `by` and the fields or branches in `ignoring`, whatever their
-    optimizers and training.
+    Compared are cells whose tasks, models and kinds of optimizer are equal but for `by` and the fields or branches in
+    `ignoring`, whatever their rates and training.
     """
 
     kind: Literal["threshold_ratio"] = "threshold_ratio"

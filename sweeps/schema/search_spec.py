@@ -131,4 +131,10 @@ class SearchSettings(Record):
                 ("cap",),
                 f"cap must be at least batch, the points of one round; got cap={self.cap}, batch={self.batch}: raise cap",
             )
+        if self.decide is not None and self.decide.points < self.batch:
+            raise FieldError(
+                ("decide", "points"),
+                f"points must be at least batch, the points of one round; got points={self.decide.points}, batch={self.batch}: "
+                "raise points",
+            )
         return self

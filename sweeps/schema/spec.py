@@ -41,8 +41,8 @@ def _targets(value: object) -> object:
     for place, target in enumerate(targets):
         if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < 1:
             raise ValueError(f"a target is a share of the zero predictor's loss, between 0 and 1; got {shown(target)}")
-        if target in targets[:place]:
-            raise ValueError(f"every target stands once; {shown(target)} stands there twice")
+        if any(f"{target:g}" == f"{other:g}" for other in targets[:place]):
+            raise ValueError(f"every target stands once; {target:g}, as it is written in tables, stands there twice")
     return tuple(map(float, targets)) if several and len(targets) > 1 else float(targets[0])
 
 

@@ -285,6 +285,24 @@ def test_a_ratio_compares_cells_of_one_task_and_model_with_the_interval_of_indep
     assert ratio.value == 1
 
 
+def test_a_ratio_of_codes_compares_no_optimizers_and_tells_its_pairs_apart(
+    threshold: Callable[..., WidthThreshold], transformer: Make
+) -> None:
+    def cell(kind: str, redraw: str, query: str) -> WidthThreshold:
+        data = transformer(redraw=redraw, query=query).model_dump() | {"optimizer": {"kind": kind, "lr": 0.1}}
+        return threshold(TrialConfig.model_validate(data), [9.0, 9.1] * 4)
+
+    fields = {"by": "model.positions.redraw", "of": "never", "over": "per_step", "at_most": 2}
+    cells = [cell(kind, redraw, "sum") for kind in ("gd", "adam") for redraw in ("never", "per_step")]
+    verdict = threshold_verdict(claim(kind="threshold_ratio", **fields), cells)
+    assert [dict(setting.fields) for setting in verdict.settings] == [{"optimizer.kind": "gd"}, {"optimizer.kind": "adam"}]
+    several = [cell("gd", "never", "sum"), *(cell("gd", "per_step", query) for query in ("sum", "dual"))]
+    verdict = threshold_verdict(claim(kind="threshold_ratio", ignoring=["model.positions.query"], **fields), several)
+    assert [dict(setting.fields) for setting in verdict.settings] == [
+        {"model.positions.query": query} for query in ("sum", "dual")
+    ]
+
+
 def test_a_ratio_of_a_value_to_itself_is_refused() -> None:
     with pytest.raises(ValidationError, match=r"a ratio compares two values of optimizer\.kind; got 'gd' twice"):
         claim(kind="threshold_ratio", by="optimizer.kind", of="gd", over="gd", at_most=1.5)

@@ -172,6 +172,7 @@ def test_cells_that_cannot_tell_the_laws_apart_are_refused(family) -> None:
         (("search.decide.between=[attention, attention]",), "every law stands once; attention stands there twice"),
         (("search.decide.between=[attention]",), "at least 2"),
         (("search.decide.between=[attention, nonsense]",), "nonsense"),
+        (("search.decide.points=3",), "points must be at least batch, the points of one round; got points=3, batch=8"),
     ],
 )
 def test_what_laws_cannot_decide_is_refused(family, settings, problem) -> None:

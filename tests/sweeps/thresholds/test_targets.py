@@ -116,7 +116,11 @@ claims:
     ("targets", "message"),
     [
         ("[]", "criterion.target_loss: it lists no target: give a number between 0 and 1, or several"),
-        ("[0.1, 0.3, 0.1]", "criterion.target_loss: every target stands once; 0.1 stands there twice"),
+        (
+            "[0.1, 0.3, 0.1]",
+            "criterion.target_loss: every target stands once; 0.1, as it is written in tables, stands there twice",
+        ),
+        ("[0.12345671, 0.12345672]", "every target stands once; 0.123457, as it is written in tables, stands there twice"),
         ("[0.1, 1.5]", "criterion.target_loss: a target is a share of the zero predictor's loss, between 0 and 1; got 1.5"),
         ("[0.1, half]", "between 0 and 1; got 'half'"),
         ("0", "between 0 and 1; got 0"),
