@@ -83,7 +83,7 @@ def _law_lines(findings: Findings) -> Iterator[Html]:
 
 def _law_line(family: str, comparison: LawComparison, law: ScalingLaw) -> Html:
     name = element("span", family, class_=law.kind)
-    letter = list(law.parameters)[-1]
+    letter = "b" if "b" in law.parameters else list(law.parameters)[-1]
     misfit = f": {law.test.words}" if law.test and law.test.misfits else ""
     why = conclusion_html(comparison, f" ({comparison.reason}){misfit}")
     numbers = prose(f" with {estimate_words(law, letter)}")

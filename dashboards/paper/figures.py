@@ -117,37 +117,40 @@ def save_figure(figure: Figure, folder: Path, name: str) -> tuple[Path, ...]:
 
 
 def threshold_figure(charts: Sequence[Chart]) -> Figure:
-    """The charts of thresholds side by side, each with its legend below; small multiples with one for all."""
+    """The charts of thresholds, two in a row, each with its legend below; small multiples with one for all."""
     if charts[0].is_small:
         titles = [re.sub(r"\b([A-Za-z]) = ", r"$\1$ = ", textwrap.fill(chart.title, PANEL_LETTERS - 4)) for chart in charts]
         return _charts_figure([replace(one, title=title) for one, title in zip(charts, titles, strict=True)], shared=False)
     with _paper():
-        figure = Figure(figsize=(TWO_COLUMNS_IN if len(charts) > 1 else TWO_COLUMNS_IN * 0.6, 3.7), layout="constrained")
-        rows = 0
+        columns = min(2, len(charts))
+        rows = -(-len(charts) // columns)
+        figure = Figure(figsize=(TWO_COLUMNS_IN * (0.6 if columns == 1 else 1), 3.7), layout="constrained")
+        legend = 0
         for place, chart in enumerate(charts):
-            axes = figure.add_subplot(1, len(charts), place + 1)
+            axes = figure.add_subplot(rows, columns, place + 1)
             _draw(axes, chart)
             axes.set_title(chart.title, loc="left", fontweight="bold")
-            rows = max(rows, _legend_below(axes, width_in=figure.get_figwidth() / len(charts)))
-        figure.set_figheight(2.9 + LEGEND_ROW_IN * rows)
+            legend = max(legend, _legend_below(axes, width_in=figure.get_figwidth() / columns))
+        figure.set_figheight(rows * (2.9 + LEGEND_ROW_IN * legend))
     return figure
 
 
 def _legend_below(axes: Axes, *, width_in: float) -> int:
-    """The legend of a chart, two names in a row where that is no wider than this; the number of its rows."""
-    num = len(axes.get_legend_handles_labels()[1])
-    if not num:
+    """The legend of a chart, two names in a row where that is no wider than this; the number of its lines."""
+    handles, names = axes.get_legend_handles_labels()
+    if not names:
         return 0
+    names = [name if "$" in name else textwrap.fill(name.replace(" = ", "\xa0=\xa0"), PANEL_LETTERS) for name in names]
     renderer = FigureCanvasAgg(axes.figure).get_renderer()  # type: ignore[arg-type, no-untyped-call]  # axes of the figure itself
     below_ticks = axes.transAxes + ScaledTranslation(0, -0.48, axes.figure.dpi_scale_trans)
     for columns in (2, 1):
         legend = axes.legend(
-            loc="upper center", bbox_to_anchor=(0.47, 0), bbox_transform=below_ticks, ncols=columns,
+            handles, names, loc="upper center", bbox_to_anchor=(0.47, 0), bbox_transform=below_ticks, ncols=columns,
             frameon=False, handlelength=1.9, borderaxespad=0.2, labelspacing=0.35, columnspacing=1.2,
         )  # fmt: skip
         if legend.get_window_extent(renderer).width <= width_in * renderer.dpi:
             break
-    return -(-num // columns)
+    return -(-sum(name.count("\n") + 1 for name in names) // columns)
 
 
 def laws_figure(residuals: Sequence[Chart], exponents: Chart | None) -> Figure:

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from synthetic_runs import catalogue_run
 
 from dashboards.paper.figures import TITLE_LETTERS, losses_figure, save_figure, threshold_figure
 from dashboards.plots.cells import cell_views, read_shown_curves
 from dashboards.plots.charts_of_cells import loss_charts
 from dashboards.plots.charts_of_thresholds import threshold_charts
 from dashboards.words.style import theme_pairs
+from sweeps.cells.loading import load_sweep
 from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.run_directory import RunDirectory
 
@@ -42,6 +44,18 @@ def test_long_names_in_legends_leave_the_panels_their_room(
     assert all(legend.x0 >= 0 and legend.x1 <= figure.bbox.width for legend in legends)
     assert all(legend.y1 < axes.bbox.y0 for legend, axes in zip(legends, figure.axes, strict=True))
     assert min(axes.get_position().width for axes in figure.axes) > 0.3
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_charts_along_three_letters_stand_two_in_a_row(tmp_path: Path) -> None:
+    """Three beside each other, with long names in their legends, left no width to the axes."""
+    findings = read_findings(catalogue_run(tmp_path / "run", load_sweep("stream_width")).path)
+    figure = threshold_figure(threshold_charts(findings.regimes))
+    save_figure(figure, tmp_path, "thresholds")
+    assert [axes.get_xlabel() for axes in figure.axes] == ["$T$", "$q$", "$d$"]
+    assert min(axes.get_position().width for axes in figure.axes) > 0.3
+    assert all(axes.get_legend().get_window_extent().x1 <= figure.bbox.width for axes in figure.axes)
 
 
 @pytest.mark.slow
