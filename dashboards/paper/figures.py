@@ -140,7 +140,9 @@ def _legend_below(axes: Axes, *, width_in: float) -> int:
     handles, names = axes.get_legend_handles_labels()
     if not names:
         return 0
-    names = [name if "$" in name else textwrap.fill(name.replace(" = ", "\xa0=\xa0"), PANEL_LETTERS) for name in names]
+    names: list[str] = [
+        name if "$" in name else textwrap.fill(name.replace(" = ", "\xa0=\xa0"), PANEL_LETTERS) for name in names
+    ]
     renderer = FigureCanvasAgg(axes.figure).get_renderer()  # type: ignore[arg-type, no-untyped-call]  # axes of the figure itself
     below_ticks = axes.transAxes + ScaledTranslation(0, -0.48, axes.figure.dpi_scale_trans)
     for columns in (2, 1):
