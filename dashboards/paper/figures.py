@@ -137,12 +137,12 @@ def threshold_figure(charts: Sequence[Chart]) -> Figure:
 
 def _legend_below(axes: Axes, *, width_in: float) -> int:
     """The legend of a chart, two names in a row where that is no wider than this; the number of its lines."""
-    handles, names = axes.get_legend_handles_labels()
+    handles, labels = axes.get_legend_handles_labels()
+    names = [
+        label if "$" in label else textwrap.fill(label.replace(" = ", "\xa0=\xa0"), PANEL_LETTERS) for label in map(str, labels)
+    ]
     if not names:
         return 0
-    names: list[str] = [
-        name if "$" in name else textwrap.fill(name.replace(" = ", "\xa0=\xa0"), PANEL_LETTERS) for name in names
-    ]
     renderer = FigureCanvasAgg(axes.figure).get_renderer()  # type: ignore[arg-type, no-untyped-call]  # axes of the figure itself
     below_ticks = axes.transAxes + ScaledTranslation(0, -0.48, axes.figure.dpi_scale_trans)
     for columns in (2, 1):
