@@ -143,18 +143,16 @@ class CellRuns:
         is_complete = self._states[cell_id].is_complete
         threshold = min(thresholds, key=lambda one: one.target_loss)
         points, target = threshold.points, threshold.target_loss
-        of_targets = {
-            f"{name}@{one.target_loss:g}": getattr(one, name)
-            for one in (thresholds if len(thresholds) > 1 else ())
-            for name in ("status", "M", "m_star", "low", "high")
-        }
-        summary = {
-            "status": threshold.status if is_complete else "interrupted",
-            "M": threshold.M,
-            "m_star": threshold.m_star,
-            "low": threshold.low,
-            "high": threshold.high,
-            **of_targets,
+
+        def found(one: WidthThreshold, suffix: str = "") -> dict[str, Any]:
+            values = {"status": one.status if is_complete else "interrupted"}
+            values |= {name: getattr(one, name) for name in ("M", "m_star", "low", "high")}
+            return {f"{name}{suffix}": value for name, value in values.items()}
+
+        summary = found(threshold)
+        for one in thresholds if len(thresholds) > 1 else ():
+            summary |= found(one, f"@{one.target_loss:g}")
+        summary |= {
             "level": threshold.level,
             "target_loss": target,
             **({} if threshold.metric == LOSS else {"metric": threshold.metric}),

@@ -281,7 +281,7 @@ class CpuKernels(Kernels):
         mean: float,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         slopes = X.new_empty((len(V), len(X), X.shape[1] if kind == attended_loops.SIGMOID else 0, X.shape[3]))
-        found = torch.empty_like(target), torch.empty_like(W), torch.empty_like(V), slopes, X.new_zeros(len(X))
+        found = X.new_empty(target.shape), torch.empty_like(W), torch.empty_like(V), slopes, X.new_zeros(len(X))
         inputs, outputs = _arrays(X, E, x_query, y, c, target, W, V, bias), _arrays(*found)
         head_loops.learn_heads(*inputs, T, kind, q, layers, rounds, inputs[0].dtype.type(mean), *outputs)
         return found

@@ -75,6 +75,29 @@ def test_offline_one_file_a_cell_reads_back_as_its_log_and_its_threshold(make_ru
     assert publish(run.path).num_up_to_date == 2
 
 
+def test_each_of_several_targets_has_its_numbers_and_a_cell_that_was_interrupted_has_no_status_of_any(
+    make_run: MakeRun, large: dict[str, Any]
+) -> None:
+    run = make_run(trials=[large], wandb=CELLS, criterion={"target_loss": [0.5, 0.1]}, keep=lambda place: place != 0)
+    publish(run.path)
+    thresholds: dict[str, list[Any]] = {}
+    for threshold in width_thresholds(Ledger(run.ledger).read(), _criterion(run)):
+        thresholds.setdefault(threshold.cell_id, []).append(threshold)
+    read = {one.config["cell_id"]: one for one in map(read_run, sorted(run.wandb.glob("offline-run-*/*.wandb")))}
+    assert read.keys() == thresholds.keys()
+    assert sorted(one.exit_code for one in read.values()) == [0, 130]
+    for cell_id, one in read.items():
+        for threshold in thresholds[cell_id]:
+            status = "interrupted" if one.exit_code else threshold.status
+            assert one.summary[f"status@{threshold.target_loss:g}"] == status
+            for name in ("M", "m_star", "low", "high"):
+                assert one.summary.get(f"{name}@{threshold.target_loss:g}") == getattr(threshold, name)
+        assert one.summary["target_loss"] == 0.1
+        assert [one.summary.get(name) for name in ("status", "m_star")] == [
+            one.summary.get(f"{name}@0.1") for name in ("status", "m_star")
+        ]
+
+
 def test_the_table_holds_every_trial_of_the_cell(make_run: MakeRun, large: dict[str, Any]) -> None:
     run = make_run(trials=[large], wandb=CELLS)
     publish(run.path)

@@ -1,5 +1,6 @@
 """Every network of prompts: its gradient is the slope of its objective, in float64."""
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -72,6 +73,25 @@ def test_compiled_loops_find_what_tensor_operations_find(program, monkeypatch, t
     torch.testing.assert_close(losses, plain_losses, rtol=1e-12, atol=0)
     for name, gradient in gradients.items():
         torch.testing.assert_close(gradient, plain_gradients[name], rtol=1e-9, atol=1e-13)
+
+
+def test_the_loop_over_layers_takes_targets_of_any_strides() -> None:
+    data = {
+        "task": SELECTION,
+        "model": STARTED,
+        "training": {"steps": 2, "batch_size": 24},
+        "optimizer": {"kind": "gd", "lr": 0.1},
+    }
+    program = NetworkProgram((TrialConfig.model_validate(data),), torch.device("cpu"))
+    network, parameters = program.network, program.initial()
+    assert isinstance(network, AttentionNetwork)
+    batch, source = program.training_batch(1), program.source(1, fresh=False)
+    turned = replace(batch, target=batch.target.transpose(1, 3).contiguous().transpose(1, 3))
+    found = [network._learned(parameters, one, source, rounds=False) for one in (batch, turned)]
+    (outputs, gradients), (others, again) = (one for one in found if one is not None)
+    assert not turned.target.is_contiguous()
+    assert torch.equal(outputs, others)
+    assert all(torch.equal(gradients[name], again[name]) for name in gradients)
 
 
 LOOPED = [
