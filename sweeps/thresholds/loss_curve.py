@@ -14,7 +14,9 @@ The scatter. A seed's log loss is Gaussian about the curve with variance `noise^
 the loss, a shift of the seed's curve in log width, and a misfit that grows with the distance D of the curve from the target. A
 broken line is a good picture of a curve near its kink only, and without the last term many distant points would be sure of a
 wrong threshold. With probability `lapse` a seed lapses instead: its log loss is spread evenly between the target and the zero
-predictor's loss, rarely below. A diverged seed is a lapse for sure.
+predictor's loss, rarely below. A diverged seed has the loss
+of the zero predictor: it lapsed, or its width is too small. (As a lapse whatever the width, seeds that diverge at small widths
+only would leave no width to the threshold.)
 
 The grid. Each axis is a row of equal cells; the extent of a cell is part of the variance. So a coarse grid blurs the
 posterior and never makes it sure of the wrong cell, and a finer one may be laid over what the coarse one left.
@@ -91,13 +93,10 @@ class Grid:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Log widths, in order, and log losses [n] of the points that ended with a number, how many lapsed for sure, the log target
-    and the log of the least width that may be asked.
-    """
+    """Log widths, in order, and log losses [n] of the points, the log target and that of the least width that may be asked."""
 
     log_widths: np.ndarray
     log_losses: np.ndarray
-    num_diverged: int
     log_target: float
     log_low: float
 
@@ -129,7 +128,7 @@ class Weights:
 def weigh(evidence: Evidence, grid: Grid) -> Weights:
     """Posterior weights, up to one factor."""
     left, right, turned = _log_likelihoods(evidence, grid)  # [crossing, slope, noise, lapse], the last [turn, ..]
-    common = _log_prior(grid) + evidence.num_diverged * np.log(grid.lapses.rates)
+    common = _log_prior(grid)
     tops = left.max(axis=1, keepdims=True), right.max(axis=1, keepdims=True)
     base = tops[0] + tops[1] + common
     most = max(base.max(), (turned + common).max())

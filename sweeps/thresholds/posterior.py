@@ -47,7 +47,7 @@ class ThresholdPosterior:
 
     Args:
         widths: [n] whole numbers.
-        log_losses: [n] log relative losses; inf or nan where the point lapsed for sure (it diverged).
+        log_losses: [n] log relative losses; inf or nan where the point diverged, which counts as the zero predictor's loss.
         low: the least width that may be asked.
         high: the largest.
         log_target: log of the target of the relative loss, below 0.
@@ -229,12 +229,12 @@ class ThresholdPosterior:
 
     @property
     def _evidence(self) -> Evidence:
-        known = np.isfinite(self.log_losses) | (self.log_losses == -np.inf)
-        order = np.lexsort((self.log_losses[known], self.widths[known]))
-        log_widths = np.log(self.widths[known][order])
-        log_losses = np.maximum(self.log_losses[known][order], LEAST_LOG_LOSS)
+        diverged = np.isnan(self.log_losses) | (self.log_losses == np.inf)
+        losses = np.where(diverged, 0.0, np.maximum(self.log_losses, LEAST_LOG_LOSS))
+        order = np.lexsort((losses, self.widths))
+        log_widths, log_losses = np.log(self.widths[order]), losses[order]
         nearest = _nearest(log_losses <= self.log_target)
-        return Evidence(log_widths[nearest], log_losses[nearest], int(np.sum(~known)), self.log_target, math.log(self.low))
+        return Evidence(log_widths[nearest], log_losses[nearest], self.log_target, math.log(self.low))
 
 
 def _nearest(solved: np.ndarray) -> slice:

@@ -94,6 +94,15 @@ def test_where_all_points_diverge_no_width_is_the_threshold() -> None:
     assert posterior.probability_above > 0.95
 
 
+def test_seeds_that_diverge_at_small_widths_only_leave_the_threshold_beyond_them() -> None:
+    """Most seeds diverge at 7, all others learn there a little, and every seed is solved from 8 on: not half of them lapse."""
+    widths = [6] * 4 + [7] * 21 + [8] * 8 + list(range(9, 80))
+    losses = [math.nan] * 19 + [math.log(0.13)] * 6 + [math.log(0.005)] * (len(widths) - 25)
+    posterior = posterior_of(widths, losses, low=6, high=130)
+    assert posterior.standing == "found"
+    assert 7 < math.exp(posterior.median) < 8
+
+
 def test_the_success_rate_is_a_quantile_over_seeds() -> None:
     """For noise of 0.3 and a slope of 3, 90% of the seeds are solved 1.28 * 0.3 / 3 above the median's threshold in log m."""
     widths, losses = points_of(num=120, noise=0.3, seed=3)
