@@ -187,6 +187,8 @@ def setting_words(fields: Iterable[tuple[str, Any]]) -> str:
     shown = dict(fields)
     if shown.get("model.positions.kind") == "one_hot":
         shown = {name: value for name, value in shown.items() if name not in FIXED_BY_ONE_HOT}
+    elif shown.get("model.positions.kind") == "learned":  # neither drawn nor fixed
+        shown.pop("model.positions.redraw", None)
     return ", ".join(SPOKEN.get((name, value), f"{field_name(name)} = {value_words(value)}") for name, value in shown.items())
 
 

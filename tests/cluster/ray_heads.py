@@ -65,9 +65,14 @@ class Head:
             return json.load(answer)
 
     def ray(self, *words: object, **environment: str) -> Done:
-        """Run `ray job ...` with access to this head."""
+        """Run `ray job ...` with access to this head, again where it asks for that, as it does while its agent starts."""
         verb, *rest = words
-        return call([RAY, "job", verb, "--address", self.address, *rest], {**self.access, **environment})
+        for _ in range(START_TRIES * 10):
+            done = call([RAY, "job", verb, "--address", self.address, *rest], {**self.access, **environment})
+            if "please try again later" not in done.stdout + done.stderr:
+                break
+            time.sleep(2)
+        return done
 
 
 def call(command: list[object], access: dict[str, str], *, code: Path = ROOT, timeout_s: float = 900) -> Done:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dashboards.words.settings import Axes, axes_of, family_names, field_name, value_words
+from dashboards.words.settings import Axes, axes_of, family_names, field_name, setting_words, value_words
 from stsq_core import TrialConfig
 from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.run_directory import RunDirectory
@@ -115,3 +115,9 @@ def test_families_of_most_combinations_are_named_in_full_without_what_follows() 
     found = axes_of(cells)
     assert found.family_settings(cells[0]) == ("y_enters=both", "activation=relu", "optimizer.kind=adam")
     assert len({found.family_settings(cell) for cell in cells}) == 6
+
+
+def test_learned_codes_are_not_called_fixed() -> None:
+    fields = [("task.T", 12), ("model.positions.kind", "learned"), ("model.positions.redraw", "never")]
+    assert setting_words(fields) == "T = 12, learned codes"
+    assert setting_words([("model.positions.kind", "gaussian"), fields[2]]) == "Gaussian codes, fixed codes"
