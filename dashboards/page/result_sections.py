@@ -41,8 +41,8 @@ def verdicts_section(findings: Findings) -> PageSection | None:
         "Claims and their verdicts",
         lead_paragraph(
             "The sweep file states each claim and its rule. Values are means over seeds, geometric ones of ratios, or, of"
-            f" claims about thresholds, their ratios and the exponents of laws, with {level:.0%} intervals. A claim holds where the"
-            " whole interval meets the rule, and does not hold where none of it does."
+            f" claims about thresholds, their ratios and the exponents of laws, with {level:.0%} intervals. A claim holds where"
+            " the whole interval meets the rule, and does not hold where none of it does."
             f" Fewer than {LEAST_SEEDS} seeds, or too few for an interval of the level, decide nothing."
         ),
         *(_claim(verdict) for verdict in findings.verdicts),
