@@ -160,17 +160,8 @@ def show_failures(console: Console, records: Outcomes) -> None:
 
 
 def _m_star(threshold: WidthThreshold) -> str:
-    match threshold.status:
-        case "found":
-            return star_words(threshold.m_star)
-        case "above_range":
-            return f"> {max(threshold.widths)}"
-        case "below_range":
-            return f"<= {min(threshold.widths)}"
-        case "solved" | "not_solved":
-            return size_words(threshold)
-        case _:
-            return "none"
+    """A threshold's number or side in ASCII; why there is none stands in the column of the status."""
+    return "none" if threshold.status in ("not_reached", "failed") else size_words(threshold).replace("≤", "<=")
 
 
 def _number(value: float | None, style: str) -> str:

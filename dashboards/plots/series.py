@@ -21,6 +21,7 @@ from dashboards.words import (
     Shade,
     architecture_name,
     axes_of,
+    joined_words,
     mark_shape,
     series_shade,
     setting_words,
@@ -258,13 +259,12 @@ def _multiples(series: Sequence[Series], letter: Letter, *, letters_within: bool
             within.pop()
     kind = architecture_name(series[0].regime.kind)
     told = [[trait.words[place] for trait in within if trait.words[place]] for place in range(len(series))]
-    # Learned codes are not redrawn, and not fixed either.
-    names = [", ".join(one for one in own if one != "fixed codes" or "learned codes" not in own) or kind for own in told]
+    names = [joined_words(own) or kind for own in told]
     return [
         Panel(
             letter,
             _beside([replace(series[place], name=names[place]) for place in members], letter),
-            ", ".join([kind, *filter(None, outside)]),
+            joined_words([kind, *filter(None, outside)]),
         )
         for outside, members in sorted(parted().items(), key=lambda own: tuple(series[own[1][0]].letters.values()))
     ]

@@ -36,6 +36,7 @@ from .settings import (
     family_names as family_names,
     family_title as family_title,
     field_name as field_name,
+    joined_words as joined_words,
     number_words as number_words,
     setting_interval as setting_interval,
     setting_words as setting_words,

@@ -187,9 +187,16 @@ def setting_words(fields: Iterable[tuple[str, Any]]) -> str:
     shown = dict(fields)
     if shown.get("model.positions.kind") == "one_hot":
         shown = {name: value for name, value in shown.items() if name not in FIXED_BY_ONE_HOT}
-    elif shown.get("model.positions.kind") == "learned":  # neither drawn nor fixed
-        shown.pop("model.positions.redraw", None)
-    return ", ".join(SPOKEN.get((name, value), f"{field_name(name)} = {value_words(value)}") for name, value in shown.items())
+    return joined_words(
+        SPOKEN.get((name, value), f"{field_name(name)} = {value_words(value)}") for name, value in shown.items()
+    )
+
+
+def joined_words(parts: Iterable[str]) -> str:
+    """Settings in words, one after another; learned codes are not redrawn, and not fixed either."""
+    told = list(parts)
+    is_learned = SPOKEN["model.positions.kind", "learned"] in told
+    return ", ".join(one for one in told if not (is_learned and one == SPOKEN["model.positions.redraw", "never"]))
 
 
 def number_words(value: float | None) -> str:

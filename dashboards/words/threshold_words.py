@@ -44,9 +44,9 @@ def size_words(threshold: WidthThreshold) -> str:
         case "found":
             return star_words(threshold.m_star)
         case "above_range":
-            return f"> {max(threshold.widths):g}"
+            return f"> {max(threshold.widths)}"
         case "below_range":
-            return f"≤ {min(threshold.widths):g}"
+            return f"≤ {min(threshold.widths)}"
         case "solved" | "not_solved":
             return f"only {threshold.widths[0]}"
         case "not_reached":
