@@ -1,6 +1,7 @@
 """A plugin's task that is sparse token selection but for something that it does before each batch is drawn."""
 
 import textwrap
+from pathlib import Path
 
 _PLUGIN = """
 import time
@@ -37,3 +38,8 @@ BEFORE
 def plugin_text(kind: str, before: str) -> str:
     """The text of a plugin whose task is of a kind; `before` is code, which has `time` and `Path`."""
     return _PLUGIN.replace("KIND", kind).replace("BEFORE", textwrap.indent(textwrap.dedent(before).strip(), 8 * " "))
+
+
+def held_text(hold: Path) -> str:
+    """The text of a plugin whose task `held` has steps of a tenth of a second while a file exists, however fast the machine."""
+    return plugin_text("held", f"if Path({str(hold)!r}).exists():\n    time.sleep(0.1)")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from own_task import plugin_text
+from own_task import held_text
 from ray_heads import Head, copy_rooms
 
 pytestmark = pytest.mark.jobs
@@ -37,9 +37,7 @@ def package(tmp_path: Path, small: dict[str, Any]) -> Path:
     held["base"]["task"]["kind"] = "held"
     held["base"]["training"] |= {"steps": HELD_STEPS, "log_every": 10}
     (folder / "slow.yaml").write_text(yaml.safe_dump(slow))
-    # steps of a tenth of a second while the file is there
-    before = f"if Path({str(hold(tmp_path))!r}).exists():\n    time.sleep(0.1)"
-    (folder / "held.py").write_text(plugin_text("held", before))
+    (folder / "held.py").write_text(held_text(hold(tmp_path)))
     return folder
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from killer import in_mid_training
-from own_task import plugin_text
+from own_task import held_text, plugin_text
 from ray_nodes import RayNodes, kill
 
 from sweeps.store.ledger import Ledger
@@ -173,30 +173,27 @@ print(accepted, why)
 
 
 def test_a_drained_node_gives_its_pack_to_another_at_no_cost_in_retries(
-    nodes: RayNodes, stsq: Any, sweep: Path, until: Any, numbers: Numbers, undisturbed: dict[str, tuple[object, ...]]
+    nodes: RayNodes, stsq: Any, write_sweep: Write, small: dict[str, Any], until: Any, numbers: Numbers
 ) -> None:
-    run = stsq.folder / "runs/small"
-    words = (
-        "run",
-        sweep,
-        "--address",
-        nodes.address,
-        "--wandb",
-        "disabled",
-        "--set",
-        "budget.retries=0",
-        "--checkpoint-every",
-        1,
-    )
+    small["trials"] = small["trials"][1:]
+    small["trials"][0]["base"]["task"]["kind"] = "held"
+    small["trials"][0]["base"]["training"] |= {"steps": 3000, "log_every": 100}
+    plugin, hold, run = stsq.folder / "held.py", stsq.folder / "hold", stsq.folder / "runs/small"
+    plugin.write_text(held_text(hold))
+    words = ("run", write_sweep(small), "--plugin", plugin, "--wandb", "disabled")
+    assert stsq.run(*words, "--inline", "--out", "undisturbed", timeout_s=PATIENCE_S).code == 0
+    hold.touch()
+    words = (*words, "--address", nodes.address, "--set", "budget.retries=0", "--checkpoint-every", 1)
     process = stsq.start(*words, **nodes.access)
     worker = one_in_training(run, until)
     assert "True" in nodes.ask(DRAIN)
     until(lambda: worker not in in_mid_training(run), timeout_s=PATIENCE_S, what="the worker's leave")
+    hold.unlink()
     nodes.add()
     ended = stsq.wait(process, timeout_s=PATIENCE_S)
     assert ended.code == 0, ended
     assert "a worker left a node that is taken away" in ended.err
-    assert numbers(run) == undisturbed
+    assert numbers(run) == numbers(stsq.folder / "undisturbed")
 
 
 ASK_WHILE_ONE_GOES = """
