@@ -18,6 +18,7 @@ from .laws import (
     compare_laws as compare_laws,
     fcn_line as fcn_line,
 )
+from .sampler import ThresholdSampler as ThresholdSampler
 from .schedule import (
     Failure as Failure,
     Grid as Grid,
@@ -33,9 +34,6 @@ from .schema import (
     TrialGroup as TrialGroup,
     WandbSettings as WandbSettings,
     WidthRange as WidthRange,
-)
-from .search import (
-    ThresholdSampler as ThresholdSampler,
 )
 from .store import (
     Ledger as Ledger,

@@ -18,8 +18,9 @@ from dashboards.plots.series import Series, cells_of, letter_of, place_of, serie
 from dashboards.words import INK, MUTED, Dash, Formula, architecture_name, round_numbers, ticks_at
 from stsq_core.configs import SAMPLES
 from sweeps.findings import Regime
+from sweeps.sampler import ThresholdPosterior
 from sweeps.store import FAILED
-from sweeps.thresholds import ThresholdPosterior, WidthThreshold
+from sweeps.thresholds import WidthThreshold
 
 MAX_PANELS = 12
 LEAST_COLUMNS = 2

@@ -1,4 +1,3 @@
-from .sampler import ThresholdSampler as ThresholdSampler
 from .search import Search as Search
 from .study_storage import (
     copied_studies as copied_studies,

@@ -17,8 +17,8 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from stsq_core.configs import UserError
 from sweeps.cells import SearchedCell
+from sweeps.sampler import WIDTH
 from sweeps.search.finished_points import Curves, FinishedPoint, intermediate_values
-from sweeps.search.sampler import WIDTH
 from sweeps.search.samplers import suggest_width
 
 OWNER = "stsq:run"

@@ -7,8 +7,8 @@ from optuna.samplers import BaseSampler, GPSampler, GridSampler, RandomSampler, 
 from optuna.trial import Trial
 
 from sweeps.cells import SearchedCell
+from sweeps.sampler import WIDTH, ThresholdSampler
 from sweeps.schema import Criterion, SearchSettings
-from sweeps.search.sampler import WIDTH, ThresholdSampler
 
 ROUND = "round"
 """A second parameter of grid searches: how often a width has come before. Optuna's grid takes each combination once."""

@@ -15,15 +15,15 @@ from pathlib import Path
 
 from sweeps.cells import SearchedCell, Trials, point_seed
 from sweeps.laws import Decision, decisions_of, families_of
+from sweeps.sampler import SearchState, ThresholdSampler, publish
 from sweeps.schedule import Strategy
 from sweeps.schema import Criterion, SweepSpec
 from sweeps.search.cell_study import CellStudy, OpenPoint
 from sweeps.search.finished_points import Curves, FinishedPoint, finished_points
-from sweeps.search.sampler import ThresholdSampler, publish
 from sweeps.search.samplers import sampler_for
 from sweeps.search.study_storage import open_storage, storage_errors
 from sweeps.store import LedgerRecord, Outcomes
-from sweeps.thresholds import CellPoints, SearchState, WidthThreshold, open_target, outcomes_by_cell, searched_threshold
+from sweeps.thresholds import CellPoints, WidthThreshold, open_target, outcomes_by_cell, searched_threshold
 
 MAX_NAME = 64
 

@@ -23,8 +23,8 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from stsq_core.configs import UserError
 from sweeps.cells import Cell
+from sweeps.sampler import WIDTH
 from sweeps.schema import PASSWORD_IN, without_password
-from sweeps.search.sampler import WIDTH
 from sweeps.store import Damage, LedgerRecord, RunDirectory, cut_torn_line, disk_errors, moved_away
 from sweeps.thresholds import WidthThreshold
 

@@ -1,4 +1,3 @@
-from .posterior import ThresholdPosterior as ThresholdPosterior
 from .resampling import (
     attainable_level as attainable_level,
     interval_of as interval_of,
@@ -7,13 +6,9 @@ from .resampling import (
 from .samples_thresholds import samples_to_target as samples_to_target
 from .search_points import CellPoints as CellPoints, outcomes_by_cell as outcomes_by_cell
 from .search_state import (
-    Failed as Failed,
     SearchPlan as SearchPlan,
-    SearchState as SearchState,
-    judge as judge,
     open_target as open_target,
     plan_searches as plan_searches,
-    posterior_of as posterior_of,
 )
 from .searched_thresholds import searched_threshold as searched_threshold
 from .thresholds import thresholds_of as thresholds_of, width_thresholds as width_thresholds

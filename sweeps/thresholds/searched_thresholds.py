@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweeps.cells import SearchedCell
+from sweeps.sampler import WIDEST, SearchState, ThresholdPosterior, falling_side
 from sweeps.schema import Criterion, SearchSettings
 from sweeps.store import Outcomes
 from sweeps.thresholds.crossings import isotonic_crossings
-from sweeps.thresholds.posterior import ThresholdPosterior
+from sweeps.thresholds.missed import Missed
 from sweeps.thresholds.search_points import CellPoints
-from sweeps.thresholds.search_state import SearchState, state_of
-from sweeps.thresholds.trend import WIDEST, Missed, falling_side
+from sweeps.thresholds.search_state import state_of
 from sweeps.thresholds.width_threshold import (
     Points,
     WidthThreshold,

@@ -27,13 +27,14 @@ import numpy as np
 
 from stsq_core.configs import SAMPLES, WIDTH, Transformer, TrialConfig
 from sweeps.cells import SearchedCell, cell_of_family, distinct_labels
+from sweeps.sampler import trend_of_widths
 from sweeps.schema import Criterion, SearchSettings, SweepSpec
 from sweeps.store import FAILED, FINISHED, LEAST_LOSS, LedgerRecord, Outcomes, Results
+from sweeps.thresholds.missed import Missed
 from sweeps.thresholds.recheck import NO_RECHECKS, Rechecks
 from sweeps.thresholds.resampling import NO_ESTIMATE, CellLosses, GridEstimate, attainable_level, estimate, interval_of
 from sweeps.thresholds.samples_thresholds import samples_threshold
 from sweeps.thresholds.searched_thresholds import searched_threshold
-from sweeps.thresholds.trend import Missed, trend_of_widths
 from sweeps.thresholds.width_threshold import (
     Point,
     Points,

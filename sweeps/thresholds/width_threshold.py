@@ -9,11 +9,11 @@ from typing import Literal, overload
 import numpy as np
 
 from stsq_core.configs import WIDTH, Size, TrialConfig
+from sweeps.sampler import SearchState
 from sweeps.schema import LOSS, Criterion, Statistic, metric_words
 from sweeps.store import STATUSES, Outcomes, Status, none_of_nan
 from sweeps.thresholds.recheck import Recheck
 from sweeps.thresholds.resampling import attainable_level
-from sweeps.thresholds.search_state import SearchState
 
 ThresholdStatus = Literal["found", "above_range", "below_range", "not_reached", "solved", "not_solved", "failed"]
 

@@ -23,8 +23,8 @@ from sweeps.laws.cells import FOUND, spread_of
 from sweeps.laws.decision import Decision, NextRound
 from sweeps.laws.formulas import ATTENTION, ATTENTION_OFFSET, EXCESS_Q_POWER, Tasks
 from sweeps.laws.rivals import Candidates
+from sweeps.sampler.posterior import ThresholdPosterior
 from sweeps.schema.search_spec import DecideSettings
-from sweeps.thresholds.posterior import ThresholdPosterior
 
 TARGET, D, BATCH, CAP, POINTS = 0.1, 4, 8, 96, 600
 TRUTHS = {"log": ATTENTION, "power": EXCESS_Q_POWER, "offset": ATTENTION_OFFSET}

@@ -17,7 +17,7 @@ from sweeps.laws.cells import law_cells
 from sweeps.laws.fit import fit_law
 from sweeps.laws.formulas import ATTENTION
 from sweeps.laws.misfit import MISFIT_LEVEL, fit_test
-from sweeps.thresholds.posterior import ThresholdPosterior
+from sweeps.sampler.posterior import ThresholdPosterior
 
 TARGET, NUM_TRIALS, NUM_DRAWS, SEED_SD, SEEDS = 0.1, 16, 400, 0.05, (3, 5, 8, 16, 32)
 TASKS = tuple((T, q, 4) for T in (8, 16, 32, 64, 128, 256) for q in (2, 3))

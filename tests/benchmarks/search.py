@@ -2,7 +2,7 @@
 
     python tests/benchmarks/search.py [--cells 900] [--peer-cells 300] [--families 40] [--only PART] [--json PATH] [--toy]
 
-Ours is `sweeps.search.sampler.ThresholdSampler` through Optuna's ask and tell, in batches of 8 and with a cap of 96, until the
+Ours is `sweeps.ThresholdSampler` through Optuna's ask and tell, in batches of 8 and with a cap of 96, until the
 90% interval is within 10% or one unit. The others spend 24 and 72 points and are scored (a) by their own answer and (b) by our
 posterior of their points. TPE and GP minimize |log(loss / target)| over log m, and answer with their best width; random and
 even widths answer with the least crossing of the line through the median losses; bisection takes the median of 3 seeds (24
@@ -34,9 +34,9 @@ from gates import parser_of
 from optuna.trial import TrialState
 from simulation import RangedCell, above_cell, flat_cell, smooth_cell, stress_cell, valley_cell
 
-from sweeps.search.sampler import STATUS, WIDTH, ThresholdSampler
+from sweeps.sampler.posterior import ThresholdPosterior
+from sweeps.sampler.threshold_sampler import STATUS, WIDTH, ThresholdSampler
 from sweeps.thresholds.crossings import least_crossing
-from sweeps.thresholds.posterior import ThresholdPosterior
 
 TARGET, LEVEL = 0.1, 0.9
 LOW, HIGH = 2, 8192

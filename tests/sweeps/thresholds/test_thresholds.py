@@ -6,9 +6,9 @@ import random
 import numpy as np
 import pytest
 
+from sweeps.sampler.trend import trend_of_widths
 from sweeps.schema.spec import Criterion
 from sweeps.thresholds.thresholds import width_thresholds
-from sweeps.thresholds.trend import trend_of_widths
 
 WIDTHS = (12, 15, 18, 22, 27, 33)
 

@@ -26,7 +26,8 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from sweeps.thresholds import Failed, SearchState, ThresholdPosterior, judge, posterior_of
+from sweeps.sampler.posterior import ThresholdPosterior
+from sweeps.sampler.stopping import Failed, SearchState, judge, posterior_of
 
 WIDTH = "m"
 STATUS, DIVERGED = "status", "diverged"

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweeps.thresholds.posterior import ThresholdPosterior
-from sweeps.thresholds.search_state import Failed, posterior_of, stop_reason
+from sweeps.sampler.posterior import ThresholdPosterior
+from sweeps.sampler.stopping import Failed, posterior_of, stop_reason
 
 RULE = {"num_failed": 0, "level": 0.9, "tolerance": 0.1, "batch": 8, "cap": 96}
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sweeps.thresholds.posterior import ThresholdPosterior
+from sweeps.sampler.posterior import ThresholdPosterior
 
 
 def points(num: int, *, crossing: float, slope: float, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:

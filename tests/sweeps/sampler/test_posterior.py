@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from simulation import smooth_cell
 
-from sweeps.thresholds.posterior import MOST_POINTS, ThresholdPosterior
+from sweeps.sampler.posterior import MOST_POINTS, ThresholdPosterior
 
 LOG_TARGET = math.log(0.1)
 LOW, HIGH = 4, 4096

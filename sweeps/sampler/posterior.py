@@ -18,8 +18,8 @@ from typing import Literal
 
 import numpy as np
 
-from sweeps.thresholds.loss_curve import Axis, Evidence, Grid, Lapses, Weights, weigh
-from sweeps.thresholds.trend import STRETCH, Trend, trend_of
+from sweeps.sampler.loss_curve import Axis, Evidence, Grid, Lapses, Weights, weigh
+from sweeps.sampler.trend import STRETCH, Trend, trend_of
 
 Standing = Literal["found", "above_range", "below_range", "not_reached"]
 

@@ -13,8 +13,8 @@ from optuna.study import Study
 from optuna.trial import Trial, TrialState
 from simulation import SimulatedCell, smooth_cell
 
-import sweeps.search.sampler
-from sweeps.search.sampler import ThresholdSampler, constrain
+import sweeps.sampler.threshold_sampler
+from sweeps.sampler.threshold_sampler import ThresholdSampler, constrain
 
 CELL = smooth_cell(4, slope=3.0, log_target=math.log(0.1))
 M_STAR = math.exp(CELL.log_threshold(0.1))
@@ -128,7 +128,7 @@ def test_processes_share_a_search_through_a_database(tmp_path: Path) -> None:
     code = f"""
 import sys
 import optuna
-from sweeps.search.sampler import ThresholdSampler
+from sweeps.sampler.threshold_sampler import ThresholdSampler
 sys.path.append("tests/benchmarks")
 from simulation import smooth_cell
 cell = smooth_cell(4, slope=3.0, log_target=-2.302585092994046)
@@ -267,7 +267,7 @@ def test_the_state_of_trials_is_that_of_their_study() -> None:
 
 
 def test_a_trial_is_read_once_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    points, counts = sweeps.search.sampler._StudyPoints, []
+    points, counts = sweeps.sampler.threshold_sampler._StudyPoints, []
     read = points._note
     monkeypatch.setattr(
         points, "_note", lambda own, trial: (trial.state.is_finished() and counts.append(trial.number)) or read(own, trial)

@@ -1,0 +1,115 @@
+"""When the search for a threshold may end, and why: from its points alone."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from sweeps.sampler.posterior import ThresholdPosterior
+
+StopReason = Literal["precise", "cap", "above_range", "below_range", "not_reached", "diverged", "failed", ""]
+
+FAILED_ROUNDS = 2
+"""Rounds in which points beyond all others failed, after which no more are asked there: one may have lost a worker."""
+
+LEAST_TRIED = 8
+"""So many points over the whole range without one loss end a search, however few are asked at a time."""
+
+
+@dataclass(frozen=True)
+class SearchState:
+    """`reason` says why a search has finished: its interval is as narrow as asked (`precise`), its budget of points is spent
+    (`cap`), the threshold lies beyond its range, the loss turned or never moved short of the target (`not_reached`), or every
+    point diverged or failed. `posterior` is None where no point is evidence.
+    """
+
+    finished: bool
+    reason: StopReason
+    num_points: int
+    posterior: ThresholdPosterior | None
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Widths [n] of failed points and the rounds [n] in which they were asked."""
+
+    widths: np.ndarray
+    rounds: np.ndarray
+
+
+def posterior_of(
+    widths: np.ndarray,
+    log_losses: np.ndarray,
+    failed: Failed,
+    *,
+    low: int,
+    high: int,
+    log_target: float,
+    success_rate: float,
+) -> ThresholdPosterior:
+    """The posterior of points that gave evidence, over the range less the ends at which points fail.
+
+    An end is left out when points beyond all those that ended well have failed in `FAILED_ROUNDS` rounds: no more are asked
+    there, and none of it counts as tried.
+    """
+    least, most = low, high
+    if len(widths):
+        above, below = failed.widths > widths.max(), failed.widths < widths.min()
+        if len(np.unique(failed.rounds[above])) >= FAILED_ROUNDS:
+            most = max(int(failed.widths[above].min()) - 1, low)
+        if len(np.unique(failed.rounds[below])) >= FAILED_ROUNDS:
+            least = min(int(failed.widths[below].max()) + 1, most)
+    return ThresholdPosterior(
+        widths,
+        log_losses,
+        low=least,
+        high=most,
+        log_target=log_target,
+        success_rate=success_rate,
+        is_cut=most < high,
+    )
+
+
+def judge(
+    posterior: ThresholdPosterior, *, num_failed: int, level: float, tolerance: float, batch: int, cap: int, offset: int = 0
+) -> SearchState:
+    """The state of a search with this posterior and so many failed points; arguments as of `stop_reason`."""
+    reason = stop_reason(
+        posterior, num_failed=num_failed, level=level, tolerance=tolerance, batch=batch, cap=cap, offset=offset
+    )
+    has_loss = bool(np.isfinite(posterior.log_losses).any())
+    return SearchState(reason != "", reason, len(posterior.widths) + num_failed, posterior if has_loss else None)
+
+
+def stop_reason(
+    posterior: ThresholdPosterior, *, num_failed: int, level: float, tolerance: float, batch: int, cap: int, offset: int = 0
+) -> StopReason:
+    """Why a search may end; empty where it goes on.
+
+    `below_range`: the threshold lies there as surely as the interval's `level` asks. `above_range` and `not_reached`: it is as
+    sure that none lies within the range, no solved point stands alone, and it is clear whether the loss still falls at the
+    upper end. `precise`: the interval's ends, less `offset` (the part of the width that is not searched, d of m = d + d_e), lie
+    within `tolerance` of their middle, or one unit of width apart. `cap`: that many points have ended, failed ones among them.
+    `diverged` and `failed`: a round over the whole range, of eight points or more, went without one loss.
+    """
+    num = len(posterior.widths) + num_failed
+    if not np.isfinite(posterior.log_losses).any():
+        # No width is to blame, and more rounds would bring no number.
+        is_over = num >= min(max(batch, LEAST_TRIED), cap)
+        return "" if not is_over else "diverged" if len(posterior.widths) else "failed"
+    beyond = (1 + level) / 2
+    if posterior.probability_below >= beyond:
+        return "below_range"
+    is_spent = num >= cap
+    if posterior.probability_above + posterior.probability_not_reached >= beyond:
+        is_clear = (posterior.trend != "unclear" or posterior.is_cut) and not len(posterior.lone_solved)
+        standing = posterior.standing
+        return standing if standing in ("above_range", "not_reached") and (is_spent or is_clear) else ""
+    low, high = posterior.interval(level)
+    is_bounded = math.isfinite(low) and math.isfinite(high) and posterior.probability_not_reached <= 1 - beyond
+    if is_bounded:
+        least, most = math.exp(low) - offset, math.exp(high) - offset
+        if most - least <= 1 or most <= least * (1 + tolerance) ** 2:
+            return "precise"
+    return "cap" if is_spent else ""
