@@ -7,12 +7,14 @@ is quick. Exit codes are those of `cluster.run.exit_codes`.
 import errno
 import gc
 import json
+import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from cluster.commands.cli_options import (
     MoreSeeds,
@@ -29,11 +31,26 @@ from cluster.commands.groups import job_app, manifest, open_app, wandb_app
 from cluster.environment import BAD_INPUT
 from stsq_core.configs import UserError
 
+COMMANDS = (
+    *("list", "cat", "new", "plan", "run", "status", "show", "runs", "open", "report", "figure", "trial", "check", "rm"),
+    *("wandb", "job", "manifest", "schema", "doctor"),
+)
+"""The commands in the order of use, in which `--help` lists them."""
+
+
+class InOrder(typer.core.TyperGroup):
+    """The commands in the order of use."""
+
+    def list_commands(self, context: Any) -> list[str]:
+        names = super().list_commands(context)
+        return sorted(names, key=lambda name: COMMANDS.index(name) if name in COMMANDS else len(COMMANDS))
+
+
 app = typer.Typer(
     name="stsq",
+    cls=InOrder,
     help="Measures how wide a network must be to learn sparse token selection: runs sweeps, shows their width thresholds.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -63,7 +80,8 @@ class WandbName(StrEnum):
 # Texts of defaults stand in show_default: in a help text Rich reads [...] as markup and drops it.
 Out = Annotated[Path | None, typer.Option(metavar="RUN", help="The run directory.", show_default="runs/NAME")]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Number of packs that train at once.", show_default="all cores, or all GPUs")
+    int | None,
+    typer.Option(metavar="N", min=1, help="Number of packs that train at once.", show_default="all cores, or all GPUs"),
 ]
 KeepWeights = Annotated[bool, typer.Option("--keep-weights", help="Save the trained weights to RUN/weights/TRIAL.npz.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -99,6 +117,30 @@ def list_command(
 
 
 @app.command()
+def cat(sweep: Sweep) -> None:
+    """Print the YAML of a sweep, such as one of the catalogue, with its hypothesis in words."""
+    from cluster.run import located
+    from sweeps.cells import sweep_text
+
+    sys.stdout.write(sweep_text(located(sweep, None)[0]))
+
+
+@app.command()
+def new(
+    sweep: Sweep,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file to write, such as my_sweep.yaml; its stem is the name.")
+    ],
+) -> None:
+    """Copy a sweep to a new file of your own, to be edited."""
+    from cluster.run import located
+    from sweeps.cells import copy_sweep
+
+    copy_sweep(located(sweep, None)[0], file)
+    print(f"{file}: edit it, then `stsq plan {shlex.quote(str(file))}`")
+
+
+@app.command()
 def plan(sweep: Sweep, settings: Settings = None, out: Out = None, workers: Workers = None, plugin: PluginFiles = None) -> None:
     """Show the cells, trials, packs and cost of a sweep without running it."""
     from cluster.commands.planning import show_plan
@@ -124,12 +166,16 @@ def run(
         bool, typer.Option("--inline", help="Train one pack after another in this process, without Ray.")
     ] = False,
     workers: Workers = None,
-    max_workers: Annotated[int | None, typer.Option(min=1, help="Upper limit on workers.")] = None,
+    max_workers: Annotated[int | None, typer.Option(metavar="N", min=1, help="Upper limit on workers.")] = None,
     gpus_per_worker: Annotated[
-        float, typer.Option(min=0.01, max=1.0, help="GPU fraction per worker; with 0.25 four workers share a GPU.")
+        float,
+        typer.Option(metavar="SHARE", min=0.01, max=1.0, help="GPU fraction per worker; with 0.25 four workers share a GPU."),
     ] = 1.0,
     cpu_workers: Annotated[
-        int, typer.Option(min=0, help="Extra CPU workers for short packs (CPU and GPU results agree only to a tolerance).")
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Extra CPU workers for short packs (CPU and GPU results agree only to a tolerance)."
+        ),
     ] = 0,
     wait_for_gpus: Annotated[
         float | None, typer.Option(metavar="MINUTES", min=0, help="Wait up to MINUTES for a GPU node.")
@@ -143,7 +189,12 @@ def run(
         ),
     ] = False,
     keep_weights: KeepWeights = False,
-    wandb: Annotated[WandbName | None, typer.Option(help="W&B mode.", show_default="WANDB_MODE, else the sweep's")] = None,
+    wandb: Annotated[
+        WandbName | None,
+        typer.Option(
+            metavar="MODE", help="W&B mode: auto, online, offline or disabled.", show_default="WANDB_MODE, else the sweep's"
+        ),
+    ] = None,
     wandb_project: WandbProject = None,
     wandb_entity: WandbEntity = None,
     wandb_tags: WandbTags = None,

@@ -5,12 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cluster.commands import completion
+
 if TYPE_CHECKING:
     from dashboards.publishing import Asked
 
 
-def _load_plugins(files: list[Path] | None) -> list[Path] | None:
+def _load_plugins(context: typer.Context, files: list[Path] | None) -> list[Path] | None:
     """Load installed plugins, then the named ones, before the command does anything else."""
+    if context.resilient_parsing:  # a shell completes, and waits for nothing
+        return files
     from stsq_core.plugins import load_installed
     from sweeps.store import name_plugins
 
@@ -29,13 +33,23 @@ PluginFiles = Annotated[
     ),
 ]
 Sweep = Annotated[
-    str, typer.Argument(metavar="SWEEP", help="A sweep of the catalogue (see `stsq list`), a YAML file, or a run directory.")
+    str,
+    typer.Argument(
+        metavar="SWEEP",
+        help="A sweep of the catalogue (see `stsq list`), a YAML file, or a run directory.",
+        autocompletion=completion.sweeps,
+    ),
 ]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/quickstart.")]
+Run = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/quickstart.", autocompletion=completion.runs)
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="FIELD=VALUE", help="Change a field: task.T=16,32 or seeds=5 or GROUP:model.width=8. May be repeated."
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Change a field: task.T=16,32 or seeds=5 or GROUP:model.width=8. May be repeated.",
+        autocompletion=completion.settings,
     ),
 ]
 MoreSeeds = Annotated[

@@ -9,11 +9,13 @@ from .expanded_sweep import (
 from .loading import (
     catalog_names as catalog_names,
     check_sweep as check_sweep,
+    copy_sweep as copy_sweep,
     load_expanded as load_expanded,
     load_sweep as load_sweep,
     read_catalog as read_catalog,
     spec_json_schema as spec_json_schema,
     sweep_name as sweep_name,
+    sweep_text as sweep_text,
 )
 from .packs import (
     ANYWHERE as ANYWHERE,

@@ -28,6 +28,7 @@ from sweeps.schema import (
     storage_beyond_a_file,
     suggestion,
     thinned,
+    unsealed,
 )
 
 CATALOG = Path(__file__).parents[1] / "catalog"
@@ -110,6 +111,37 @@ def read_catalog(name: str) -> str:
         UserError: no sweep of that name.
     """
     return catalog_path(name).read_text(encoding="utf-8")
+
+
+def sweep_text(name_or_path: str | Path) -> str:
+    """The YAML text of a sweep; of one that a run directory keeps, without its checksum.
+
+    Raises:
+        UserError: an unknown sweep, or a file that cannot be read.
+    """
+    return unsealed(_text_of(sweep_path(name_or_path)))
+
+
+def copy_sweep(name_or_path: str | Path, file: Path) -> None:
+    """Write a sweep to a new file, under the name of the file.
+
+    Raises:
+        UserError: an unknown sweep, a file that is there already or cannot be written, or one whose stem is no name.
+    """
+    if file.suffix not in (".yaml", ".yml"):
+        raise UserError(f"{file} must end in .yaml: a sweep is known by it")
+    try:
+        name = _NAME.validate_python(file.stem)
+    except ValidationError as error:
+        raise UserError(f"{file} gives its sweep the name {file.stem}: {first_problem(error, SweepSpec, None)[1]}") from None
+    text = re.sub(r"^name:.*$", f"name: {name}", sweep_text(name_or_path), count=1, flags=re.MULTILINE)
+    try:
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+    except FileExistsError:
+        raise UserError(f"{file} is there already, and is kept as it is: give another name") from None
+    except OSError as error:
+        raise UserError(f"{file} cannot be written: {error.strerror}") from None
 
 
 def sweep_path(name_or_path: str | Path) -> Path:

@@ -45,9 +45,14 @@ from .judged_metric import (
     metric_at as metric_at,
     metric_words as metric_words,
 )
-from .kept_sweeps import as_kept as as_kept, check_seal as check_seal, sealed_text as sealed_text
+from .kept_sweeps import (
+    as_kept as as_kept,
+    check_seal as check_seal,
+    sealed_text as sealed_text,
+    unsealed as unsealed,
+)
 from .law_settings import LawSettings as LawSettings
-from .overrides import apply_settings as apply_settings
+from .overrides import apply_settings as apply_settings, settable_fields as settable_fields
 from .search_spec import (
     PASSWORD_IN as PASSWORD_IN,
     DecideSettings as DecideSettings,

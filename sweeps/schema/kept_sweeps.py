@@ -29,6 +29,11 @@ def sealed_text(text: str) -> str:
     return f"{_SEAL}{crc32(text.encode()):08x}{_AFTER_SEAL}{text}"
 
 
+def unsealed(text: str) -> str:
+    """The sweep behind a checksum, where it has one."""
+    return text.partition("\n")[2] if text.startswith(_SEAL) else text
+
+
 def check_seal(text: str, source: str) -> None:
     """Refuse a kept sweep that is not what its checksum was made of; one without is of a former version, or edited.
 

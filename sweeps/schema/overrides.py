@@ -35,6 +35,12 @@ MORE_SEEDS = "seeds+"
 GROUP_FIELDS = ("seeds", MORE_SEEDS, *RANGE_FIELDS)
 """What a setting may change of a group beside the fields of its trials."""
 
+
+def settable_fields() -> tuple[str, ...]:
+    """What a setting may change: of the sweep, of a group, of its trials."""
+    return (*SPEC_FIELDS, *known_leaves(), *GROUP_FIELDS)
+
+
 _SHAPE = re.compile(r"^(?:(?P<group>[^:=]*):)?(?P<field>[^=:]+)=(?P<values>.*)$", re.DOTALL)
 
 
@@ -87,7 +93,7 @@ def _applied(document: YamlDocument, setting: Override) -> YamlDocument:
         return _with_spec_field(document, setting)
     reason = None if setting.field in GROUP_FIELDS else unknown_field(setting.field)
     if reason:
-        near = suggestion(setting.field, [*SPEC_FIELDS, *known_leaves(), *GROUP_FIELDS])
+        near = suggestion(setting.field, settable_fields())
         also = f", and of the sweep {nearest(setting.field, [*GROUP_FIELDS, *SPEC_FIELDS])}"
         raise UserError(
             f"{setting.origin}: there is no field {shown(setting.field)}{near}; {allowed_beside(setting.field)}{also}"

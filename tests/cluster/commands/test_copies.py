@@ -1,0 +1,60 @@
+"""`stsq cat` and `stsq new`: a sweep to read, and a copy of it to edit."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps import load_sweep, read_catalog
+
+Here, Write = Callable[..., Any], Callable[..., Path]
+
+
+def test_cat_prints_a_sweep_as_it_stands(here: Here, write_sweep: Write) -> None:
+    assert here("cat", "parity").out == read_catalog("parity")
+    mine = write_sweep()
+    assert here("cat", mine).out == mine.read_text()
+    refused = here("cat", "pairty")
+    assert refused.code == 2
+    assert "did you mean parity?" in refused.err
+
+
+def test_new_copies_a_sweep_under_the_name_of_its_file(here: Here, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    done = here("new", "width_vs_T", mine)
+    assert done.code == 0
+    assert done.out == f"{mine}: edit it, then `stsq plan {mine}`\n"
+    copied, own = load_sweep(mine), load_sweep("width_vs_T")
+    assert copied == own.model_copy(update={"name": "mine"})
+    assert mine.read_text().count("\n") == read_catalog("width_vs_T").count("\n")  # with its comments
+
+
+@pytest.mark.slow
+def test_new_copies_the_sweep_of_a_run_without_its_checksum(
+    here: Here, write_sweep: Write, small: dict[str, Any], tmp_path: Path
+) -> None:
+    run, mine = tmp_path / "run", tmp_path / "mine.yaml"
+    here("run", write_sweep(small), "--out", run, "--inline", "--wandb", "disabled")
+    assert here("new", run, mine).code == 0
+    assert "checksum" not in mine.read_text()
+    assert load_sweep(mine).trials == load_sweep(run / "spec.yaml").trials
+    assert here("cat", run).out.partition("\n")[2] == mine.read_text().partition("\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [
+        ("kept.yaml", "is there already, and is kept as it is"),
+        ("mine.txt", "must end in .yaml"),
+        ("my sweep.yaml", "gives its sweep the name my sweep: a name begins with"),
+        ("nowhere/mine.yaml", "cannot be written: No such file or directory"),
+    ],
+)
+def test_new_refuses_and_overwrites_nothing(file: str, reason: str, here: Here, tmp_path: Path) -> None:
+    (tmp_path / "kept.yaml").write_text("kept")
+    refused = here("new", "smoke", tmp_path / file)
+    assert refused.code == 2
+    assert reason in refused.err
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["kept.yaml"]
+    assert (tmp_path / "kept.yaml").read_text() == "kept"
