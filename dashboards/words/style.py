@@ -45,6 +45,9 @@ WIDTHS = (
 )
 """Narrow to wide; each step differs in lightness as well as in hue."""
 
+TICK_LETTER, TICK_GAP = 0.032, 0.015
+"""What a letter of a tick's number takes of the x axis of a small chart, and the room between two numbers."""
+
 Dash = Literal["solid", "dashed", "dashdot", "dotted"]
 DASHES: tuple[Dash, ...] = ("solid", "dashed", "dashdot")
 
@@ -135,9 +138,19 @@ def translucent(colour: str, alpha: float) -> str:
 
 
 def ticks_at(values: Iterable[float], ends: tuple[float, float]) -> tuple[float, ...]:
-    """The values themselves where they are few, else round numbers between the ends."""
+    """The values themselves where they are few, else round numbers between the ends of a logarithmic axis.
+
+    Of values whose numbers would be printed over each other the lower has a tick.
+    """
     measured = sorted(set(values))
-    return tuple(measured) if len(measured) <= 8 else round_numbers(*ends)
+    if len(measured) > 8:
+        return round_numbers(*ends)
+    span, shown = math.log(ends[1] / ends[0]), list[float]()
+    for value in measured:
+        letters = len(tick_words(value)) + len(tick_words(shown[-1])) if shown else 0
+        if not shown or math.log(value / shown[-1]) / span >= TICK_GAP + letters / 2 * TICK_LETTER:
+            shown.append(value)
+    return tuple(shown)
 
 
 def round_numbers(low: float, high: float) -> tuple[float, ...]:

@@ -2,11 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_runs import catalogue_run
+from synthetic_runs import catalogue_run, fully_connected, transformers
 
 from dashboards.paper.figures import TITLE_LETTERS, losses_figure, save_figure, threshold_figure
 from dashboards.plots.cells import cell_views, read_shown_curves
@@ -89,3 +90,14 @@ def test_no_colour_is_swapped_twice() -> None:
     lights = {light for light, _ in pairs}
     assert len(lights) == len(pairs)
     assert not lights & {dark for _, dark in pairs}
+
+
+def test_numbers_of_ticks_are_not_printed_over_each_other(make_run: Callable[..., RunDirectory], tmp_path: Path) -> None:
+    """Short lengths close together, on an axis as long as that of lengths of 4 to 512 beside it."""
+    groups = [transformers([4, 16, 64, 256, 512]), fully_connected([4, 6, 8, 10, 12, 24])]
+    figure = threshold_figure(threshold_charts(read_findings(make_run(trials=groups).path).regimes))
+    save_figure(figure, tmp_path, "thresholds")
+    for axes in figure.axes:
+        boxes = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
+        assert len(boxes) > 2
+        assert [one for one, other in pairwise(boxes) if one.x1 >= other.x0] == []
