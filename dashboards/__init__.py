@@ -1,4 +1,4 @@
-"""Shows a sweep: tables, figures, one self-contained page, Weights & Biases and other viewers, and notebooks.
+"""Shows what stsq ran: tables, figures, one self-contained page, Weights & Biases and other viewers, and notebooks.
 
 Everything here is computed from a run directory and changes no number in it. plotly, matplotlib and wandb load when first used.
 """

@@ -1,4 +1,4 @@
-"""The science: tasks, codes, models, optimizers, the one training loop, and the oracles it is tested against.
+"""The science of stsq: tasks, codes, models, optimizers, the one training loop, and the oracles it is tested against.
 
 Names load on first use, so that reading a config does not wait for torch.
 """

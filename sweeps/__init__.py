@@ -1,4 +1,4 @@
-"""What to run, and what came of it: sweep files, plans, packs, the ledger, width thresholds and scaling laws."""
+"""What stsq runs, and what came of it: sweep files, plans, packs, the ledger, width thresholds and scaling laws."""
 
 import lazy_loader
 

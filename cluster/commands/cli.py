@@ -1,4 +1,4 @@
-"""The front door: `stsq`, also `python -m cluster`.
+"""The front door: `stsq`, also `python -m stsq`.
 
 A command checks its arguments here and leaves the work to its module, which is imported when the command runs, so that `--help`
 is quick. Exit codes are those of `cluster.run.exit_codes`.

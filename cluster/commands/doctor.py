@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from cluster.environment import MIN_PYTHON, RAY_ONLY, REQUIRED, is_importable, num_cores
+from cluster.environment import MIN_PYTHON, RAY_ONLY, REQUIRED, ROOMS, intruder, is_importable, num_cores
 
 OPTIONAL = {
     "optuna_dashboard": ("optuna-dashboard", "`stsq open optuna`"),
@@ -38,7 +38,16 @@ class Check:
 
 def examine(folder: Path = Path()) -> tuple[Check, ...]:
     """Check everything a sweep needs or uses, without starting anything; `folder` is where runs would be written."""
-    return (*_packages(), *_machine(), *_disk(folder), *_devices(), *_ray(), *_wandb())
+    return (*_own(), *_packages(), *_machine(), *_disk(folder), *_devices(), *_ray(), *_wandb())
+
+
+def _own() -> Iterator[Check]:
+    """Our own packages, in whose place others of the same names may stand."""
+    found = [(room, *place) for room in ROOMS if (place := intruder(room))]
+    for room, folder, remedy in found:
+        yield Check("missing", f"stsq: {room}", f"hidden by {folder}", remedy)
+    if not found:
+        yield Check("ok", "stsq", _version("stsq") or "found")
 
 
 def _packages() -> Iterator[Check]:
@@ -103,7 +112,7 @@ def _ray() -> Iterator[Check]:
 
 
 def _wandb() -> Iterator[Check]:
-    if not all(map(is_importable, REQUIRED.keys() - RAY_ONLY)):
+    if not all(map(is_importable, REQUIRED.keys() - RAY_ONLY)) or any(map(intruder, ROOMS)):
         return  # `dashboards.publishing` imports more than wandb
     from dashboards.publishing import has_key, restart_service, server_url
 

@@ -159,7 +159,7 @@ def entrypoint_of(request: JobRequest, files: frozenset[Path]) -> str:
         named = {str(plugin): inside, f"--plugin={plugin}": f"--plugin={inside}"}
         words = [named.get(word, word) for word in words]
     settings = [word for setting in request.settings for word in ("--set", setting)]
-    return shlex.join(["python", "-m", "cluster", "run", sweep, *settings, *words])
+    return shlex.join(["python", "-m", "stsq", "run", sweep, *settings, *words])
 
 
 def _packaged_path(folder: Path, files: frozenset[Path], path: Path, *, what: str) -> Path:

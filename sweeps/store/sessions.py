@@ -25,7 +25,7 @@ PACKAGES = ("stsq", "torch", "ray", "numpy", "optuna", "pydantic", "wandb", "plo
 MAX_TIME = 2.0**36
 """Seconds since 1970 that are a date."""
 
-ROOMS = ("stsq_core", "sweeps", "dashboards", "cluster")
+ROOMS = ("stsq_core", "sweeps", "dashboards", "cluster", "stsq")
 """The folders of our code."""
 
 

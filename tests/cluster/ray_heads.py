@@ -158,5 +158,5 @@ def came_up(port: int, process: subprocess.Popen[bytes]) -> bool:
 
 def copy_rooms(folder: Path) -> None:
     """Put the project's code into a folder, as a checkout holds it."""
-    for room in ("stsq_core", "sweeps", "dashboards", "cluster"):
+    for room in ("stsq_core", "sweeps", "dashboards", "cluster", "stsq"):
         shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))

@@ -68,7 +68,7 @@ def test_fields_of_settings_are_completed() -> None:
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_the_script_that_is_shown_completes_in_bash(tmp_path: Path) -> None:
     stsq = tmp_path / "stsq"
-    program = "import sys; sys.argv[0] = 'stsq'; from cluster.__main__ import main; main()"
+    program = "import sys; sys.argv[0] = 'stsq'; from stsq.__main__ import main; main()"
     stsq.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{program}" "$@"\n')
     stsq.chmod(0o755)
     line = (

@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -24,9 +25,9 @@ WITHOUT = """
 import runpy, sys
 for name in {missing!r}:
     sys.modules[name] = None
-runpy.run_module("cluster", run_name="__main__", alter_sys=True)
+runpy.run_module("stsq", run_name="__main__", alter_sys=True)
 """
-"""`python -m cluster` in an interpreter that lacks some packages."""
+"""`python -m stsq` in an interpreter that lacks some packages."""
 
 
 def call_without(missing: list[str], *words: object, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -47,7 +48,7 @@ def test_what_is_required_is_what_the_project_depends_on() -> None:
 
 @pytest.mark.slow
 def test_what_the_product_imports_is_declared_and_what_is_declared_is_imported() -> None:
-    rooms = ("stsq_core", "sweeps", "dashboards", "cluster")
+    rooms = environment.ROOMS
     nodes = [node for room in rooms for path in (ROOT / room).rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
@@ -86,7 +87,7 @@ def test_an_old_python_is_refused_by_its_version(monkeypatch: pytest.MonkeyPatch
 
 def test_a_bare_interpreter_says_it_in_one_line(tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", with_pip=False)
-    command = [tmp_path / "bare/bin/python", "-m", "cluster", "run", "smoke"]
+    command = [tmp_path / "bare/bin/python", "-m", "stsq", "run", "smoke"]
     done = subprocess.run(command, cwd=ROOT, env={}, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2, done
     assert done.stderr.count("\n") == 1
@@ -131,3 +132,66 @@ def test_the_doctor_is_not_content_without_one_of_them(module: str, tmp_path: Pa
     done = call_without([module], "doctor", folder=tmp_path)
     assert done.returncode == 2, done
     assert re.search(rf"^missing +{module} ", done.stdout, flags=re.MULTILINE), done.stdout
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A folder with our packages, as an environment holds them."""
+    for room in environment.ROOMS:
+        shutil.copytree(ROOT / room, tmp_path / "site" / room, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "site"
+
+
+def start(site: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`python -m stsq` of an installation, in a folder."""
+    variables = {**os.environ, "PYTHONPATH": str(site), "COLUMNS": "200"}
+    command = [sys.executable, "-m", "stsq", *words]
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=120, check=False)
+
+
+def overwrite(site: Path, room: str) -> None:
+    """What `pip install` of another project with a package of this name does to ours."""
+    (site / room / "__init__.py").write_text('"""Sweeps of hyperparameters."""\n')
+    info = site / f"{room}-0.2.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {room}\nVersion: 0.2.0\n")
+    (info / "top_level.txt").write_text(f"{room}\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", ["sweeps", "cluster", "dashboards"])
+def test_a_project_that_overwrote_a_package_of_ours_is_named(room: str, installed: Path, tmp_path: Path) -> None:
+    overwrite(installed, room)
+    done = start(installed, tmp_path, "list")
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert done.stderr == (
+        f"stsq: the Python package {room!r} in {installed / room} is not the one of stsq, and hides it: pip uninstall {room}, "
+        f"then {environment.INSTALL}; they cannot share an environment\n"
+    )
+    (installed / room / "__init__.py").unlink()  # what `pip uninstall` leaves
+    shutil.rmtree(installed / f"{room}-0.2.0.dist-info")
+    assert start(installed, tmp_path, "list").stderr.endswith(f"and hides it: {environment.INSTALL}\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", ["sweeps", "cluster"])
+def test_a_folder_of_the_user_that_hides_a_package_of_ours_is_named(room: str, installed: Path, tmp_path: Path) -> None:
+    own = tmp_path / "work" / room
+    own.mkdir(parents=True)
+    assert start(installed, own.parent, "cat", "smoke").returncode == 0  # without __init__.py it hides nothing
+    (own / "__init__.py").touch()
+    done = start(installed, own.parent, "list")
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        f"stsq: the Python package {room!r} in {own} is not the one of stsq, and hides it: rename that"
+    )
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_the_doctor_names_an_intruder(installed: Path, tmp_path: Path) -> None:
+    assert re.search(r"^ok +stsq ", start(installed, tmp_path, "doctor").stdout, flags=re.MULTILINE)
+    overwrite(installed, "sweeps")
+    done = start(installed, tmp_path, "doctor")
+    assert done.returncode == 2
+    assert re.search(r"^missing +stsq: sweeps +hidden by .+ pip uninstall sweeps, then pip", done.stdout, flags=re.MULTILINE)

@@ -62,7 +62,7 @@ def test_ray_job_submit_runs_a_sweep(
     head: Head, package: Path, tmp_path: Path, numbers: Numbers, inline_numbers: Callable[..., Any]
 ) -> None:
     out = tmp_path / "run"
-    done = head.ray("submit", "--working-dir", package, "--", "python", "-m", "cluster", "run", "small.yaml", "--out", out)
+    done = head.ray("submit", "--working-dir", package, "--", "python", "-m", "stsq", "run", "small.yaml", "--out", out)
     assert done.returncode == 0, done
     assert "succeeded" in done.stdout
     assert (out / "report/index.html").exists()
@@ -75,7 +75,7 @@ def test_ray_job_stop_ends_a_sweep_in_order_and_a_job_of_ours_goes_on(
 ) -> None:
     out = tmp_path / "run"
     hold(tmp_path).touch()
-    run = ("python", "-m", "cluster", "run", "slow.yaml", "--plugin", "held.py", "--out", out)
+    run = ("python", "-m", "stsq", "run", "slow.yaml", "--plugin", "held.py", "--out", out)
     submitted = head.ray("submit", "--no-wait", "--submission-id", "plain", "--working-dir", package, "--", *run)
     assert submitted.returncode == 0, submitted
     until(lambda: (out / "ledger.jsonl").exists(), timeout_s=600, what="the first result")
@@ -168,7 +168,7 @@ def test_our_code_travels_and_the_key_does_not(head: Head, package: Path, tmp_pa
 def test_an_interpreter_without_our_packages_is_told_in_one_line(head: Head, package: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", with_pip=False)
     bare = json.dumps({"env_vars": {"PATH": f"{tmp_path / 'bare/bin'}:{os.environ['PATH']}", "PYTHONPATH": ""}})
-    run = ("python", "-m", "cluster", "run", "small.yaml", "--out", tmp_path / "run")
+    run = ("python", "-m", "stsq", "run", "small.yaml", "--out", tmp_path / "run")
     done = head.ray("submit", "--working-dir", package, "--runtime-env-json", bare, "--", *run)
     assert done.returncode == 1, done
     (printed,) = {line for line in done.stdout.splitlines() if line.startswith("stsq: ")}  # Ray tells the last lines again

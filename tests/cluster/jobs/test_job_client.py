@@ -62,7 +62,7 @@ class Server:
         return submission_id
 
     def list_jobs(self) -> list[Any]:
-        printed = {"entrypoint": "python -m cluster run smoke", "message": "", "driver_exit_code": None}
+        printed = {"entrypoint": "python -m stsq run smoke", "message": "", "driver_exit_code": None}
         return [
             type("Info", (), {**printed, "submission_id": job_id, "status": Status(status), "start_time": 1000 * number})
             for number, (job_id, status) in enumerate(self.held.items())
@@ -216,7 +216,7 @@ def test_what_the_run_takes_is_handed_on_as_it_is(serve: Serve, capsys: pytest.C
     code, out, _ = ended(capsys, "job", "submit", "smoke", "--working-dir", tmp_path, *words)
     assert (code, out.rpartition("-")[0]) == (0, "smoke")
     assert server.submitted == [
-        "python -m cluster run smoke --set seeds=2 --out /shared/run --retry-failed --set budget.minutes=5"
+        "python -m stsq run smoke --set seeds=2 --out /shared/run --retry-failed --set budget.minutes=5"
     ]
 
 
@@ -334,7 +334,7 @@ def test_code_travels_where_the_package_holds_none(serve: Serve, submit: Submit,
     server = serve(("RUNNING", None))
     submit()
     sent = [Path(folder).name for folder in server.environments[0]["py_modules"]]
-    assert sent == ["stsq_core", "sweeps", "dashboards", "cluster"]
+    assert sent == ["stsq_core", "sweeps", "dashboards", "cluster", "stsq"]
     (tmp_path / "sweeps").mkdir()  # of files, not of Python: it hides nothing
     submit("--set", "seeds=2")
     (tmp_path / "sweeps/__init__.py").touch()

@@ -51,7 +51,7 @@ def test_a_head_local_path_on_a_worker_node_is_refused(
     assert unnamed.returncode == 2, unnamed
     assert "the cluster has 2 nodes, and a job without --out writes to the head's own disk" in unnamed.stderr
     there = ("--entrypoint-resources", '{"worker": 1}', "--working-dir", package)
-    run = ("python", "-m", "cluster", "run", "small.yaml", "--wandb", "disabled", "--out", disk / "run")
+    run = ("python", "-m", "stsq", "run", "small.yaml", "--wandb", "disabled", "--out", disk / "run")
     done = head.ray("submit", *there, "--", *run)
     assert done.returncode == 1, done
     (printed,) = {line for line in done.stdout.splitlines() if line.startswith("stsq: ")}  # Ray tells the last lines again

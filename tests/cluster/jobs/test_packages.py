@@ -87,7 +87,7 @@ def test_the_entry_point_is_quoted(folder: Path) -> None:
     request = JobRequest(str(folder / "sweep.yaml"), ("task.T=16,32",), ("--out", "/shared/my run"), folder)
     assert (
         entrypoint_of(request, files_to_upload(folder))
-        == "python -m cluster run sweep.yaml --set task.T=16,32 --out '/shared/my run'"
+        == "python -m stsq run sweep.yaml --set task.T=16,32 --out '/shared/my run'"
     )
 
 

@@ -83,7 +83,7 @@ def test_a_clock_that_is_set_in_mid_session_spends_no_time_budget(run, monkeypat
 @pytest.mark.parametrize("edited", ["stsq_core/training/stack.py", "sweeps/sampler/threshold_sampler.py"])
 def test_a_session_says_that_its_code_differs_from_the_commit(tmp_path: Path, edited: str) -> None:
     root = Path(__file__).parents[3]
-    for name in ("stsq_core", "sweeps", "dashboards", "cluster"):
+    for name in ("stsq_core", "sweeps", "dashboards", "cluster", "stsq"):
         shutil.copytree(root / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     git = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost", "-C", str(tmp_path)]
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
