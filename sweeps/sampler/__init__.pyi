@@ -1,12 +1,13 @@
 from .posterior import ThresholdPosterior as ThresholdPosterior
+from .result import ThresholdResult as ThresholdResult
 from .stopping import (
     Failed as Failed,
     SearchState as SearchState,
     judge as judge,
     posterior_of as posterior_of,
 )
+from .study_points import WIDTH as WIDTH
 from .threshold_sampler import (
-    WIDTH as WIDTH,
     ThresholdSampler as ThresholdSampler,
     publish as publish,
 )

@@ -35,6 +35,9 @@ SOLVED_LAPSES = 0.05
 """The part of the lapses that is spread over solved losses: an allowance for tails that are heavier than Gaussian."""
 TYPICAL_SLOPE, SLOPE_SPREAD, KINK_SPREAD = 4.0, 1.3, 1.0
 """Prior of the slopes: log a is normal about log 4, and log b normal about log a."""
+TYPICAL_SLOPE_OF_SIGNS = 1.3
+"""Of points of which only the side of the target is known: half of the seeds are solved at widths a factor of 1.1 from those at
+which a quarter is."""
 TYPICAL_NOISE, NOISE_SPREAD = 0.2, 0.8
 """Prior of the noise: log-normal."""
 TURNS = (-1.0, -0.5, -0.25, -0.1, 0.12, 0.25, 0.5, 1.0, 2.0, math.inf)
@@ -93,10 +96,14 @@ class Grid:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Log widths, in order, and log losses [n] of the points, the log target and that of the least width that may be asked."""
+    """Log widths, in order, and log losses [n] of the points, the log target and that of the least width that may be asked.
+
+    Of points `by_sign` [n] only the side of the target is known, on which their log loss lies.
+    """
 
     log_widths: np.ndarray
     log_losses: np.ndarray
+    by_sign: np.ndarray
     log_target: float
     log_low: float
 
@@ -133,7 +140,7 @@ def weigh(evidence: Evidence, grid: Grid) -> Weights:
     base = tops[0] + tops[1] + common
     most = max(base.max(), (turned + common).max())
     left, right = np.exp(left - tops[0]), np.exp(right - tops[1])
-    pairs = _slope_prior(grid)
+    pairs = _slope_prior(grid, TYPICAL_SLOPE_OF_SIGNS if len(evidence.by_sign) and evidence.by_sign.all() else TYPICAL_SLOPE)
     base = np.exp(base - most)
     by_left = left * np.einsum("ab,xbsl->xasl", pairs, right) * base
     by_right = right * np.einsum("ab,xasl->xbsl", pairs, left) * base
@@ -148,11 +155,11 @@ def _log_prior(grid: Grid) -> np.ndarray:
     return both
 
 
-def _slope_prior(grid: Grid) -> np.ndarray:
+def _slope_prior(grid: Grid, typical: float) -> np.ndarray:
     """[left, right]"""
     left, right = grid.left.centres[:, None], grid.right.centres[None, :]
     prior: np.ndarray = np.exp(
-        -0.5 * ((left - np.log(TYPICAL_SLOPE)) / SLOPE_SPREAD) ** 2 - 0.5 * ((right - left) / KINK_SPREAD) ** 2
+        -0.5 * ((left - np.log(typical)) / SLOPE_SPREAD) ** 2 - 0.5 * ((right - left) / KINK_SPREAD) ** 2
     )
     return prior
 
@@ -165,7 +172,7 @@ def _log_likelihoods(evidence: Evidence, grid: Grid) -> tuple[np.ndarray, np.nda
     """
     widths, crossings = evidence.log_widths, grid.crossing.centres
     before = crossings - widths[:, None]  # [n, crossing]
-    kept, lapsed = _densities(evidence, evidence.log_losses, before, grid)
+    kept, lapsed = _densities(evidence, before, grid)
     rates = np.array(grid.lapses.rates)
     sums = np.zeros((len(widths) + 1, *kept.shape[1:], len(rates)))
     for place, rate in enumerate(rates):
@@ -212,12 +219,12 @@ def _log_beyond_turn(evidence: Evidence, *, reached: bool) -> np.ndarray:
     return np.append(np.log(anywhere) + np.where(places > starts, steps, 0.0).sum(axis=1), 0.0)
 
 
-def _densities(evidence: Evidence, losses: np.ndarray, before: np.ndarray, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+def _densities(evidence: Evidence, before: np.ndarray, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
     """Likelihoods of each loss, had its seed not lapsed [n, crossing, slope, noise], and had it [n, 1, 1, 1]: densities within
-    the window, probabilities beyond it.
+    the window, probabilities beyond it and of a side.
     """
     height = -evidence.log_target
-    above = np.clip(losses - evidence.log_target, -REACH, REACH)
+    above = np.clip(evidence.log_losses - evidence.log_target, -REACH, REACH)
     distances, variances = _predictions(before, grid, height)
     residuals = (above[:, None, None] - distances)[..., None] / np.sqrt(variances)
     kept = np.exp(-0.5 * residuals**2) / np.sqrt(2 * np.pi * variances)
@@ -227,6 +234,10 @@ def _densities(evidence: Evidence, losses: np.ndarray, before: np.ndarray, grid:
     kept[high] = _normal_tail(residuals[high])
     lapsed[deep] = SOLVED_LAPSES / 2
     lapsed[high] = (1 - SOLVED_LAPSES) * max(1 - REACH / height, SOLVED_LAPSES)
+    if (sides := evidence.by_sign).any():
+        signs = np.where(above[sides] > 0, -1.0, 1.0)
+        kept[sides] = _normal_tail(signs[:, None, None, None] * distances[sides][..., None] / np.sqrt(variances[sides]))
+        lapsed[sides] = np.where(signs < 0, 1 - SOLVED_LAPSES, SOLVED_LAPSES)
     return kept, lapsed[:, None, None, None]
 
 

@@ -46,13 +46,15 @@ class ThresholdPosterior:
     """The posterior of log m* of one cell.
 
     Args:
-        widths: [n] whole numbers.
+        widths: [n] above 0, whole numbers where whole ones are to be asked.
         log_losses: [n] log relative losses; inf or nan where the point diverged, which counts as the zero predictor's loss.
         low: the least width that may be asked.
         high: the largest.
         log_target: log of the target of the relative loss, below 0.
         success_rate: the fraction of seeds that must reach the target.
         is_cut: whether wider nets fail, so that `high` is no bound that anybody chose.
+        by_sign: [n] of which points only the side of the target is known, on which their log loss lies.
+        log_ceiling: the log loss of what has learned nothing; inf where it is unknown.
     """
 
     def __init__(
@@ -60,22 +62,26 @@ class ThresholdPosterior:
         widths: Sequence[int] | np.ndarray,
         log_losses: Sequence[float] | np.ndarray,
         *,
-        low: int,
-        high: int,
+        low: float,
+        high: float,
         log_target: float,
         success_rate: float = 0.5,
         is_cut: bool = False,
+        by_sign: Sequence[bool] | np.ndarray | None = None,
+        log_ceiling: float = 0.0,
     ) -> None:
-        if not 1 <= low <= high:
-            raise ValueError(f"a search needs 1 <= low <= high; got low={low}, high={high}")
+        if not 0 < low <= high:
+            raise ValueError(f"a search needs 0 < low <= high; got low={low}, high={high}")
         if not log_target < 0:
             raise ValueError(f"the target must be below 1, the zero predictor's loss; got {math.exp(log_target):g}")
         if not 0 < success_rate < 1:
             raise ValueError(f"success_rate must lie between 0 and 1; got {success_rate}")
         self.low, self.high, self.is_cut = low, high, is_cut
         self.log_target, self.success_rate = log_target, success_rate
-        self.widths = np.asarray(widths, dtype=np.int64)
+        self.widths = np.asarray(widths)
         self.log_losses = np.asarray(log_losses, dtype=float)
+        self.by_sign = np.zeros(len(self.widths), dtype=bool) if by_sign is None else np.asarray(by_sign, dtype=bool)
+        self.log_ceiling = log_ceiling
         if self.widths.shape != self.log_losses.shape:
             raise ValueError(f"as many widths as losses are needed; got {len(self.widths)} and {len(self.log_losses)}")
 
@@ -142,10 +148,15 @@ class ThresholdPosterior:
         """What the loss does towards the upper end of the range."""
         order = np.lexsort((self.log_losses, self.widths))
         losses = np.where(np.isnan(self.log_losses), np.inf, np.maximum(self.log_losses, LEAST_LOG_LOSS))[order]
-        return trend_of(np.log(self.widths[order]), losses, log_low=math.log(self.low), log_high=math.log(self.high))
+        ends = math.log(self.low), math.log(self.high)
+        return trend_of(np.log(self.widths[order]), losses, log_low=ends[0], log_high=ends[1], log_ceiling=self.log_ceiling)
 
     def next_widths(self, num: int, in_flight: Sequence[int] | np.ndarray = (), *, shift: float = 0.0) -> list[int]:
-        """Widths to ask now: spread over the posterior's quantiles, or without evidence over the range, less those in flight.
+        """Whole widths to ask now, as `next_log_widths`."""
+        return [int(width) for width in np.rint(np.exp(self.next_log_widths(num, in_flight, shift=shift)))]
+
+    def next_log_widths(self, num: int, in_flight: Sequence[float] | np.ndarray = (), *, shift: float = 0.0) -> np.ndarray:
+        """Log widths to ask now: spread over the posterior's quantiles, without evidence over the range, less those in flight.
 
         `shift`, between -1/2 and 1/2, moves the quantiles by that part of their distance.
         """
@@ -156,7 +167,8 @@ class ThresholdPosterior:
         for width in in_flight:
             distances = np.where(open_places, np.abs(wanted - math.log(width)), np.inf)
             open_places[np.argmin(distances)] = False
-        return [int(width) for width in np.rint(np.exp(wanted[open_places]))]
+        asked: np.ndarray = wanted[open_places]
+        return asked
 
     def _spread(self, num: int, shift: float) -> np.ndarray:
         """So many log widths at quantiles of where the curve crosses the target, or turns before it does.
@@ -234,7 +246,8 @@ class ThresholdPosterior:
         order = np.lexsort((losses, self.widths))
         log_widths, log_losses = np.log(self.widths[order]), losses[order]
         nearest = _nearest(log_losses <= self.log_target)
-        return Evidence(log_widths[nearest], log_losses[nearest], self.log_target, math.log(self.low))
+        by_sign = self.by_sign[order][nearest]
+        return Evidence(log_widths[nearest], log_losses[nearest], by_sign, self.log_target, math.log(self.low))
 
 
 def _nearest(solved: np.ndarray) -> slice:

@@ -1,6 +1,7 @@
 """When the search for a threshold may end, and why: from its points alone."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -43,23 +44,26 @@ def posterior_of(
     log_losses: np.ndarray,
     failed: Failed,
     *,
-    low: int,
-    high: int,
+    low: float,
+    high: float,
     log_target: float,
     success_rate: float,
+    by_sign: np.ndarray | None = None,
+    log_ceiling: float = 0.0,
+    step: Callable[[float, int], float] = lambda width, steps: int(width) + steps,
 ) -> ThresholdPosterior:
     """The posterior of points that gave evidence, over the range less the ends at which points fail.
 
     An end is left out when points beyond all those that ended well have failed in `FAILED_ROUNDS` rounds: no more are asked
-    there, and none of it counts as tried.
+    there, and none of it counts as tried. `step` gives the width that lies so many steps from another.
     """
     least, most = low, high
     if len(widths):
         above, below = failed.widths > widths.max(), failed.widths < widths.min()
         if len(np.unique(failed.rounds[above])) >= FAILED_ROUNDS:
-            most = max(int(failed.widths[above].min()) - 1, low)
+            most = max(step(failed.widths[above].min(), -1), low)
         if len(np.unique(failed.rounds[below])) >= FAILED_ROUNDS:
-            least = min(int(failed.widths[below].max()) + 1, most)
+            least = min(step(failed.widths[below].max(), 1), most)
     return ThresholdPosterior(
         widths,
         log_losses,
@@ -68,29 +72,47 @@ def posterior_of(
         log_target=log_target,
         success_rate=success_rate,
         is_cut=most < high,
+        by_sign=by_sign,
+        log_ceiling=log_ceiling,
     )
 
 
 def judge(
-    posterior: ThresholdPosterior, *, num_failed: int, level: float, tolerance: float, batch: int, cap: int, offset: int = 0
+    posterior: ThresholdPosterior,
+    *,
+    num_failed: int,
+    level: float,
+    tolerance: float,
+    batch: int,
+    cap: int,
+    offset: float = 0,
+    unit: float = 1,
 ) -> SearchState:
     """The state of a search with this posterior and so many failed points; arguments as of `stop_reason`."""
     reason = stop_reason(
-        posterior, num_failed=num_failed, level=level, tolerance=tolerance, batch=batch, cap=cap, offset=offset
+        posterior, num_failed=num_failed, level=level, tolerance=tolerance, batch=batch, cap=cap, offset=offset, unit=unit
     )
     has_loss = bool(np.isfinite(posterior.log_losses).any())
     return SearchState(reason != "", reason, len(posterior.widths) + num_failed, posterior if has_loss else None)
 
 
 def stop_reason(
-    posterior: ThresholdPosterior, *, num_failed: int, level: float, tolerance: float, batch: int, cap: int, offset: int = 0
+    posterior: ThresholdPosterior,
+    *,
+    num_failed: int,
+    level: float,
+    tolerance: float,
+    batch: int,
+    cap: int,
+    offset: float = 0,
+    unit: float = 1,
 ) -> StopReason:
     """Why a search may end; empty where it goes on.
 
     `below_range`: the threshold lies there as surely as the interval's `level` asks. `above_range` and `not_reached`: it is as
     sure that none lies within the range, no solved point stands alone, and it is clear whether the loss still falls at the
     upper end. `precise`: the interval's ends, less `offset` (the part of the width that is not searched, d of m = d + d_e), lie
-    within `tolerance` of their middle, or one unit of width apart. `cap`: that many points have ended, failed ones among them.
+    within `tolerance` of their middle, or one `unit` apart. `cap`: that many points have ended, failed ones among them.
     `diverged` and `failed`: a round over the whole range, of eight points or more, went without one loss.
     """
     num = len(posterior.widths) + num_failed
@@ -110,6 +132,6 @@ def stop_reason(
     is_bounded = math.isfinite(low) and math.isfinite(high) and posterior.probability_not_reached <= 1 - beyond
     if is_bounded:
         least, most = math.exp(low) - offset, math.exp(high) - offset
-        if most - least <= 1 or most <= least * (1 + tolerance) ** 2:
+        if most - least <= unit or most <= least * (1 + tolerance) ** 2:
             return "precise"
     return "cap" if is_spent else ""

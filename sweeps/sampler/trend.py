@@ -17,14 +17,16 @@ FALL, LAST_FALL, FLAT = 0.1, 0.2, 0.5
 """Falls of the log loss a unit of log m: one counts that is surely above the first, and in the last half of the stretch likely
 above the second; none is left that is surely below the third."""
 LEARNED = math.log(0.9)
-"""Losses above it are the zero predictor's."""
+"""Losses above it, relative to the ceiling, are those of what has learned nothing."""
 WIDEST = 2
 """So many of the widest points in a row, all diverged, are no lapses."""
 STEP, MARGIN = 0.35, 0.03
 """Of a grid: medians this far apart in log m are compared, and differ by at least this much."""
 
 
-def trend_of(log_widths: np.ndarray, log_losses: np.ndarray, *, log_low: float, log_high: float) -> Trend:
+def trend_of(
+    log_widths: np.ndarray, log_losses: np.ndarray, *, log_low: float, log_high: float, log_ceiling: float = 0.0
+) -> Trend:
     """The trend of log losses [n], inf where a point diverged, at log widths [n], in order of width, over a range.
 
     `diverging`: beyond some width all points diverged, of at least `3 GROUP`. `turned`: some neighbouring points have less loss
@@ -39,7 +41,7 @@ def trend_of(log_widths: np.ndarray, log_losses: np.ndarray, *, log_low: float, 
         return "unclear"
     medians = neighbours(log_losses)
     least = int(np.argmin(medians))
-    if medians[least] > LEARNED:
+    if medians[least] > LEARNED + log_ceiling:
         return "flat"
     lowest, middle = log_losses[least : least + GROUP], float(np.median(log_widths[least : least + GROUP]))
     start = log_high - STRETCH

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sweeps.cells import SearchedCell, Trials, point_seed
 from sweeps.laws import Decision, decisions_of, families_of
-from sweeps.sampler import SearchState, ThresholdSampler, publish
+from sweeps.sampler import SearchState, ThresholdResult, ThresholdSampler, publish
 from sweeps.schedule import Strategy
 from sweeps.schema import Criterion, SweepSpec
 from sweeps.search.cell_study import CellStudy, OpenPoint
@@ -208,7 +208,7 @@ class _CellSearch:
         if not in_flight:
             self._study.reconcile(ended_points)
             self._criterion, self._state = self._look(points)
-            publish(self._study.study, self._state, self._spec.criterion.level)
+            publish(self._study.study, ThresholdResult.of(self._state, self._spec.criterion.level))
             self._asked = False
 
     def close(self) -> None:
@@ -226,7 +226,7 @@ class _CellSearch:
             return study.ask_for(unfinished)
         settings, num = self._spec.search, points.num_complete
         posterior = self._state.posterior  # its range is the cell's, less the ends at which points fail
-        low, high = (posterior.low, posterior.high) if posterior else (self.cell.low, self.cell.high)
+        low, high = (int(posterior.low), int(posterior.high)) if posterior else (self.cell.low, self.cell.high)
         if self._span is not None and not num:
             low, high = (min(max(end, low), high) for end in self._span)
         sampler = sampler_for(settings, self._criterion, self.cell, num_points=num, low=low, high=high)

@@ -34,6 +34,7 @@ RUNS = (
     "status",
     "wandb_cost --pairs 40",
     "search_scale",
+    "objectives",
 )
 
 

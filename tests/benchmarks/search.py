@@ -35,7 +35,8 @@ from optuna.trial import TrialState
 from simulation import RangedCell, above_cell, flat_cell, smooth_cell, stress_cell, valley_cell
 
 from sweeps.sampler.posterior import ThresholdPosterior
-from sweeps.sampler.threshold_sampler import STATUS, WIDTH, ThresholdSampler
+from sweeps.sampler.study_points import STATUS, WIDTH
+from sweeps.sampler.threshold_sampler import ThresholdSampler
 from sweeps.thresholds.crossings import least_crossing
 
 TARGET, LEVEL = 0.1, 0.9

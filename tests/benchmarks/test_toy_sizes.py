@@ -18,6 +18,7 @@ ROWS = {
     "law_coverage": ["gamma", "2 sweeps a line"],
     "law_misfit": ["posteriors of 16 trials", "medians of 32 seeds"],
     "networks": ["transformer", "fcn", "attention, 2 layers"],
+    "objectives": ["| accuracy | 2 |", "| solved | 2 |"],
     "overhead": ["beside the steps"],
     "page_speed": ["static page", "live page"],
     "prompt_packs": ["transformer_mlp", "rnn", "ffn"],
@@ -36,7 +37,7 @@ ROWS = {
 """The benchmarks by command, and parts of the lines that each must print."""
 
 RAY = ("end_to_end", "overhead", "scheduler", "tune_overhead")
-IN_PROCESSES = (*RAY, "page_speed", "search", "wandb_cost")
+IN_PROCESSES = (*RAY, "objectives", "page_speed", "search", "wandb_cost")
 """Those that start processes which import them, or a browser; the others run in this one, which has imported what they need,
 and so does the simulation that has no Ray."""
 ON_A_GPU = "gpu_engine"

@@ -13,7 +13,7 @@ from optuna.study import Study
 from optuna.trial import Trial, TrialState
 from simulation import SimulatedCell, smooth_cell
 
-import sweeps.sampler.threshold_sampler
+import sweeps.sampler.study_points
 from sweeps.sampler.threshold_sampler import ThresholdSampler, constrain
 
 CELL = smooth_cell(4, slope=3.0, log_target=math.log(0.1))
@@ -267,7 +267,7 @@ def test_the_state_of_trials_is_that_of_their_study() -> None:
 
 
 def test_a_trial_is_read_once_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    points, counts = sweeps.sampler.threshold_sampler._StudyPoints, []
+    points, counts = sweeps.sampler.study_points.StudyPoints, []
     read = points._note
     monkeypatch.setattr(
         points, "_note", lambda own, trial: (trial.state.is_finished() and counts.append(trial.number)) or read(own, trial)
@@ -317,21 +317,6 @@ def test_a_constraint_says_whether_a_point_reaches_the_target() -> None:
     assert [trial.constraints["target"] for trial in study.trials] == pytest.approx([math.log(0.5), math.log(2)])
 
 
-def test_other_parameters_are_drawn_at_random() -> None:
-    study = study_of()
-    assert 0 <= study.ask().suggest_float("x", 0, 1) <= 1
-
-
-def test_a_width_must_be_a_whole_number_and_an_objective_one() -> None:
-    with pytest.raises(ValueError, match="whole widths"):
-        study_of().ask().suggest_float("m", 2, 64)
+def test_an_objective_is_one() -> None:
     with pytest.raises(ValueError, match="multi-objective"):
         optuna.create_study(directions=["minimize", "minimize"], sampler=sampler_of()).ask().suggest_int("m", 2, 64)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"target_loss": 1.5}, {"level": 1.0}, {"tolerance": 0.0}, {"batch": 0}, {"cap": 0}, {"offset": -1}]
-)
-def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        sampler_of(**wrong)
