@@ -5,6 +5,7 @@ functions, and sums along axes that lie behind the stack's and are not followed 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -40,9 +41,15 @@ class Network(ABC):
 
     def learned(self, parameters: Tensors, batch: Batch, source: Source) -> tuple[torch.Tensor, Tensors]:
         """What the models answer, (k, batch, R, size), and the gradients of the mean objective of a batch: by autograd."""
+        return self.differentiated(lambda leaves: self.outputs(leaves, batch, source), parameters, batch)
+
+    def differentiated(
+        self, answer: Callable[[Tensors], torch.Tensor], parameters: Tensors, batch: Batch
+    ) -> tuple[torch.Tensor, Tensors]:
+        """As `learned`, of the answers of a function of the parameters."""
         leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
         with torch.enable_grad():
-            outputs = self.outputs(leaves, batch, source)
+            outputs = answer(leaves)
         slope = self.examples.slope(outputs.detach(), batch)
         found = torch.autograd.grad(outputs, list(leaves.values()), slope, allow_unused=True)
         return outputs.detach(), {

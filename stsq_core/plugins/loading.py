@@ -200,13 +200,16 @@ def records_of_plugin(module: ModuleType, *, place: str, lines: Mapping[str, int
         UserError: it defines none, or one that cannot work.
     """
     own = [value for value in vars(module).values() if _is_own(value, module)]
+    if not any(issubclass(value, Architecture) for value in own):
+        own += _modules_of(module)
     bases = {base for value in own for base in value.__mro__[1:]}
     found = [value for value in dict.fromkeys(own) if value not in bases or _kinds(value)]
     if not found:
         raise UserError(
-            f"{place}: this plugin defines no task, model, positional code or optimizer: write a subclass of "
-            f"stsq_core.plugins.{', '.join(base.__name__ for base, *_ in BASES.values())} with a kind of its own, "
-            '`kind: Literal["name"] = "name"`'
+            f"{place}: this plugin defines no task, model, positional code or optimizer: write a torch.nn.Module whose "
+            "constructor takes width and task, or a subclass of "
+            f"stsq_core.plugins.{', '.join(base.__name__ for base, *_ in BASES.values())} "
+            'with a kind of its own, `kind: Literal["name"] = "name"`'
         )
     for record in found:
         if (problem := problem_of(record)) is not None:
@@ -225,6 +228,21 @@ def _is_own(value: object, module: ModuleType) -> bool:
     return isinstance(value, type) and issubclass(value, bases) and value.__module__ == module.__name__
 
 
+def _modules_of(module: ModuleType) -> list[type[Record]]:
+    """Models of the `torch.nn.Module`s that a module defines itself and whose constructors take a width and a task."""
+    if (torch := sys.modules.get("torch")) is None:
+        return []
+    from stsq_core.networks import is_model, model_of
+
+    own = [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__]
+    return [model_of(one, _word(one.__name__)) for one in own if issubclass(one, torch.nn.Module) and is_model(one)]
+
+
+def _word(name: str) -> str:
+    """A class's name as a kind."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
 def _kinds(record: type[Any]) -> tuple[Any, ...]:
     return get_args(record.model_fields["kind"].annotation)
 
@@ -233,7 +251,7 @@ def problem_of(record: type[Any]) -> str | None:
     """Why a record cannot work; None where nothing is seen."""
     kinds = _kinds(record)
     if len(kinds) != 1 or not isinstance(kinds[0], str) or not WORD.fullmatch(kinds[0]):
-        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", record.__name__).lower()
+        name = _word(record.__name__)
         got = f"; got {', '.join(map(repr, kinds))}" if kinds else ""
         return f'it needs a kind of its own in small letters{got}: write `kind: Literal["{name}"] = "{name}"`'
     if missing := sorted(getattr(record, "__abstractmethods__", ())):

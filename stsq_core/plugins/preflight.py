@@ -13,7 +13,7 @@ import torch
 
 from stsq_core.configs import PositionalCode, TrialConfig, UserError
 from stsq_core.kernels import kernels_for
-from stsq_core.networks import Network, NetworkProgram, network_of
+from stsq_core.networks import ModuleNetwork, Network, NetworkProgram, network_of
 from stsq_core.numerics import Purpose, Streams
 from stsq_core.plugins.loading import used_plugins
 from stsq_core.plugins.plugin import Plugin, described
@@ -232,6 +232,7 @@ class _Trial:
 
     def wrong(self, owner: type[Any], name: str, problem: str) -> UserError:
         """An error about a method or property, at the line where it is defined."""
+        owner, name = _written(owner, name)
         return UserError(f"{self._line(owner, name)}: {owner.__name__}.{name}: {problem}")
 
     def _line(self, owner: type[Any], name: str) -> str:
@@ -256,7 +257,15 @@ class _Trial:
         except Exception as error:
             lines = [plugin.line_of(error) for plugin in self.plugins]
             place = next((line for line in lines if line not in {p.place for p in self.plugins}), None)
+            owner, name = _written(owner, name)
             raise UserError(f"{place or self._line(owner, name)}: {owner.__name__}.{name}: {described(error)}") from error
+
+
+def _written(owner: type[Any], name: str) -> tuple[type[Any], str]:
+    """The class and method that a plugin's author wrote: of a `torch.nn.Module` its own."""
+    if isinstance(owner, type) and issubclass(owner, ModuleNetwork):
+        return owner.module_type, {"outputs": "forward", "initial": "__init__"}.get(name, name)
+    return owner, name
 
 
 def _below_decorators(text: str, line: int) -> int:

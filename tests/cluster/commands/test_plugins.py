@@ -47,6 +47,25 @@ def test_the_page_of_the_docs_shows_these_files() -> None:
     for name in ("momentum.py", "ternary_codes.py"):
         assert f"```python\n{(DOCS / name).read_text()}```" in page
     assert f"```yaml\n{(DOCS / 'momentum.yaml').read_text()}```" in page
+    page = (DOCS.parent / "modules.md").read_text()
+    assert f"```python\n{(DOCS / 'deep_sets.py').read_text()}```" in page
+    assert f"```yaml\n{(DOCS / 'deep_sets.yaml').read_text()}```" in page
+
+
+@pytest.mark.slow
+def test_a_plain_module_runs_resumes_and_repeats(here: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep, plugin = DOCS / "deep_sets.yaml", DOCS / "deep_sets.py"
+    few = ("--set", "training.steps=40", "--set", "task.T=6", "--set", "search.batch=4", "--set", "search.cap=4")
+    ended = here("run", sweep, "--plugin", plugin, "--inline", "--out", "run", *few)
+    assert ended.code in (0, 3), ended
+    lines = [json.loads(line) for line in Path("run/ledger.jsonl").read_text().splitlines()]
+    assert len(lines) == 4
+    assert {line["config"]["model"]["bias"] for line in lines} == {True}
+    for line in lines:
+        another_process(monkeypatch)
+        assert "reproduced bit for bit" in here("trial", "run", line["trial_id"]).out
+    another_process(monkeypatch)
+    assert "nothing to train" in here("run", sweep, "--inline", "--out", "run", *few).err
 
 
 @pytest.mark.slow
