@@ -93,6 +93,7 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
     check_names(options.wandb_asked)
     path = run_path(spec.name, options.out)
     shard = options.shard or RunDirectory(path).shard
+    _check_cluster(RunDirectory(path), options)
     run = create_or_open(path, expanded) if options.shard is None else create_shard(path, expanded, shard)
     num_cells, expanded = len(expanded.labels), expanded.of_shard(shard)
     if not expanded.labels:
@@ -127,6 +128,20 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
                 raise stopped.__context__ from None
             print_line(log, f"stopped by {getattr(stopped, 'signal_name', 'SIGINT')}: every result is kept in {run.ledger}")
             return STOPPED
+
+
+def _check_cluster(run: RunDirectory, options: RunOptions) -> None:
+    """Refuse a cluster that does not answer before a run directory is made; a run that is complete needs none."""
+    if options.inline or not (options.address or os.environ.get("RAY_ADDRESS")):
+        return
+    from cluster.tune import check_answers
+    from sweeps.findings import read_progress
+
+    try:
+        check_answers(options.address)
+    except UserError:
+        if not run.spec.is_file() or not read_progress(run).complete:
+            raise
 
 
 def _keep_plugins(run: RunDirectory, sweep: ExpandedSweep) -> None:

@@ -25,7 +25,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.environment import REQUIRED, ROOMS
 from cluster.run import ACCEPT, VersionsDifferError, error_line, own_versions, release, sheltered
-from cluster.tune.ray_private import dashboard_hidden, few_processes, share_environment
+from cluster.tune.ray_private import dashboard_hidden, few_processes, head_at, share_environment
 from stsq_core.configs import UserError
 from sweeps.store import gc_paused
 
@@ -37,6 +37,7 @@ OBJECT_STORE_BYTES = 100 * 2**20
 PROBE_TIMEOUT_S = 120.0
 DEATH_NOTICED_S = 15.0
 """How long Ray may take to notice that a node is gone."""
+ANSWER_TIMEOUT_S = 10.0
 GPU_POLL_S = 1.0
 
 MOST_PRELOADED = 16
@@ -94,6 +95,22 @@ def cluster_address(address: str | None) -> str | None:
             "Use `stsq job submit SWEEP --address http://HOST:8265`"
         )
     return named
+
+
+def check_answers(address: str | None) -> None:
+    """Make sure that somebody answers at the address of a cluster to join, within seconds: Ray waits for many minutes.
+
+    Raises:
+        UserError: nobody does, or an address that Tune cannot drive.
+    """
+    named = cluster_address(address)
+    if named is None:
+        return
+    try:
+        host, _, port = head_at(named).rpartition(":")
+        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_TIMEOUT_S).close()
+    except (OSError, ValueError) as error:
+        raise UserError(f"no Ray cluster answers at {named!r}: {error}; without one, leave out the address") from error
 
 
 @contextmanager

@@ -29,6 +29,17 @@ def cluster_id_at(address: str) -> str | None:
         return None
 
 
+def head_at(address: str) -> str:
+    """The HOST:PORT of the head that `ray.init` would join at an address, such as `auto`.
+
+    Raises:
+        ConnectionError, ValueError: no head is found, or no such address can be.
+    """
+    from ray._private import services
+
+    return str(services.canonicalize_bootstrap_address(address))
+
+
 def forget_shutdown() -> None:
     """Let this process exit without shutting Ray down, which would wait for a lost head until Ray ends the process."""
     atexit.unregister(ray._private.worker.shutdown)

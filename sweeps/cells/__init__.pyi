@@ -14,6 +14,7 @@ from .loading import (
     load_sweep as load_sweep,
     read_catalog as read_catalog,
     spec_json_schema as spec_json_schema,
+    suggestion_of_run as suggestion_of_run,
     sweep_name as sweep_name,
     sweep_text as sweep_text,
 )

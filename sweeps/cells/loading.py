@@ -1,5 +1,6 @@
 """Reading a sweep: a catalogue name or a YAML file, changed by settings, checked as a whole, refused with file and line."""
 
+import difflib
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -23,11 +24,12 @@ from sweeps.schema import (
     check_seal,
     first_problem,
     known_fields,
-    listed,
+    nearest,
     parse,
     storage_beyond_a_file,
     suggestion,
     thinned,
+    to_blame,
     unsealed,
 )
 
@@ -70,10 +72,16 @@ def load_expanded(name_or_path: str | Path, settings: Sequence[str] = ()) -> Exp
     if is_kept:
         check_seal(text, source)
         document, notes = as_kept(document)
-    document = apply_settings(document, settings)
+    written = document
+    document = apply_settings(written, settings)
     if not document.is_set(STORAGE) and (reason := storage_beyond_a_file(_at(document.data, STORAGE))):
         raise document.error(STORAGE, reason)
-    expanded = check_sweep(document, is_kept=is_kept)
+    try:
+        expanded = check_sweep(document, is_kept=is_kept)
+    except UserError:
+        if blame := to_blame(written, settings, lambda changed: check_sweep(changed, is_kept=is_kept)):
+            check_sweep(document.blaming(blame), is_kept=is_kept)  # raises the same in other words
+        raise
     return replace(expanded, notes=(*notes, *_notes_on_axes(expanded.spec)))
 
 
@@ -97,11 +105,20 @@ def catalog_path(name: str) -> Path:
         UserError: no sweep of that name; the message lists the names there are.
     """
     if name not in catalog_names():
+        near = suggestion(name, catalog_names()) or suggestion_of_run(Path(name))
         raise UserError(
-            f"there is no sweep {shown(name)}{suggestion(name, catalog_names())}; the catalogue holds "
-            f"{listed(catalog_names())}: give one of these names, or the path of a YAML file"
+            f"there is no sweep {shown(name)}{near}; the catalogue holds {nearest(name, catalog_names())} (`stsq list`): "
+            "give one of its names, the path of a YAML file, or a run directory"
         )
     return CATALOG / f"{name}.yaml"
+
+
+def suggestion_of_run(path: Path) -> str:
+    """`; did you mean runs/quickstart?` where a run directory has nearly the name of one that is not there, else nothing."""
+    folders = {folder for folder in (path.parent, Path("runs")) if folder.is_dir()}
+    runs = {str(place.name): str(place) for folder in folders for place in folder.iterdir() if (place / "spec.yaml").is_file()}
+    near = difflib.get_close_matches(path.name, sorted(runs))
+    return f"; did you mean {' or '.join(runs[name] for name in near)}?" if near else ""
 
 
 def read_catalog(name: str) -> str:
@@ -152,10 +169,10 @@ def sweep_path(name_or_path: str | Path) -> Path:
         if path.is_file():
             return path
         what = "is a directory" if path.is_dir() else "does not exist"
-        near = suggestion(path.stem, catalog_names())
+        near = suggestion_of_run(path) or suggestion(path.stem, catalog_names())
         raise UserError(
-            f"the sweep file {str(path)!r} {what}{near}: give a YAML file, or a name of the catalogue "
-            f"({listed(catalog_names())})"
+            f"the sweep file {str(path)!r} {what}{near}: give a YAML file, a run directory, or a name of the catalogue, such "
+            f"as {nearest(path.stem, catalog_names())} (`stsq list`)"
         )
     return catalog_path(str(name_or_path))
 

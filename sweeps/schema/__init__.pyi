@@ -28,6 +28,7 @@ from .errors import (
     PlacedError as PlacedError,
     first_problem as first_problem,
     listed as listed,
+    nearest as nearest,
     suggestion as suggestion,
 )
 from .fields import (
@@ -52,7 +53,11 @@ from .kept_sweeps import (
     unsealed as unsealed,
 )
 from .law_settings import LawSettings as LawSettings
-from .overrides import apply_settings as apply_settings, settable_fields as settable_fields
+from .overrides import (
+    apply_settings as apply_settings,
+    settable_fields as settable_fields,
+    to_blame as to_blame,
+)
 from .search_spec import (
     PASSWORD_IN as PASSWORD_IN,
     DecideSettings as DecideSettings,

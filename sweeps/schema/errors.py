@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from stsq_core.configs import SHOWN, UNIONS, UserError, records_of, shown
+from stsq_core.configs import SHOWN, UNIONS, UserError, kind_of, records_of, shown
 
 Path = tuple[str | int, ...]
 
@@ -91,8 +91,21 @@ def first_problem(error: ValidationError, root: type[BaseModel], data: object) -
             error_raised = detail["ctx"]["error"]
             within = error_raised.path if isinstance(error_raised, FieldError) else ()
             return (*path, *within), str(error_raised)
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return path, f"must be a mapping of fields{_with_kind(path, detail['input'])}; got {shown(detail['input'])}"
         case _:
             return path, f"{detail['msg'].replace('Input should', 'must', 1)}; got {shown(detail['input'])}"
+
+
+def _with_kind(path: Path, value: object) -> str:
+    """How a record that is chosen by its kind is written."""
+    name = str(path[-1]) if path else ""
+    if name not in UNIONS:
+        return ""
+    kinds = [kind_of(record) for record in UNIONS[name].records]
+    kind = value if value in kinds else kinds[0]
+    field = ".".join(str(part) for part in path[path.index("base") + 1 if "base" in path else 0 :])
+    return f" with its kind: write {{kind: {kind}, ...}}, or --set {field}.kind={kind}; kinds are {listed(kinds)}"
 
 
 def _plugin_hint(path: Path) -> str:

@@ -6,17 +6,17 @@ same words as a written one; its errors name the setting as their place.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stsq_core.configs import TrialConfig, UserError, shown
 from sweeps.schema.axes import is_axis
 from sweeps.schema.errors import Path, allowed_names, listed, nearest, suggestion
-from sweeps.schema.fields import allowed_beside, known_leaves, unknown_field, with_field, without_field
+from sweeps.schema.fields import known_leaves, unknown_field, with_field, without_field
 from sweeps.schema.search_spec import DecideSettings, SearchSettings, WidthRange, without_password
 from sweeps.schema.spec import Budget, Criterion, TrialGroup, WandbSettings
-from sweeps.schema.yaml_source import YamlDocument, parse
+from sweeps.schema.yaml_source import SETTING, YamlDocument, parse
 
 SPEC_FIELDS = (
     "name",
@@ -38,7 +38,7 @@ GROUP_FIELDS = ("seeds", MORE_SEEDS, *RANGE_FIELDS)
 
 def settable_fields() -> tuple[str, ...]:
     """What a setting may change: of the sweep, of a group, of its trials."""
-    return (*SPEC_FIELDS, *known_leaves(), *GROUP_FIELDS)
+    return (*known_leaves(), *SPEC_FIELDS, *GROUP_FIELDS)
 
 
 _SHAPE = re.compile(r"^(?:(?P<group>[^:=]*):)?(?P<field>[^=:]+)=(?P<values>.*)$", re.DOTALL)
@@ -56,7 +56,7 @@ class Override:
     @property
     def origin(self) -> str:
         """The place that errors name."""
-        return f"--set {without_password(self.text)}"
+        return f"{SETTING}{without_password(self.text)}"
 
 
 def read_override(text: str) -> Override:
@@ -88,15 +88,36 @@ def apply_settings(document: YamlDocument, texts: Iterable[str]) -> YamlDocument
     return document
 
 
+def to_blame(document: YamlDocument, texts: Sequence[str], check: Callable[[YamlDocument], object]) -> str:
+    """The settings that make a sweep wrong: those without which `check` raises nothing, else all; none where the file is."""
+
+    def is_right(some: Sequence[str]) -> bool:
+        try:
+            check(apply_settings(document, some))
+        except UserError:
+            return False
+        return True
+
+    if not texts or not is_right(()):
+        return ""
+    alone = [text for place, text in enumerate(texts) if is_right([*texts[:place], *texts[place + 1 :]])]
+    return " ".join(read_override(text).origin for text in alone or texts)
+
+
 def _applied(document: YamlDocument, setting: Override) -> YamlDocument:
     if setting.field in SPEC_FIELDS and setting.group is None:
         return _with_spec_field(document, setting)
     reason = None if setting.field in GROUP_FIELDS else unknown_field(setting.field)
     if reason:
+        within = [name for name in settable_fields() if name.startswith(f"{setting.field}.")]
+        if within:
+            raise UserError(
+                f"{setting.origin}: {setting.field} holds fields of its own: set one of {nearest(setting.field, within)}"
+            )
         near = suggestion(setting.field, settable_fields())
-        also = f", and of the sweep {nearest(setting.field, [*GROUP_FIELDS, *SPEC_FIELDS])}"
         raise UserError(
-            f"{setting.origin}: there is no field {shown(setting.field)}{near}; {allowed_beside(setting.field)}{also}"
+            f"{setting.origin}: there is no field {shown(setting.field)}{near}; the nearest are "
+            f"{nearest(setting.field, settable_fields())}; `stsq schema` has them all"
         )
     return _with_group_field(document, setting)
 

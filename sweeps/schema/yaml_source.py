@@ -17,6 +17,9 @@ import yaml
 from stsq_core.configs import UserError, shown
 from sweeps.schema.errors import Path, dotted
 
+SETTING = "--set "
+"""What the place of a value that the command line gave begins with."""
+
 TAG = "tag:yaml.org,2002:"
 MAX_NODES = 200_000
 """More values than any sweep file needs; anchors repeated inside anchors can ask for billions."""
@@ -68,9 +71,14 @@ class YamlDocument:
         """Where a path stands, as `file:line: dotted.path`; a missing field stands where its parent does."""
         known = [path[:length] for length in range(len(path), -1, -1) if path[:length] in self.origins]
         origin = self.origins[known[0]] if known else self.source
-        if path and (under := self._settings_under(path) - {origin}):
+        if path and (under := {setting for setting in self._settings_under(path) if setting not in origin}):
             origin = f"{origin} with {', '.join(sorted(under))}"
         return ": ".join(part for part in (origin, dotted(path)) if part)
+
+    def blaming(self, settings: str) -> "YamlDocument":
+        """The document whose errors name these settings in place of a line of the file, which is right without them."""
+        own = {path: origin for path, origin in self.origins.items() if origin.startswith(SETTING)}
+        return YamlDocument(self.data, self.source, {**own, (): settings})
 
     @property
     def has_settings(self) -> bool:
@@ -79,11 +87,11 @@ class YamlDocument:
 
     def is_set(self, path: Path) -> bool:
         """Whether `--set` gave what stands at `path`."""
-        return self.origins.get(path, "").startswith("--set ")
+        return self.origins.get(path, "").startswith(SETTING)
 
     def _settings_under(self, path: Path) -> set[str]:
         """The settings that changed something inside what stands at `path`, and so may be to blame for it."""
-        return {origin for place, origin in self.origins.items() if place[: len(path)] == path and origin.startswith("--set ")}
+        return {origin for place, origin in self.origins.items() if place[: len(path)] == path and origin.startswith(SETTING)}
 
     def error(self, path: Path, problem: str) -> UserError:
         """A `UserError` that begins with the place of the problem."""

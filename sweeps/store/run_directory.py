@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from stsq_core.configs import UserError
-from sweeps.cells import WHOLE, ExpandedSweep, Shard, cell_of, check_sweep, describe
+from sweeps.cells import WHOLE, ExpandedSweep, Shard, cell_of, check_sweep, describe, suggestion_of_run
 from sweeps.schema import SweepSpec, as_kept, check_seal, parse, sealed_text
 from sweeps.store.files import UNREACHABLE, disk_errors, write_atomically
 from sweeps.store.jsonl import free_name, warn_once
@@ -237,7 +237,8 @@ def open_run(path: Path | str) -> RunDirectory:
                 f"ended, or give one of them, such as {str(run.shards[0].path)!r}"
             )
         what = "holds no spec.yaml, so it is no run" if run.path.is_dir() else "does not exist"
-        raise UserError(f"{str(run.path)!r} {what}: give the directory of a run, such as runs/quickstart")
+        near = suggestion_of_run(run.path)
+        raise UserError(f"{str(run.path)!r} {what}{near}: give the directory of a run, such as runs/quickstart")
     load_kept(run.plugins)
     return run
 

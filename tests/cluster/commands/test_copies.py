@@ -58,3 +58,22 @@ def test_new_refuses_and_overwrites_nothing(file: str, reason: str, here: Here, 
     assert reason in refused.err
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["kept.yaml"]
     assert (tmp_path / "kept.yaml").read_text() == "kept"
+
+
+@pytest.mark.parametrize("command", ["show", "status", "report", "plan", "run", "cat", "open page"])
+def test_a_misspelt_run_is_answered_with_the_nearest(
+    command: str, here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("runs/wide_nets", "elsewhere/wide_nets"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "spec.yaml").touch()
+    for given, meant in (
+        ("runs/wide_net", "runs/wide_nets"),
+        ("elsewhere/wide-nets", "elsewhere/wide_nets"),
+        ("wide_nets", "runs/wide_nets"),
+    ):
+        refused = here(*command.split(), given)
+        assert refused.code == 2, refused
+        assert f"did you mean {meant}?" in refused.err, refused
+    assert "did you mean" not in here(*command.split(), "runs/zzz").err

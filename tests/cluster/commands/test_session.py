@@ -189,6 +189,19 @@ def test_a_signal_stops_in_order_and_the_same_command_goes_on(
     assert numbers(run)
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "http://127.0.0.1:8265"])
+def test_a_cluster_that_cannot_be_joined_is_refused_before_anything_is_made(
+    address: str, here: Here, tmp_path: Path, write_sweep: Write
+) -> None:
+    sweep, out = write_sweep(), tmp_path / "run"
+    refused = here("run", sweep, "--out", out, "--address", address)
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert refused.err.startswith(("stsq: no Ray cluster answers at", "stsq: --address is the address of a job server"))
+    assert not out.exists()
+    assert here("run", sweep, "--out", out, "--inline", "--wandb", "disabled").code == 0
+    assert here("run", sweep, "--out", out, "--address", address, "--wandb", "disabled").code == 0  # it is complete
+
+
 def test_two_at_once_are_refused_and_a_dead_holder_is_taken_over(
     stsq: Any, write_sweep: Write, small: dict[str, Any], until: Any
 ) -> None:

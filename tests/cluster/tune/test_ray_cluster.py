@@ -1,12 +1,13 @@
 """Which Ray a run joins, and the directory of one of our own; nothing here starts Ray."""
 
 import fcntl
+import socket
 from pathlib import Path
 
 import pytest
 
 from cluster.tune import ray_cluster as module
-from cluster.tune.ray_cluster import cluster_address
+from cluster.tune.ray_cluster import check_answers, cluster_address
 from stsq_core import UserError
 
 
@@ -23,6 +24,20 @@ def test_what_cannot_drive_a_sweep_is_refused(address: str, monkeypatch: pytest.
     monkeypatch.setenv("RAY_ADDRESS", address)
     with pytest.raises(UserError, match=r"RAY_ADDRESS.*stsq job submit"):
         cluster_address(None)
+
+
+def test_an_address_at_which_nobody_answers_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as probe:
+        probe.bind(("", 0))  # Ray joins by the address of the machine
+        probe.listen()
+        address = "127.0.0.1:{1}".format(*probe.getsockname())
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        check_answers(None)  # somebody answers
+    with pytest.raises(UserError, match=f"no Ray cluster answers at '{address}': .*Connection refused"):
+        check_answers(None)
+    with pytest.raises(UserError, match="no Ray cluster answers at 'head': Invalid address"):
+        check_answers("head")
+    check_answers("local")
 
 
 def test_directories_of_killed_runs_are_removed_and_those_of_living_ones_are_not(

@@ -106,7 +106,7 @@ def test_a_sweep_too_large_to_be_meant_is_refused_without_being_built(tmp_path, 
 
 def test_unknown_sweeps_and_files_are_answered_with_the_catalogue(tmp_path):
     with pytest.raises(
-        UserError, match=r"there is no sweep 'quikstart'; did you mean quickstart\?; the catalogue holds atlas, "
+        UserError, match=r"there is no sweep 'quikstart'; did you mean quickstart\?; the catalogue holds parity, "
     ):
         load_sweep("quikstart")
     with pytest.raises(UserError, match=r"'nowhere/quickstart.yaml' does not exist; did you mean quickstart"):

@@ -127,7 +127,10 @@ def test_the_schema_knows_searches():
         ("net:model.width=8,16", "trials.1.grid.model.width: model.width is the width, and search says which are tried"),
         ("net:seeds=3", "trials.1.seeds: a search takes a fresh seed for every point; got seeds=3"),
         ("net:task.q=99", "q must be at most T"),
-        ("criterion={target_loss: 0.1, statistic: mean, success_rate: 0.7}", "there is no field 'criterion'"),
+        (
+            "criterion={target_loss: 0.1, statistic: mean, success_rate: 0.7}",
+            "criterion holds fields of its own: set one of criterion.of",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_its_place(setting, words):

@@ -87,10 +87,10 @@ def test_later_settings_win(sweep_file):
     [
         (
             "task.t=3",
-            "--set task.t=3: there is no field 'task.t'; did you mean task.T?; task has task.T, task.q, task.d, task.about, "
-            "task.d_e and 13 more",
+            "--set task.t=3: there is no field 'task.t'; did you mean task.T?; the nearest are task.T, task.q, task.d, "
+            "task.about, task.d_e and 98 more; `stsq schema` has them all",
         ),
-        ("widht=3", "--set widht=3: there is no field 'widht'; the fields are model.width"),
+        ("widht=3", "--set widht=3: there is no field 'widht'; the nearest are model.width"),
         (
             "criterion.target=3",
             "--set criterion.target=3: there is no field 'criterion.target'; did you mean evaluation.target or criterion",
@@ -105,7 +105,11 @@ def test_later_settings_win(sweep_file):
         ("=3", "a setting is FIELD=VALUE"),
         ("task.T=", "there is no value after '='"),
         ("task.T=[", "--set task.T=[:1: this is not valid YAML"),
-        ("task.T=1", "with --set task.T=1: trials.0.base.task: q must be at most T; got q=2, T=1"),
+        ("task.T=1", "--set task.T=1: trials.0.base.task: q must be at most T; got q=2, T=1"),
+        ("optimizer=gd", "--set optimizer=gd: trials.0.base.optimizer: must be a mapping of fields with its kind: write "),
+        ("optimizer=gd", "write {kind: gd, ...}, or --set optimizer.kind=gd; kinds are gd, adam, adamw; got 'gd'"),
+        ("transformer:model.positions=learned", "or --set model.positions.kind=learned; kinds are one_hot, random_sign"),
+        ("budget=3", "--set budget=3: budget holds fields of its own: set one of budget.minutes, budget.retries"),
         ("seeds=0", "--set seeds=0: trials.0.seeds: a sweep of no trials"),
         (
             "criterion.target_loss=2",
@@ -114,7 +118,7 @@ def test_later_settings_win(sweep_file):
         ("training.steps=0", "--set training.steps=0: trials.0.base.training.steps: must be greater than or equal to 1; got 0"),
         (
             "fcn:model.positions.d_e=3",
-            "with --set fcn:model.positions.d_e=3: trials.0.base.model.positions: unknown field 'positions'",
+            "--set fcn:model.positions.d_e=3: trials.0.base.model.positions: unknown field 'positions'",
         ),
     ],
 )
@@ -122,3 +126,26 @@ def test_bad_settings_are_refused_and_named(sweep_file, setting, message):
     with pytest.raises(UserError) as caught:
         load_sweep(sweep_file, [setting])
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        (["seeds=2", "task.q=99"], "--set task.q=99: trials.0."),
+        (["task.q=99", "seeds=2"], "--set task.q=99: trials.0."),
+        (["task.q=9", "task.T=8"], "--set task.q=9 --set task.T=8: trials.0.base.task"),  # either is right without the other
+    ],
+)
+def test_a_setting_that_is_wrong_is_blamed_and_no_line_of_the_file(settings, place, tmp_path):
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text(
+        "name: small\nhypothesis: a blamed setting\ntrials:\n"
+        "  - name: net\n    base:\n      task: {kind: stsq, T: 16, q: 2, d: 2}\n      model: {kind: fcn, width: 4}\n"
+        "      optimizer: {kind: adam, lr: 0.1}\n      training: {batch_size: 8, steps: 2}\n    grid: {task.T: [16, 32]}\n"
+    )
+    with pytest.raises(UserError) as caught:
+        load_sweep(sweep, settings)
+    assert str(caught.value).startswith(place)
+    sweep.write_text(sweep.read_text().replace("steps: 2", "stepz: 2"))
+    with pytest.raises(UserError, match=r"sweep.yaml:9: trials.0.base.training.stepz"):  # it is wrong without them
+        load_sweep(sweep, settings)
