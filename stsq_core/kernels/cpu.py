@@ -104,10 +104,9 @@ class CpuKernels(Kernels):
         shapes = y.shape[:2], *((1 if moves else len(y), *layer.shape[1:]) for layer in weights)
         kind = ("net", gradient, moves)
         (squares, *gradients), (sums, *outputs) = self._held(kind, *shapes, dtype=weights[0].dtype, written=gradient)
-        compiled.connect(
-            *_arrays(draws.keys, draws.owner, y), _flat(weights), layout, gradient, sums,
-            tuple(output.reshape(-1) for output in outputs), moves, *_moving(weights, moments, rates),
-        )  # fmt: skip
+        m, v, numbers = _moving(weights, moments, rates)
+        addresses = _addresses(_flat(weights), outputs, m, v)
+        compiled.connect(*_arrays(draws.keys, draws.owner, y), addresses, layout, gradient, sums, moves, numbers)
         return NetStep(squares, tuple(gradients) if gradient and not moves else ())
 
     def attention_steps(
@@ -149,11 +148,12 @@ class CpuKernels(Kernels):
         moments: Sequence[tuple[torch.Tensor, torch.Tensor]] | None,
         rates: RateTable,
     ) -> Callable[[int, int], torch.Tensor]:
-        squares, y, learnt = _learnt(weights, moments, rates, rows=rows, q=q)
+        squares, y, (flat, sums, *learnt) = _learnt(weights, moments, rates, rows=rows, q=q)
+        trained, numbers = learnt[:3], learnt[3:]
         T, layout, drawn = inputs[0] // weights[-1].shape[1], _layout(weights, inputs, hot), _arrays(*vars(streams).values())
 
         def run(step: int, count: int) -> torch.Tensor:
-            compiled.connect_steps(*drawn, step, count, T, layout, y, *learnt)
+            compiled.connect_steps(*drawn, step, count, T, layout, y, _addresses(flat, *trained), sums, *numbers)
             return squares
 
         return run
@@ -420,6 +420,11 @@ def _table(weights: Sequence[torch.Tensor], layout: Sequence[tuple[int, int]]) -
 
 def _flat(tensors: Sequence[torch.Tensor]) -> tuple[np.ndarray, ...]:
     return tuple(tensor.view(-1).numpy() for tensor in tensors)
+
+
+def _addresses(*arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Of each layer the addresses of its weights, its gradient and its moments, which the caller holds."""
+    return np.array([[array.ctypes.data for array in layer] for layer in zip(*arrays, strict=True)])
 
 
 def _layout(weights: Sequence[torch.Tensor], inputs: Sequence[int], hot: Sequence[bool]) -> np.ndarray:

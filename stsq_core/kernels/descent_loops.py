@@ -17,11 +17,11 @@ def descend(gradient, parameter, rate):
 def descend_with_moments(gradient, parameter, m, v, rate, root, beta1, beta2, eps, adam):
     """See `Kernels.descend`; arrays are (k, numbers)."""
     for i in range(parameter.shape[0]):
-        _move(gradient[i], parameter[i], m[i], v[i], rate[i], root[i], beta1[i], beta2[i], eps[i], adam[i])
+        move(gradient[i], parameter[i], m[i], v[i], rate[i], root[i], beta1[i], beta2[i], eps[i], adam[i])
 
 
 @jitted
-def _move(gradient, parameter, m, v, rate, root, beta1, beta2, eps, adam):
+def move(gradient, parameter, m, v, rate, root, beta1, beta2, eps, adam):
     """`descend_with_moments` for the numbers of one trial."""
     one = parameter.dtype.type(1)
     if not adam:
@@ -45,4 +45,4 @@ def move_all(i, weights, gradients, m, v, numbers_of_step):
     for n in range(len(weights)):
         size = len(gradients[n])
         own = slice(i * size, (i + 1) * size)
-        _move(gradients[n], weights[n][own], m[n][own], v[n][own], rate[i], root[i], beta1[i], beta2[i], eps[i], adam[i])
+        move(gradients[n], weights[n][own], m[n][own], v[n][own], rate[i], root[i], beta1[i], beta2[i], eps[i], adam[i])

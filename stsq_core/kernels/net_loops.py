@@ -3,7 +3,7 @@
 import numpy as np
 from numba import uint64
 
-from stsq_core.kernels.descent_loops import move_all
+from stsq_core.kernels.descent_loops import move
 from stsq_core.kernels.draws import fill_batch, halves, room_for
 from stsq_core.kernels.jit import inlined, jitted
 from stsq_core.kernels.vectors import (
@@ -13,6 +13,7 @@ from stsq_core.kernels.vectors import (
     VECTOR_BYTES,
     added_1,
     added_4,
+    array_at,
     dot,
     masked_1,
     masked_4,
@@ -129,20 +130,27 @@ def _residuals(W, w, columns, h, c, units, X, x, numbers, y, i, first, count, d,
         squares[i, first + s] = square
 
 
+@inlined
+def _layer(addresses, layout, n, which, i, like):
+    """The weights, gradient, m or v of trial i in a layer."""
+    size = layout[n, 0] * layout[n, 1]
+    return array_at(addresses[n, which] + i * size * like.itemsize, like, size)
+
+
 @jitted
-def connect(keys, owner, y, weights, layout, gradient, squares, gradients, moves, m, v, numbers_of_step):
+def connect(keys, owner, y, addresses, layout, gradient, squares, moves, numbers_of_step):
     """See `Kernels.connect`; writes `squares` (k, rows) and the gradients.
 
     Args:
-        weights, gradients, m, v: of each layer, flat; where the net moves, the gradients are those of one trial.
+        addresses: of each layer those of its weights, gradients, m and v (`array_at`); where the net moves, the gradients are
+            those of one trial.
         moves: whether each trial takes its step.
         numbers_of_step: of the step, in the order of `Rates`.
         layout: of each layer its units, its columns, what it reads of the layer below, and the tokens that it reads.
     """
     k, rows, q = y.shape
-    top, d, numbers = len(weights) - 1, layout[-1, 0], layout[0, 2]
-    last = weights[-1]
-    line, lanes = 64 // last.itemsize, VECTOR_BYTES // last.itemsize
+    top, d, numbers = len(layout) - 1, layout[-1, 0], layout[0, 2]
+    line, lanes = 64 // squares.itemsize, VECTOR_BYTES // squares.itemsize
     # Whole vectors of units; where each layer's packed weights begin, and where its units of a block of samples.
     units, starts, places = np.zeros(top, np.int64), np.zeros(top + 1, np.int64), np.zeros(top + 1, np.int64)
     for n in range(top):
@@ -150,14 +158,14 @@ def connect(keys, owner, y, weights, layout, gradient, squares, gradients, moves
         starts[n + 1] = starts[n] + units[n] * layout[n, 1]
         places[n + 1] = places[n] + units[n] * BLOCK
     W, G, h, g = (
-        room_of(last, 0, starts[top]),
-        room_of(last, 0, starts[top]),
-        room_of(last, 0, places[top]),
-        room_of(last, 0, places[top]),
+        room_of(squares, 0, starts[top]),
+        room_of(squares, 0, starts[top]),
+        room_of(squares, 0, places[top]),
+        room_of(squares, 0, places[top]),
     )
-    r, one, extra = np.empty(BLOCK * d, last.dtype), np.ones(1, last.dtype), np.empty((top, BLOCK * (q + 1)), np.int64)
+    r, one, extra = np.empty(BLOCK * d, squares.dtype), np.ones(1, squares.dtype), np.empty((top, BLOCK * (q + 1)), np.int64)
     room = max(1, min(-(-rows // BLOCK), TOKENS_IN_CACHE // (BLOCK * numbers))) * BLOCK
-    X = room_of(last, 0, room_for(room * numbers))
+    X = room_of(squares, 0, room_for(room * numbers))
     for seed in range(len(keys)):
         k0, k1 = halves(keys[seed])
         drawn, before, shared = -1, 0, 0
@@ -167,14 +175,17 @@ def connect(keys, owner, y, weights, layout, gradient, squares, gradients, moves
         for i in range(k):
             if owner[i] != seed:
                 continue
-            columns, final, below = layout[top, 1], i * d * layout[top, 1], places[top - 1]
-            output = 0 if moves else final
+            columns, below, kept = layout[top, 1], places[top - 1], 0 if moves else i
+            last, last_gradient = (
+                _layer(addresses, layout, top, 0, i, squares),
+                _layer(addresses, layout, top, 1, kept, squares),
+            )
             for n in range(top):
-                size = layout[n, 0] * layout[n, 1]
-                pack_weights(weights[n], i * size, layout[n, 0], layout[n, 1], W, starts[n], units[n])
+                own = _layer(addresses, layout, n, 0, i, squares)
+                pack_weights(own, 0, layout[n, 0], layout[n, 1], W, starts[n], units[n])
             if gradient:
                 G[:] = 0
-                gradients[-1][output : output + d * columns] = 0
+                last_gradient[:] = 0
             for first in range(0, rows, BLOCK):
                 count = min(BLOCK, rows - first)
                 if first // chunk != drawn:
@@ -190,29 +201,34 @@ def connect(keys, owner, y, weights, layout, gradient, squares, gradients, moves
                     source, x, stride = (X, tokens, numbers) if n == 0 else (h, places[n - 1], units[n - 1])
                     forward(W, starts[n], layout[n, 1], layout[n, 2], source, x, stride, extra[n], num, h, places[n], units[n],
                              count)  # fmt: skip
-                _residuals(last, final, columns, h, below, units[top - 1], X, tokens, numbers, y, i, first, count, d, r,
+                _residuals(last, 0, columns, h, below, units[top - 1], X, tokens, numbers, y, i, first, count, d, r,
                            layout[top, 2], squares)  # fmt: skip
                 if not gradient:
                     continue
                 for e in range(d):
                     for p in range(0, units[top - 1], PANEL * lanes):
                         vectors = min(PANEL * lanes, units[top - 1] - p) // lanes
-                        added_1(gradients[-1], output + e * columns + p, 0, r, e, 0, d, h, below + p, units[top - 1], count,
+                        added_1(last_gradient, e * columns + p, 0, r, e, 0, d, h, below + p, units[top - 1], count,
                                  extra[0], 0, 0, 0, h, vectors)  # fmt: skip
                     for s in range(count):
-                        gradients[-1][output + e * columns + layout[top, 2]] += r[s * d + e]
-                backward(last, final, columns, d, r, 0, d, h, g, below, units[top - 1], count, extra[0])
+                        last_gradient[e * columns + layout[top, 2]] += r[s * d + e]
+                backward(last, 0, columns, d, r, 0, d, h, g, below, units[top - 1], count, extra[0])
                 for n in range(top - 1, -1, -1):
                     num = 1 + q * (layout[n, 3] > 0)
                     source, x, stride = (X, tokens, numbers) if n == 0 else (h, places[n - 1], units[n - 1])
                     accumulate(G, starts[n], layout[n, 1], layout[n, 2], source, x, stride, g, places[n], units[n], count,
                                 one, extra[n], num)  # fmt: skip
                     if n > 0:
-                        backward(weights[n], i * layout[n, 0] * layout[n, 1], layout[n, 1], layout[n, 0], g, places[n],
-                                  units[n], h, g, places[n - 1], units[n - 1], count, extra[0])  # fmt: skip
+                        own = _layer(addresses, layout, n, 0, i, squares)
+                        backward(own, 0, layout[n, 1], layout[n, 0], g, places[n], units[n], h, g, places[n - 1], units[n - 1],
+                                  count, extra[0])  # fmt: skip
             if gradient:
                 for n in range(top):
-                    size = layout[n, 0] * layout[n, 1]
-                    unpack_weights(G, starts[n], units[n], gradients[n], 0 if moves else i * size, layout[n, 0], layout[n, 1])
+                    out = _layer(addresses, layout, n, 1, kept, squares)
+                    unpack_weights(G, starts[n], units[n], out, 0, layout[n, 0], layout[n, 1])
             if moves:
-                move_all(i, weights, gradients, m, v, numbers_of_step)
+                rate, root, beta1, beta2, eps, adam = numbers_of_step
+                for n in range(top + 1):
+                    out, own = _layer(addresses, layout, n, 1, kept, squares), _layer(addresses, layout, n, 0, i, squares)
+                    m, v = _layer(addresses, layout, n, 2, i, squares), _layer(addresses, layout, n, 3, i, squares)
+                    move(out, own, m, v, rate[i], root[i], beta1[i], beta2[i], eps[i], adam[i])

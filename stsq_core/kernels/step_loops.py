@@ -54,9 +54,7 @@ def _draw_selection(asked, owner, step, T, code_keys, scale, E, dual_query, tole
 
 
 @jitted
-def connect_steps(
-    tokens, asked, owner, first, num, T, layout, y, weights, squares, gradients, m, v, begins, by_step, beta1, beta2, eps, adam
-):
+def connect_steps(tokens, asked, owner, first, num, T, layout, y, addresses, squares, begins, by_step, beta1, beta2, eps, adam):
     """`connect` with its draws, `num` steps from `first` on; `squares` are those of the last.
 
     Args:
@@ -69,7 +67,7 @@ def connect_steps(
         keys(tokens, step, token_keys)
         _draw_subsets(asked, owner, step, T, y)
         numbers = (by_step[step - begins, 0], by_step[step - begins, 1], beta1, beta2, eps, adam)
-        connect(token_keys, owner, y, weights, layout, True, squares, gradients, True, m, v, numbers)
+        connect(token_keys, owner, y, addresses, layout, True, squares, True, numbers)
 
 
 @jitted

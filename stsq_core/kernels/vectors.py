@@ -12,6 +12,7 @@ from llvmlite import ir
 from numba import float32, int32, types
 from numba.core import cgutils
 from numba.extending import overload
+from numba.np.arrayobj import populate_array
 
 from stsq_core.kernels.jit import emitted, exact, inlined, jitted
 
@@ -403,6 +404,21 @@ def lent(typing, arrays):
         return context.make_tuple(builder, arrays, uncounted)
 
     return arrays(arrays), lower
+
+
+@emitted
+def array_at(typing, address, like, numbers):
+    """So many numbers of like's kind at an address, for as long as others hold them, as an array that counts no uses: a loop
+    that is passed a tuple of arrays is compiled anew for each length."""
+    kind = types.Array(like.dtype, 1, "C")
+
+    def lower(context, builder, signature, values):
+        array, size = context.make_array(kind)(context, builder), context.get_constant(types.intp, kind.dtype.bitwidth // 8)
+        data = builder.inttoptr(values[0], array.data.type)
+        populate_array(array, data=data, shape=[values[2]], strides=[size], itemsize=size, meminfo=None)
+        return array._getvalue()
+
+    return kind(types.intp, like, types.intp), lower
 
 
 @emitted

@@ -97,6 +97,6 @@ def test_a_bad_sweep_is_refused_before_anything_is_sent(folder: Path) -> None:
 
 
 def test_no_job_server_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_client, "PAUSE_S", 0.0)
+    monkeypatch.setattr(job_client, "CONNECT_PAUSE_S", 0.0)
     with pytest.raises(UserError, match="no job server answers"):
         submit("http://127.0.0.1:9", JobRequest("smoke", working_dir=folder), notify=print)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from stsq_core import train_pack
-from stsq_core.kernels import cpu
+from stsq_core.kernels import compiled, cpu
 from stsq_core.numerics.streams import Purpose
 from stsq_core.oracles import theory
 from stsq_core.programs import FcnProgram
@@ -105,6 +105,14 @@ def test_machines_with_narrower_vectors_find_the_same(
     monkeypatch.setattr(cpu, "compiled", narrow)
     for mine, wide in zip(found(of_packs(fcn, net, "float32")), expected, strict=True):
         torch.testing.assert_close(mine, wide, rtol=1e-4, atol=1e-6)
+
+
+def test_nets_of_all_depths_share_one_compiled_loop(fcn) -> None:
+    signatures = []
+    for depth in (2, 3, 4):
+        train_pack([fcn(model__depth=depth, training__steps=2)])
+        signatures.append([set(loop.signatures) for loop in (compiled.connect, compiled.connect_steps)])
+    assert signatures[0] == signatures[1] == signatures[2]
 
 
 def test_a_net_that_is_not_finite_is_seen_and_alone(fcn) -> None:
