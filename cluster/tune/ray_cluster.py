@@ -13,7 +13,9 @@ import os
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,9 +25,9 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster.environment import REQUIRED, ROOMS
+from cluster.environment import BAD_INPUT, REQUIRED, ROOMS
 from cluster.run import ACCEPT, VersionsDifferError, error_line, own_versions, release, sheltered
-from cluster.tune.ray_private import dashboard_hidden, few_processes, head_at, share_environment
+from cluster.tune.ray_private import dashboard_hidden, few_processes, head_at, kill_own_processes, share_environment
 from stsq_core.configs import UserError
 from sweeps.store import gc_paused
 
@@ -35,6 +37,8 @@ MAX_ROOT = 40
 
 OBJECT_STORE_BYTES = 100 * 2**20
 PROBE_TIMEOUT_S = 120.0
+START_PATIENCE_S = 300.0
+"""How long Ray may take to start or to be joined: on a machine without a free core it has been seen to wait forever."""
 DEATH_NOTICED_S = 15.0
 """How long Ray may take to notice that a node is gone."""
 ANSWER_TIMEOUT_S = 10.0
@@ -132,7 +136,8 @@ def ray_cluster(address: str | None, *, num_cpus: int, preload: bool = False) ->
             opened.callback(_shut_down)
             try:
                 # without a runtime environment: inside a job it would have to agree with the job's
-                ray.init(address=address, **logging_options)
+                with _bounded(f"the Ray cluster at {address!r} took no driver"):
+                    ray.init(address=address, **logging_options)
             except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
                 raise UserError(f"no Ray cluster answers at {address!r}: {error}") from error
         else:
@@ -149,11 +154,34 @@ def ray_cluster(address: str | None, *, num_cpus: int, preload: bool = False) ->
                 os.environ["PYTHONPATH"] = os.pathsep.join(paths if root in paths else [*paths, root])
             opened.callback(_shut_down)
             try:
-                with dashboard_hidden(), few_processes(), sheltered():
+                with dashboard_hidden(), few_processes(), sheltered(), _bounded("Ray did not start on this machine", folder):
                     ray.init(address="local", _temp_dir=str(folder), **own, **logging_options)
             except Exception as error:  # Ray raises a bare one where a node does not come up
                 raise UserError(f"Ray did not start on this machine: {error}; `stsq run --inline` does without") from error
         yield
+
+
+@contextmanager
+def _bounded(problem: str, folder: Path | None = None) -> Iterator[None]:
+    """End this process, and the Ray that it starts in a folder, if the block takes longer than `START_PATIENCE_S`: a call that
+    hangs in Ray's own code takes no exception.
+    """
+
+    def give_up() -> None:
+        remedy = "the same command goes on once the machine has a core to spare, and with --inline it does without Ray"
+        print(f"stsq: {problem} within {START_PATIENCE_S:.0f} s: {remedy}", file=sys.stderr, flush=True)
+        if folder is not None:
+            kill_own_processes()
+            shutil.rmtree(folder, ignore_errors=True)
+        os._exit(BAD_INPUT)
+
+    timer = threading.Timer(START_PATIENCE_S, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _shut_down() -> None:

@@ -45,6 +45,12 @@ def forget_shutdown() -> None:
     atexit.unregister(ray._private.worker.shutdown)
 
 
+def kill_own_processes() -> None:
+    """Kill what `ray.init` has started here, also while it has not returned."""
+    if (node := ray._private.worker._global_node) is not None:
+        node.kill_all_processes(check_alive=False, allow_graceful=False)
+
+
 class LostToMemoryError(ray.exceptions.RayActorError):
     """Ray's memory monitor has ended a worker, as the loss of an actor, which Tune takes as such."""
 

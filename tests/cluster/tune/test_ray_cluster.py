@@ -1,7 +1,10 @@
 """Which Ray a run joins, and the directory of one of our own; nothing here starts Ray."""
 
 import fcntl
+import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,3 +63,41 @@ def test_a_long_root_gives_way_to_a_short_one(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path / ("x" * 80)))
     with module._temporary_directory() as own:
         assert own.parent == Path("/tmp")
+
+
+@pytest.mark.ray
+def test_a_ray_that_does_not_come_up_ends_the_run_in_a_line(tmp_path: Path) -> None:
+    """The raylet is frozen as soon as it is there: `ray.init` would wait for it forever."""
+    code = """
+import os, signal, subprocess, threading, time
+from cluster.tune import ray_cluster as module
+
+def freeze():
+    while True:
+        found = subprocess.run(["pgrep", "-x", "-P", str(os.getpid()), "raylet"], capture_output=True, text=True).stdout.split()
+        for pid in found:
+            os.kill(int(pid), signal.SIGSTOP)
+            print(pid, flush=True)
+            return
+        time.sleep(0.01)
+
+module.START_PATIENCE_S = 8.0
+threading.Thread(target=freeze, daemon=True).start()
+with module.ray_cluster(None, num_cpus=1):
+    print("started")
+"""
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120, check=False
+    )
+    raylet = done.stdout.strip()
+    assert raylet.isdecimal(), done
+    assert done.returncode == 2, done
+    assert (
+        done.stderr.strip().splitlines()[-1].startswith("stsq: Ray did not start on this machine within 8 s: the same command")
+    )
+    state = Path(f"/proc/{raylet}/stat")
+    assert (
+        not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    )  # dead, if its new parent reads it or not
+    assert not list(tmp_path.glob("stsq-ray-*"))
