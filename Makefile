@@ -5,7 +5,7 @@ STAMP := .venv/installed
 # compiled modules are kept, also where the surroundings forbid it (as images for containers do): many tests start processes
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo test test-quick test-failed test-clusters chaos torture check format bench bench-search optunahub clean
+.PHONY: install demo test test-quick test-failed test-clusters chaos torture check format bench bench-search docs optunahub clean
 
 install: $(STAMP)
 
@@ -50,6 +50,9 @@ format: $(STAMP)
 
 bench: $(STAMP)  ## ratios against the alternatives and a table of all gates (a quarter of an hour); add JAX with .venv/bin/pip install jax
 	$(BIN)/python tests/benchmarks/all.py
+
+docs: $(STAMP)  ## the documentation as a site in build/docs; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 optunahub: $(STAMP)  ## the threshold sampler as a package for OptunaHub
 	$(BIN)/python optunahub/build.py build/optunahub
