@@ -62,9 +62,11 @@ class Work:
         self.queue.give_back(pack)
         self.progress.stopped(pack)
 
-    def take(self, outcome: str, pack: Pack) -> None:
+    def take(self, report: str, pack: Pack) -> PackOutcome:
         """Record the outcome of a pack as a worker reports it, in JSON."""
-        self.record(outcome_from_json(outcome, pack, notify=self.progress.note))
+        outcome = outcome_from_json(report, pack, notify=self.progress.note)
+        self.record(outcome)
+        return outcome
 
     def record(self, outcome: PackOutcome) -> None:
         """Record an outcome in the ledger, as a whole, and remove the file that kept it until now."""

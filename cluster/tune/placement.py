@@ -78,7 +78,9 @@ def slots_of(nodes: Iterable[Mapping[str, Any]], options: RunOptions, avoided: C
     core_bytes = min(memories, default=math.inf)
     limit = options.max_workers or math.inf
     if options.device == "cpu" or not has_gpu:
-        core = WorkerSlot("core", device=options.device, core_bytes=core_bytes)
+        core = WorkerSlot(
+            "core", device="cpu", core_bytes=core_bytes
+        )  # a GPU that torch sees without a share of one is another's
         return {core: int(min(options.workers or max(1, sum(cpus)), limit))}
     gpu = WorkerSlot("gpu", gpu_share=options.gpus_per_worker, device=options.device, core_bytes=core_bytes)
     slots = {gpu: int(min(options.workers or max(1, sum(on_gpus)), limit))}

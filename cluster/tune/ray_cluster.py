@@ -6,7 +6,6 @@ removed by the next run.
 """
 
 import contextlib
-import fcntl
 import gc
 import logging
 import os
@@ -29,7 +28,7 @@ from cluster.environment import BAD_INPUT, REQUIRED, ROOMS
 from cluster.run import ACCEPT, VersionsDifferError, error_line, own_versions, release, sheltered
 from cluster.tune.ray_private import dashboard_hidden, few_processes, head_at, kill_own_processes, share_environment
 from stsq_core.configs import UserError
-from sweeps.store import gc_paused
+from sweeps.store import gc_paused, held_folder
 
 PREFIX = "stsq-ray-"
 MAX_ROOT = 40
@@ -143,7 +142,7 @@ def ray_cluster(address: str | None, *, num_cpus: int, preload: bool = False) ->
         else:
             os.environ.update({name: value for name, value in WORKER_ENVIRONMENT.items() if name not in os.environ})
             own: dict[str, Any] = {"num_cpus": num_cpus, "include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
-            folder = opened.enter_context(_temporary_directory())
+            folder = opened.enter_context(held_folder(PREFIX, _root()))
             if preload and num_cpus <= MOST_PRELOADED:
                 own["_system_config"] = PRELOADED
                 os.environ[PRELOADED_IN] = str(folder / "preloaded")
@@ -195,25 +194,10 @@ def _shut_down() -> None:
         ray.shutdown()
 
 
-@contextmanager
-def _temporary_directory() -> Iterator[Path]:
-    """A short path, held by a file lock that falls with this process: by it others distinguish a living run from a dead one."""
+def _root() -> Path:
+    """Where the temporary directory of a Ray may lie, so that the paths of its sockets are short."""
     root = Path(tempfile.gettempdir())
-    if len(str(root)) > MAX_ROOT:
-        root = Path("/tmp")
-    for held in root.glob(f"{PREFIX}*/held"):  # of runs that were killed; other users' and living runs' raise
-        with contextlib.suppress(OSError), held.open("r+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(held.parent, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
-    lock = os.open(folder / "new", os.O_CREAT | os.O_RDWR)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    (folder / "new").rename(folder / "held")  # visible to others only once it is locked
-    try:
-        yield folder
-    finally:
-        os.close(lock)
-        shutil.rmtree(folder, ignore_errors=True)
+    return root if len(str(root)) <= MAX_ROOT else Path("/tmp")
 
 
 def wait_for_preloaded(num_cpus: int, *, check: Callable[[], None]) -> None:

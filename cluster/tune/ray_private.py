@@ -79,6 +79,21 @@ def take_memory_kills_as_losses() -> None:
     RayActorManager._actor_task_failed = failed  # type: ignore[method-assign]
 
 
+def end_waiting(controller: Any, num: int) -> None:
+    """End Tune trials that wait for room, the newest first; those that have an actor stay."""
+    controller = controller._tune_controller
+    pending = controller._actor_manager._pending_actors_to_attrs
+    waiting = [trial for trial, actor in controller._trial_to_actor.items() if actor in pending]
+    for trial in waiting[: -num - 1 : -1]:
+        controller._unstage_trial_with_resources(trial)
+        controller.stop_trial(trial)
+
+
+def end_unused_actors(controller: Any) -> None:
+    """End the actors that Tune keeps for trials to come."""
+    controller._tune_controller._cleanup_cached_actors(force_all=True)
+
+
 def draining_nodes() -> set[str]:
     """The ids of the nodes that are being taken away."""
     from ray._private.state import state

@@ -1,19 +1,25 @@
-"""The run as Ray Tune sees it: a Tune trial is a worker that pulls packs; each result that it reports is the end of one.
+"""The run as Ray Tune sees it: a Tune trial is a worker. Each of the first thousands trains one pack, so that a Tune user finds
+a trial a pack; later ones pull packs, and each result is the end of one.
 
-One Tune trial a pack would be plainer and was measured: Tune keeps every trial that it has had and walks them all at every
-step, so that its memory and time grow with the number of packs (docs/scale.md). Loaded by `tune_runner` while Ray starts,
-because importing `ray.tune` takes seconds.
+Tune keeps every trial that it has had, so that with one a pack its memory grows with the number of packs (docs/scale.md).
+Loaded by `tune_runner` while Ray starts, because importing `ray.tune` takes seconds.
 """
 
 import logging
 import secrets
 import shutil
+import sys
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import ray
 from ray import tune
+from ray.tune.logger import JsonLoggerCallback
+from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import NoopStopper, Stopper
 
@@ -25,6 +31,8 @@ from cluster.tune.ray_cluster import living_nodes
 from cluster.tune.ray_private import (
     LostToMemoryError,
     actor_of,
+    end_unused_actors,
+    end_waiting,
     error_of,
     node_of_actor,
     skip_usage_tags,
@@ -33,6 +41,19 @@ from cluster.tune.ray_private import (
 from cluster.tune.trainable import PackTrainable
 from cluster.tune.watch import HeadWatch, Watchdog
 from cluster.tune.worker_pool import OUT_OF_MEMORY, PREEMPTED, WorkerPool
+from sweeps.cells import pack_row
+
+MOST_SINGLE = 2000
+"""Packs of a session that have a Tune trial each; docs/scale.md says what that costs."""
+
+MOST_RECORDS = 20_000
+"""Rows of packs that Tune's files keep of a session, some kilobyte each; the ledger and `dashboards.load` have them all."""
+
+MOST_SESSIONS = 3
+"""Sessions whose files Tune keeps in a run directory."""
+
+LET_GO_AFTER_S = 10.0
+"""How long a worker that no pack waits for is kept: the next packs may come in a moment."""
 
 
 class WorkerSearcher(Searcher):
@@ -77,7 +98,11 @@ class ReportStopper(Stopper):
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         with aborting():
             order = self._pool.handle_report(trial_id, result)
-        result.pop("outcome", None)  # Tune would keep it
+        ended = self._pool.last_outcome
+        if result.pop("outcome", None) and ended is not None:  # Tune keeps a row in place of the outcome
+            ends = [(one.status, one.relative_loss) for one in ended.results]
+            result |= pack_row(ended.pack, ends or [("failed", None)] * len(ended.pack.trials))
+            result["config"] = {**result.get("config", {}), **pack_row(ended.pack)}
         if order is None:
             return True
         self.orders[trial_id] = order
@@ -95,6 +120,41 @@ class ReportStopper(Stopper):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NoopStopper, ()
+
+
+class WorkerScheduler(FIFOScheduler):
+    """Lets go of workers that no pack waits for: of those that wait for a node, and of processes that are kept for later.
+
+    Tune starts all that it has by itself; the scheduler that this one extends would look at each of them at every step.
+    """
+
+    def __init__(self, pool: WorkerPool, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._pool = pool
+        self._now = now
+        self._ends_at, self._fewest, self._was_idle = self._interval()
+
+    def choose_trial_to_run(self, tune_controller: Any) -> None:
+        pool = self._pool
+        self._fewest = min(self._fewest, pool.num_superfluous)
+        self._was_idle &= not pool.work.queue.num_waiting
+        if self._now() < self._ends_at:
+            return
+        if self._fewest:
+            end_waiting(tune_controller, self._fewest)
+        if self._was_idle and pool.awaited:
+            end_unused_actors(tune_controller)
+        self._ends_at, self._fewest, self._was_idle = self._interval()
+
+    def _interval(self) -> tuple[float, int, bool]:
+        """Its end, and to begin with: how few workers were superfluous all the time, and whether no pack ever waited."""
+        return self._now() + LET_GO_AFTER_S, sys.maxsize, True
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "WorkerScheduler":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FIFOScheduler, ()
 
 
 class PoolCallback(tune.Callback):
@@ -128,6 +188,7 @@ class PoolCallback(tune.Callback):
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
         order = self._orders.pop(trial.trial_id, None)
         if order is not None:  # an actor runs its calls in order: it takes this before its next step
+            trial.set_config({**trial.config, **pack_row(order.pack)})
             actor_of(trial).take.remote(order.as_json())
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -140,6 +201,19 @@ class PoolCallback(tune.Callback):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return tune.Callback, ()
+
+
+class Records(JsonLoggerCallback):
+    """Keeps the rows of packs as Tune's users expect them: `result.json` in a folder a trial."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._num = 0
+
+    def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
+        self._num += 1
+        if self._num <= MOST_RECORDS:
+            super().log_trial_result(iteration, trial, result)
 
 
 class Abort(BaseException):
@@ -181,15 +255,20 @@ def node_of_lost(trial: Any, reported: Node | None) -> Node | None:
 
 
 def fit(
-    work: Work, slots: Callable[[Collection[str]], Mapping[WorkerSlot, int]], metrics: Metrics, head: HeadWatch | None
+    work: Work,
+    slots: Callable[[Collection[str]], Mapping[WorkerSlot, int]],
+    metrics: Metrics,
+    head: HeadWatch | None,
+    *,
+    awaited: int = 0,
 ) -> None:
-    """Let workers on these slots train every pack of the queue that may start.
+    """Let workers on these slots, and on up to `awaited` that are still to come, train every pack of the queue that may start.
 
     Raises:
         UserError: the run directory cannot be written, no worker starts or stays on any node, or the cluster's head is lost.
     """
     try:
-        fit_pool(WorkerPool(work, slots), metrics, head)
+        fit_pool(WorkerPool(work, slots, awaited=awaited, num_single=MOST_SINGLE), metrics, head)
     except Abort as abort:
         raise abort.__cause__ or abort from None
 
@@ -204,13 +283,15 @@ def fit_pool(pool: WorkerPool, metrics: Metrics, head: HeadWatch | None) -> None
     take_memory_kills_as_losses()
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a lost worker is one line of ours, not a traceback
     metrics.watch(pool)
-    name, run, options = secrets.token_hex(4), pool.work.run, pool.work.options
+    run, options = pool.work.run, pool.work.options
+    name = new_session(run.ray)
     reports = ReportStopper(pool)
     watchdog = Watchdog(run, hung_after_s=options.hung_after_s, checkpoint_every_s=options.checkpoint_every_s)
     tune.Tuner(
         tune.with_resources(PackTrainable, _place),
         tune_config=tune.TuneConfig(
             search_alg=WorkerSearcher(pool),
+            scheduler=WorkerScheduler(pool),
             num_samples=-1,
             reuse_actors=True,
             trial_name_creator=_trial_name,
@@ -221,12 +302,19 @@ def fit_pool(pool: WorkerPool, metrics: Metrics, head: HeadWatch | None) -> None
             storage_path=str(run.ray.resolve()),
             stop=reports,
             verbose=0,
-            callbacks=[PoolCallback(pool, reports.orders, metrics, watchdog, head)],
+            callbacks=[PoolCallback(pool, reports.orders, metrics, watchdog, head), Records()],
             failure_config=tune.FailureConfig(max_failures=0),  # the pool counts losses, by pack
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),
     ).fit()
-    shutil.rmtree(run.ray / name, ignore_errors=True)
+
+
+def new_session(folder: Path) -> str:
+    """A name for this session's files in Tune's folder, after those of the oldest sessions are removed, killed ones too."""
+    others = sorted((path for path in folder.glob("*") if path.is_dir()), key=lambda path: path.stat().st_mtime)
+    for former in others[: -(MOST_SESSIONS - 1)]:
+        shutil.rmtree(former, ignore_errors=True)
+    return f"{datetime.now(UTC):%Y-%m-%d_%H-%M-%S}-{secrets.token_hex(2)}"
 
 
 def _place(config: dict[str, Any]) -> tune.PlacementGroupFactory:

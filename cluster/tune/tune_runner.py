@@ -38,6 +38,10 @@ COUNT_SLOTS_EVERY_S = 5.0
 """How soon nodes that joined or left are noticed."""
 
 
+MOST_AWAITED = 64
+"""Workers beyond those that the nodes hold, where no upper limit is given: what an autoscaler sees as demand."""
+
+
 class TuneRunner(Runner):
     """Trains on a Ray: the one named by `--address` or `RAY_ADDRESS`, else one that starts and ends with the run.
 
@@ -114,7 +118,14 @@ class TuneRunner(Runner):
         self._stop.install()  # Ray has taken the signals meanwhile
         with self._stop.polled():
             wait_for_preloaded(self._options.workers or num_cores(), check=self._stop.check)
-            fit(work, self._count_slots, self._metrics, self._head)
+            fit(work, self._count_slots, self._metrics, self._head, awaited=self._num_awaited)
+
+    @property
+    def _num_awaited(self) -> int:
+        """Workers that may wait for nodes to come: on a cluster that others started, unless their number is given."""
+        if self._head is None or self._options.workers is not None:
+            return 0
+        return self._options.max_workers or MOST_AWAITED
 
     def _count_slots(self, avoided: Collection[str] = ()) -> dict[WorkerSlot, int]:
         """The worker slots of each kind, as of a few seconds ago, without the nodes of these ids; empty where no other is left.

@@ -4,9 +4,10 @@ A worker pulls packs: it gets the next one when it reports how the last one ende
 here: `tune_packs` carries these decisions to Ray Tune, and a simulation (tests/benchmarks/scheduler.py) to made-up workers.
 """
 
+import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,18 +30,24 @@ MAX_FALSE_STARTS = 10
 
 @dataclass
 class Worker:
-    """One worker: its slot, the node and room that it reported, the pack that it trains and since when (monotonic seconds)."""
+    """One worker: its slot, the node and room that it reported, the pack that it trains and since when (monotonic seconds); a
+    `single` one ends with that pack.
+    """
 
     slot: WorkerSlot
     node: Node | None = None
     room: Room | None = None
     pack: Pack | None = None
     started_at: float = 0.0
+    is_single: bool = False
 
 
 class WorkerPool:
     """Workers by name. `slots` returns how many of each kind there may be now, since nodes come and go, without the nodes whose
     ids it is given; it is empty where these are all.
+
+    Up to `awaited` workers more are added while packs wait for them, so that an autoscaler sees the demand. The first
+    `num_single` workers train one pack each; those that come later pull packs, one after another.
 
     A lost worker's pack is tried again `work.retries` times: a loss costs no more than the time since the last checkpoint.
     Losses on a node that is left out (`NodeLosses`) do not count.
@@ -54,11 +61,17 @@ class WorkerPool:
         work: Work,
         slots: Callable[[Collection[str]], Mapping[WorkerSlot, int]],
         *,
+        awaited: int = 0,
+        num_single: int = 0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.work = work
         self.num_retries = 0
+        self.last_outcome: PackOutcome | None = None
         self._slots = slots
+        self._num_single = num_single
+        self.awaited = awaited
+        self._most = work.options.max_workers or math.inf
         self._now = now
         self._workers: dict[str, Worker] = {}
         self._num_on_slot: Counter[WorkerSlot] = Counter()
@@ -86,21 +99,32 @@ class WorkerPool:
         """The slot of a new worker of this name, on any node that is not left out; None while no worker is needed."""
         queue = self.work.queue
         self.work.stop.check()
-        if not self.work.budgets.allow() or not queue.ready or len(self._workers) - len(self._running) >= queue.num_waiting:
+        if not self.work.budgets.allow() or not queue.ready or self.num_idle >= queue.num_waiting:
             return None
         left_out = self._left_out_ids()
         slots = self._slots(left_out)
         num_slots = sum(slots.values())
         if num_slots > self._num_slots:
-            queue.spread(num_slots)
+            queue.spread(self._num_expected(num_slots))
         if num_slots != self._num_slots:
             self._num_slots = self.work.progress.num_workers = num_slots
-        for slot, count in slots.items():
+        for slot, count in self._with_awaited(slots):
             if self._num_on_slot[slot] < count and self._has_work_for(slot):
                 self._num_on_slot[slot] += 1
-                self._workers[name] = Worker(slot)
+                self._workers[name] = Worker(slot, is_single=self._num_single > 0)
+                self._num_single -= 1
                 return replace(slot, avoided=left_out)
         return None
+
+    @property
+    def num_idle(self) -> int:
+        """Workers that have no pack: they start, or wait for a node to start on."""
+        return len(self._workers) - len(self._running)
+
+    @property
+    def num_superfluous(self) -> int:
+        """How many of the idle workers no pack waits for."""
+        return max(0, self.num_idle - (self.work.queue.num_waiting if self.work.budgets.allow() else 0))
 
     def handle_report(self, name: str, report: Mapping[str, Any]) -> Order | None:
         """Take a worker's report (its room and node, or how its pack ended) and return its next order; None: it may go."""
@@ -118,7 +142,9 @@ class WorkerPool:
             self._losses.pop(pack.pack_id, None)
             if worker.node is not None:
                 self._nodes.succeed(worker.node)
-            self.work.take(report["outcome"], pack)
+            self.last_outcome = self.work.take(report["outcome"], pack)
+            if worker.is_single:
+                return None
         if worker.node in self._nodes.left_out or not self._has_work_for(worker.slot):
             return None
         lost_here = {pack_id for pack_id, losses in self._losses.items() if worker.node is not None and worker.node in losses}
@@ -244,6 +270,17 @@ class WorkerPool:
             raise UserError(
                 f"{self._false_starts} workers in a row ended before they could train; the last: {cause}: {message}"
             )
+
+    def _num_expected(self, num_slots: int) -> int:
+        """The workers that packs are divided for: with a bound on them that many may come, else nobody knows."""
+        return num_slots if math.isinf(self._most) else int(min(self._most, num_slots + self.awaited))
+
+    def _with_awaited(self, slots: Mapping[WorkerSlot, int]) -> Iterator[tuple[WorkerSlot, int]]:
+        """The slots, and then the first kind again with those that nodes may still come for."""
+        yield from slots.items()
+        if self.awaited and slots and len(self._workers) < self._most:
+            first = next(iter(slots))
+            yield first, slots[first] + self.awaited
 
     def _has_work_for(self, slot: WorkerSlot) -> bool:
         """Whether a waiting pack suits this slot: a core beside GPUs gets only what it ends before they end the rest."""

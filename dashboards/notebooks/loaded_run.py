@@ -26,7 +26,7 @@ from dashboards.plots import (
     threshold_charts,
 )
 from dashboards.words import CARD, INK, element
-from sweeps.cells import Cell
+from sweeps.cells import Cell, pack_of, pack_row
 from sweeps.findings import Findings, read_findings
 from sweeps.schema import Criterion, fields_of, free_fields
 from sweeps.store import MEASURED, LedgerRecord, RunDirectory, is_solved, read_curves, read_metrics, trials_of_journal
@@ -74,6 +74,20 @@ class LoadedRun:
 
         frame = _frame(trial_rows(self.findings, self.cells))
         return frame.assign(finished_at=pd.to_datetime(frame["finished_at"], utc=True))
+
+    @cached_property
+    def packs(self) -> "DataFrame":
+        """A row a pack that ended, as Ray Tune keeps it in `RUN/ray`: its cells, T, q, d, widths, code, optimizer, losses."""
+        of_pack: dict[str, list[LedgerRecord]] = {}
+        for record in self.findings.records:
+            of_pack.setdefault(record.pack_id, []).append(record)
+        return _frame(
+            {
+                **pack_row(pack_of(one.trial_config for one in own), [(one.status, one.relative_loss) for one in own]),
+                "pack": pack_id,
+            }
+            for pack_id, own in of_pack.items()
+        )
 
     @cached_property
     def thresholds(self) -> "DataFrame":

@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dashboards.page import asset, plotly_script
 from stsq_core.configs import UserError
-from sweeps.store import module_command, open_run
+from sweeps.store import held_folder, module_command, open_run
 
 LOOPBACK = "127.0.0.1"
 RESTART_PAUSE_S = 5.0
@@ -108,8 +108,7 @@ def serving(
     """
     for run in runs:
         open_run(run)
-    with listening_socket(host, port) as listener, tempfile.TemporaryDirectory(prefix="stsq-page-") as folder:
-        shelf = Path(folder)
+    with listening_socket(host, port) as listener, held_folder("stsq-page-") as shelf:
         server = uvicorn.Server(
             uvicorn.Config(
                 application(shelf, num_runs=len(runs), host=host), log_level="error", access_log=False, lifespan="off"

@@ -28,6 +28,7 @@ from .packs import (
     halves as halves,
     make_packs as make_packs,
     pack_of as pack_of,
+    pack_row as pack_row,
     trial_operations as trial_operations,
 )
 from .recheck import STEPS_FACTOR as STEPS_FACTOR, recheck_trials as recheck_trials, twice_the_steps as twice_the_steps

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal
+from statistics import median
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from stsq_core.training import (
     step_cost,
     step_operations,
 )
+from sweeps.cells.cell import describe
 from sweeps.cells.trials import Trials
 
 CALLS_SHARE = 0.1
@@ -92,6 +94,35 @@ class Pack:
 
     def __hash__(self) -> int:
         return hash(self.pack_id)
+
+
+def pack_row(pack: Pack, ends: Iterable[tuple[str, float | None]] = ()) -> dict[str, Any]:
+    """A pack as a row of a table; what several of its trials have differently is joined by commas.
+
+    Args:
+        pack: of which cells, sizes, codes and optimizers the row is.
+        ends: status and relative loss of each of its trials, where it has ended.
+    """
+    families = [pack.trials.families[place].sample for place in np.unique(pack.trials.family).tolist()]
+    task, ends = families[0].task, list(ends)
+    row = {
+        "pack": pack.pack_id,
+        "cell": _joined(describe(config) for config in families),
+        **{letter: getattr(task, letter) for letter in ("T", "q", "d")},
+        "m": _joined(sorted(set(pack.trials.widths.tolist()))),
+        "code": _joined(getattr(getattr(config.model, "positions", None), "kind", "none") for config in families),
+        "optimizer": _joined(config.optimizer.kind for config in families),
+        "trials": len(pack.trials),
+    }
+    if ends:
+        losses = [loss for _, loss in ends if loss is not None]
+        row |= {status: sum(own == status for own, _ in ends) for status in ("finished", "diverged", "failed")}
+        row |= {"least_loss": min(losses), "median_loss": median(losses), "largest_loss": max(losses)} if losses else {}
+    return row
+
+
+def _joined(values: Iterable[object]) -> str:
+    return ", ".join(dict.fromkeys(map(str, values)))
 
 
 def pack_of(configs: Iterable[TrialConfig]) -> Pack:

@@ -71,4 +71,5 @@ from .run_directory import (
 from .run_plugins import keep_plugins as keep_plugins, load_kept as load_kept, name_plugins as name_plugins
 from .sessions import Session as Session, elapsed_minutes as elapsed_minutes, read_sessions as read_sessions, session as session
 from .shards import create_shard as create_shard, kin_of as kin_of, merge_shards as merge_shards
+from .temporary import held_folder as held_folder
 from .weights import load_weights as load_weights, save_weights as save_weights

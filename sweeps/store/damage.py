@@ -33,6 +33,9 @@ def mend_for_run(run: RunDirectory) -> tuple[str, ...]:
     Raises:
         UserError: the disk is full or may not be written.
     """
+    for folder in (run.path, run.checkpoints, run.weights):
+        for unfinished in folder.glob(".*.new"):  # a killed process was writing it
+            unfinished.unlink(missing_ok=True)
     found = [*ledger_damage(run), *session_damage(run), *state_damage(run), *_directories(run)]
     for damage in found:
         if damage.mend is not None:

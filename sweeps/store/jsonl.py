@@ -231,7 +231,7 @@ def cut_torn_line(path: Path) -> tuple[int, bool]:
 
     A last line that is whole but for its line end is given one.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         size = start = os.fstat(descriptor).st_size
         tail = b""
@@ -286,7 +286,7 @@ class Addition:
         self._start: int | None = None
 
     def __call__(self) -> None:
-        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:
             with suppress(OSError):  # where a file system has no locks, one write to the end of a file is not divided either
                 fcntl.flock(descriptor, fcntl.LOCK_EX)

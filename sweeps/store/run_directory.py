@@ -1,5 +1,6 @@
 """The run directory: everything that a sweep leaves behind, from which every threshold, figure and page can be made again."""
 
+import errno
 import fcntl
 import os
 import re
@@ -203,6 +204,7 @@ def create_or_open(path: Path | str, sweep: SweepSpec | ExpandedSweep) -> RunDir
             f"{str(run.path)!r} is not empty and is no run (it holds {foreign[0]!r}): "
             f"give an empty or new directory for the sweep {spec.name!r} with --out"
         )
+    _check_writable(run)
     text = spec.as_yaml()
     with suppress(OSError, UnicodeDecodeError):
         if run.spec.read_text(encoding="utf-8") in (sealed_text(text), text):
@@ -212,6 +214,22 @@ def create_or_open(path: Path | str, sweep: SweepSpec | ExpandedSweep) -> RunDir
             raise _other_sweep(run, held, spec.name)
         _write_spec(run, sweep, text)
     return run
+
+
+def _check_writable(run: RunDirectory) -> None:
+    """Make sure, before anything is changed, that what a run adds to may be written: it may be another person's.
+
+    Raises:
+        UserError: a file or folder that may not be.
+    """
+    begun = (run.curves / f"{state.stem}.jsonl" for state in run.checkpoints.glob("*.state"))
+    for path in filter(Path.is_file, (run.lock, run.ledger, run.sessions, run.studies, *begun)):
+        with disk_errors(path):
+            os.close(os.open(path, os.O_WRONLY))
+    for folder in filter(Path.is_dir, (run.path, run.curves, run.checkpoints, run.weights, run.ray, run.wandb, run.report)):
+        with disk_errors(folder):
+            if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _is_own(run: RunDirectory, entry: Path) -> bool:
@@ -311,7 +329,7 @@ class Lock:
             UserError: another process holds it (the message names that process), or the directory may not be written.
         """
         with disk_errors(self.path):
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

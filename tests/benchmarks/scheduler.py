@@ -302,7 +302,7 @@ def simulate(num_workers: int, num_packs: int, pack: int, mean_s: float, through
         budgets = Budgets(spec.budget, queue, spent_minutes=0.0)
         work = Work(queue, run, RunOptions(hung_after_s=0), progress, StopSignals(), retries=2, budgets=budgets)
         slots = {WorkerSlot("core"): num_workers}
-        pool = WorkerPool(work, lambda _: slots, now=clock.now)
+        pool = WorkerPool(work, lambda _: slots, num_single=tune_packs.MOST_SINGLE, now=clock.now)
         began, began_cpu = clock.now(), time.process_time()
         (through_tune if through == "tune" else through_pool)(pool, workers, num_workers)
         makespan, cpu_s = clock.now() - began, time.process_time() - began_cpu

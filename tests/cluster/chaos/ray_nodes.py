@@ -5,6 +5,7 @@ others: raylet, agent and workers go at once. All share a token, a head's port a
 """
 
 import contextlib
+import json
 import os
 import secrets
 import shutil
@@ -22,6 +23,14 @@ ROOT = Path(__file__).parents[3]
 RAY = Path(sys.executable).parent / "ray"
 PATIENCE_S = 180.0
 STARTS = 5
+STORE_BYTES = 100 * 2**20
+MOST_NODES = 4
+OF_THE_PROVIDER = dict.fromkeys(("use_node_id_as_ip", "disable_node_updaters", "disable_launch_config_check"), True)
+COMMANDS = (
+    "initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands", "head_start_ray_commands",
+    "worker_start_ray_commands", "cluster_synced_files",
+)  # fmt: skip
+"""What the autoscaler's configuration must hold, and its provider here has no use for."""
 
 PATIENT = {
     "RAY_health_check_period_ms": "1000",
@@ -34,10 +43,11 @@ PATIENT = {
 class RayNodes:
     """A head with `head_cpus` and, once they are added, nodes of one CPU; ends what it started.
 
-    `access` is the environment that a client needs, `address` the one that it joins.
+    `access` is the environment that a client needs, `address` the one that it joins. With `node_types` Ray's autoscaler adds
+    nodes of these types, names to resources, as they are asked for, by its provider that starts them on this machine.
     """
 
-    def __init__(self, *, head_cpus: int = 1, **environment: str) -> None:
+    def __init__(self, *, head_cpus: int = 1, node_types: dict[str, dict[str, int]] | None = None, **environment: str) -> None:
         self.access = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         self.folder = Path("/tmp") / f"stsq-nodes-{secrets.token_hex(3)}"
         self._logs = Path(tempfile.mkdtemp(prefix="stsq-nodes-logs-"))
@@ -49,6 +59,7 @@ class RayNodes:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "WANDB_"))}
         self._environment = kept | self.access | PATIENT | environment
         self._environment |= {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        self._head_options = self._autoscaling(node_types) if node_types else {}
         self.head = self.start_head()
 
     def __enter__(self) -> Self:
@@ -63,8 +74,37 @@ class RayNodes:
     def start_head(self) -> subprocess.Popen[bytes]:
         """Start the head, or another one at the same address after the first was killed; returns once it is up."""
         options = {"port": self.port, "node-ip-address": "127.0.0.1", "include-dashboard": "false", "temp-dir": self.folder}
+        options |= self._head_options
         self.head = self._started("--head", num_cpus=self._head_cpus, **options)
         return self.head
+
+    def _autoscaling(self, node_types: dict[str, dict[str, int]]) -> dict[str, object]:
+        """The options of a head that starts and ends nodes of these types, up to `MOST_NODES`."""
+        head = {"resources": {"CPU": self._head_cpus}, "node_config": {}, "max_workers": 0}
+        types = {
+            name: {
+                "resources": given | {"object_store_memory": STORE_BYTES},
+                "node_config": {},
+                "min_workers": 0,
+                "max_workers": MOST_NODES,
+            }
+            for name, given in node_types.items()
+        }
+        config = {
+            "cluster_name": "fake",
+            "max_workers": MOST_NODES,
+            "idle_timeout_minutes": 0.1,
+            "upscaling_speed": 10.0,
+            "provider": {"type": "fake_multinode", "gcs_address": self.address, "launch_multiple": True, **OF_THE_PROVIDER},
+            "available_node_types": {"ray.head.default": head} | types,
+            "head_node_type": "ray.head.default",
+            **{name: {} for name in ("auth", "docker", "file_mounts")},
+            **{name: [] for name in COMMANDS},
+        }
+        path = self._logs / "autoscaling.json"
+        path.write_text(json.dumps(config))
+        self._environment |= {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
+        return {"autoscaling-config": path}
 
     def add(self, *, num_cpus: int = 1, **options: object) -> subprocess.Popen[bytes]:
         """Start another node, with more options of `ray start` where they are given; returns once it is up."""
@@ -100,7 +140,7 @@ class RayNodes:
         raise AssertionError(f"no node started in {STARTS} tries: {printed.read_text()}")
 
     def _start(self, *words: str, num_cpus: int, **options: object) -> tuple[subprocess.Popen[bytes], Path]:
-        options |= {"num-cpus": num_cpus, "object-store-memory": 100 * 2**20, "dashboard-agent-listen-port": free_port()}
+        options |= {"num-cpus": num_cpus, "object-store-memory": STORE_BYTES, "dashboard-agent-listen-port": free_port()}
         options |= {
             "include-log-monitor": "false",
             "min-worker-port": 0,

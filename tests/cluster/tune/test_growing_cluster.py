@@ -3,6 +3,7 @@
 The GPUs are Ray's logical ones: workers are placed by them, see that torch has none, and train on the CPU with packs for it.
 """
 
+import json
 import re
 import signal
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_task import plugin_text
 from ray_nodes import RayNodes
 
 from cluster.tune.metrics import METRICS
@@ -88,6 +90,45 @@ def test_workers_follow_the_gpus_that_come_and_prometheus_sees_them(
     ended = stsq.wait(process, timeout_s=PATIENCE_S)
     assert ended.code == 130, ended
     assert "Traceback" not in ended.err
+
+
+HELD = """
+if Path({all!r}).exists() or (Path({last!r}).exists() and self.task.T == 15):
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("node", [{"CPU": 1}, {"CPU": 1, "GPU": 1}], ids=["cores", "GPUs"])
+def test_nodes_are_asked_for_while_packs_wait_and_let_go_as_they_run_out(
+    stsq: Any, write_sweep: Callable[..., Path], small: dict[str, Any], until: Any, node: dict[str, int]
+) -> None:
+    small["trials"] = small["trials"][:1]
+    small["trials"][0]["grid"] = {"task.T": list(range(4, 16))}
+    small["trials"][0]["seeds"] = 1
+    small["trials"][0]["base"]["task"]["kind"] = "held"
+    small["trials"][0]["base"]["training"] |= {"steps": 2000, "log_every": 100, "objective": "minibatch"}
+    held, last, plugin, run = (stsq.folder / name for name in ("all", "last", "held.py", "runs/small"))
+    plugin.write_text(plugin_text("held", HELD.format(all=str(held), last=str(last))))
+    words = ("--plugin", plugin, "--max-workers", 3, "--wandb", "disabled", *(("--wait-for-gpus", 10) if "GPU" in node else ()))
+    with RayNodes(head_cpus=0, node_types={"worker": node}) as nodes:
+
+        def num_alive() -> int:
+            return int(nodes.ask("print(sum(node['Alive'] for node in ray.nodes()) - 1)").split()[-1])
+
+        process = stsq.start("run", write_sweep(small), "--address", nodes.address, *words, **nodes.access)
+        line_of(process, "Ray is up")  # by then the plugin has been tried
+        held.touch(), last.touch()
+        until(lambda: process.poll() or len(workers_of(run)) == 3, timeout_s=PATIENCE_S, what="a worker on each of three nodes")
+        assert process.poll() is None, process.communicate()
+        assert num_alive() == 3, "of the four that the cluster may have, the bound on workers takes three"
+        held.unlink()
+        until(lambda: num_alive() == 1, timeout_s=PATIENCE_S, what="the end of the nodes that no pack needs")
+        assert len(workers_of(run)) == 1
+        last.unlink()
+        ended = stsq.wait(process, timeout_s=PATIENCE_S)
+    assert ended.code in (0, 3), ended
+    ids = [line["trial_id"] for line in map(json.loads, (run / "ledger.jsonl").read_text().splitlines())]
+    assert len(ids) == len(set(ids)) == 12
 
 
 def test_a_gpu_that_never_comes_ends_the_wait(stsq: Any, write_sweep: Callable[..., Path], nodes: RayNodes) -> None:

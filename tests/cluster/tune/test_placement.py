@@ -64,6 +64,7 @@ def test_a_slot_names_its_resources_and_its_device() -> None:
     assert [slot.resources for slot in slots] == [{"CPU": 1.0, "GPU": 0.5}, {"CPU": 1.0}]
     assert [(slot.device, slot.spare) for slot in slots] == [("auto", False), ("cpu", True)]
     assert slots[1].core_bytes == 2**30
+    assert [slot.device for slot in slots_of([node(8)], RunOptions())] == ["cpu"], "torch may see a GPU that Ray has not given"
     assert WorkerSlot(**slots[0].as_config()) == slots[0]
     assert widest_room(slots) == Room("cuda")
     assert widest_room(slots[1:]) == Room("cpu", 2**30)

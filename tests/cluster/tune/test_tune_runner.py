@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from cluster.tune.tune_packs import new_session
+from dashboards import load
 from sweeps.store.journal import read_curves
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import RunDirectory
@@ -53,9 +55,36 @@ def test_ray_gives_the_numbers_of_an_inline_run_and_leaves_nothing_behind(
     assert not ray_folders(root)
     run = stsq.folder / "runs/small"
     assert len(list(run.glob("wandb/offline-run-*/*.wandb"))) == 8
-    assert not list(run.glob("ray/*"))
+    check_records(run)
     assert here("run", write_sweep(), "--inline", "--wandb", "disabled", "--out", "inline").code == 0
     assert numbers(run) == numbers(stsq.folder / "inline")
+
+
+def check_records(run: Path) -> None:
+    """Tune's own classes read what the packs of a run were, with the numbers of `dashboards.load`."""
+    from ray.tune import ExperimentAnalysis, ResultGrid
+
+    (session,) = run.glob("ray/*")
+    results = list(ResultGrid(ExperimentAnalysis(str(session))))
+    packs, rows = load(run).packs, {result.metrics["pack"]: result.metrics for result in results}
+    assert len(results) == len(packs), "a Tune trial a pack"
+    settings = ("pack", "cell", "T", "q", "d", "m", "code", "optimizer", "trials")
+    assert all(result.config[name] == result.metrics[name] for result in results for name in settings)
+    assert packs["trials"].sum() == 8
+    assert set(packs["code"]) == {"random_sign", "none"}
+    columns = [*packs.columns]
+    assert {pack: [rows[pack][name] for name in columns] for pack in rows} == {
+        one["pack"]: [*one.values()] for one in packs.to_dict("records")
+    }
+    assert sum(path.stat().st_size for path in session.rglob("*") if path.is_file()) < 200_000
+
+
+def test_files_of_the_oldest_sessions_are_removed_those_of_killed_ones_too(tmp_path: Path) -> None:
+    for place in range(5):
+        (tmp_path / f"{place}/worker").mkdir(parents=True)
+        os.utime(tmp_path / str(place), (place, place))
+    assert new_session(tmp_path) not in "01234"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "4"]
 
 
 def test_killed_worker_then_killed_driver_change_no_bit(

@@ -51,6 +51,9 @@ def make_pool(tmp_path: Path, fcn: Any) -> MakePool:
         num_long: int = 0,
         budget: Budget | None = None,
         nodes: str = "",
+        awaited: int = 0,
+        num_single: int = 0,
+        max_workers: int | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> WorkerPool:
         budget, run = budget or Budget(), RunDirectory(tmp_path)
@@ -60,8 +63,10 @@ def make_pool(tmp_path: Path, fcn: Any) -> MakePool:
         queue = PackQueue(Once(configs), Ledger(run.ledger), room=Room(device, most=packs_of))
         progress = ProgressLine(queue, run.curves, Console(file=io.StringIO()))
         budgets = Budgets(budget, queue, spent_minutes=0.0)
-        work = Work(queue, run, RunOptions(), progress, StopSignals(), budget.retries, budgets)
-        return WorkerPool(work, lambda avoided: {} if nodes and set(nodes) <= set(avoided) else slots, now=now)
+        options = RunOptions(max_workers=max_workers)
+        work = Work(queue, run, options, progress, StopSignals(), budget.retries, budgets)
+        offered = lambda avoided: {} if nodes and set(nodes) <= set(avoided) else slots  # noqa: E731
+        return WorkerPool(work, offered, awaited=awaited, num_single=num_single, now=now)
 
     return make
 
@@ -118,6 +123,34 @@ def test_nobody_is_hired_beyond_the_seats_or_the_packs(make_pool: MakePool) -> N
     assert pool.add_worker("one too many") is None
     few = make_pool(2, {CORE: 9}, packs_of=1)
     assert [few.add_worker(str(place)) is not None for place in range(3)] == [True, True, False]
+
+
+def test_workers_wait_for_nodes_to_come_as_long_as_packs_wait_and_within_their_bound(make_pool: MakePool) -> None:
+    free = make_pool(12, {CORE: 1}, packs_of=1, awaited=4)
+    assert [free.add_worker(str(place)) is not None for place in range(6)] == [True] * 5 + [False]
+    assert free.work.progress.num_workers == 1, "those that wait are no workers yet"
+    bounded = make_pool(12, {CORE: 1}, packs_of=12, awaited=3, max_workers=3)
+    assert [bounded.add_worker(str(place)) is not None for place in range(4)] == [True] * 3 + [False]
+    orders = [given(bounded.handle_report(str(place), LARGE)) for place in range(2)]
+    assert sorted(len(order.pack.trials) for order in orders) == [3, 6], "the pack of all is divided for those that may come"
+    assert bounded.num_superfluous == 0
+    orders.append(given(bounded.handle_report("0", outcome(orders[0]))))
+    assert (bounded.work.queue.num_waiting, bounded.num_idle, bounded.num_superfluous) == (0, 1, 1)
+    bounded.remove_worker("2")
+    assert bounded.num_superfluous == 0
+
+
+def test_the_first_workers_train_one_pack_each_and_those_that_come_later_pull(make_pool: MakePool) -> None:
+    pool = make_pool(6, {CORE: 1}, packs_of=1, num_single=2)
+    for name in ("first", "second"):
+        assert pool.add_worker(name) == CORE
+        assert pool.handle_report(name, outcome(given(pool.handle_report(name, LARGE)))) is None
+        pool.remove_worker(name)
+    assert pool.add_worker("third") == CORE
+    order = given(pool.handle_report("third", LARGE))
+    while (following := pool.handle_report("third", outcome(order))) is not None:
+        order = following
+    assert (ended(pool), pool.over) == (6, True)
 
 
 def test_slots_that_come_are_filled_and_packs_divided_for_them(make_pool: MakePool) -> None:

@@ -1,15 +1,23 @@
 import multiprocessing
 import os
+import shutil
 import signal
+import tempfile
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
 from stsq_core import UserError
 from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.loading import load_expanded, load_sweep
+from sweeps.store.damage import mend_for_run
+from sweeps.store.jsonl import append_lines
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import Lock, create_or_open, former_search_seeds, open_run
+
+GROUP = 60_000
+"""A group of people, by number."""
 
 
 def test_a_run_is_made_with_its_spec_and_opened_again(tmp_path, spec):
@@ -26,6 +34,14 @@ def test_the_same_sweep_with_more_extends_its_run(run, sweep_file):
     assert (run.path / "spec.1.yaml").exists()
     create_or_open(run.path, load_sweep(sweep_file))
     assert (run.path / "spec.2.yaml").exists()
+
+
+def test_what_a_killed_run_was_writing_is_removed_by_the_next(run):
+    run.make_rooms()
+    for path in (run.path / ".spec.yaml.99.new", run.checkpoints / ".PACK.state.99.new"):
+        path.touch()
+    assert mend_for_run(run) == ()
+    assert not [*run.path.rglob("*.new")]
 
 
 def test_a_spec_of_another_version_is_read_as_it_was_meant_and_stays_as_it_is(run, spec, sweep_file):
@@ -163,3 +179,65 @@ def test_a_lock_that_was_removed_keeps_its_holder_from_writing(run, fcn, record,
         with Lock(run.lock) if is_replaced else nullcontext(), pytest.raises(UserError, match="was removed while this process"):
             ledger.append([record(fcn(seed=1))])
     assert len(Ledger(run.ledger).read()) == 1
+
+
+@pytest.fixture
+def shared_folder():
+    """A folder in which all of the group `GROUP` may write."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="stsq-group-"))
+    os.chown(folder, -1, GROUP)
+    folder.chmod(0o2775)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def as_person(number, action):
+    """What an action gives, or the error it ends in, as text, done by a person of `GROUP` whose files the group may write."""
+
+    def act(end):
+        os.setgroups([GROUP])
+        os.setgid(GROUP)
+        os.setuid(number)
+        os.umask(0o002)
+        try:
+            end.send(str(action()))
+        except UserError as error:
+            end.send(str(error))
+
+    ours, theirs = multiprocessing.Pipe()
+    person = multiprocessing.get_context("fork").Process(target=act, args=(theirs,))
+    person.start()
+    theirs.close()
+    said = ours.recv()
+    person.join(30)
+    return said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several people")
+def test_people_of_one_group_share_a_run_and_what_one_may_not_write_changes_nothing(
+    shared_folder, spec, sweep_file, fcn, record
+):
+    path, further = shared_folder / "run", {seeds: load_sweep(sweep_file, [f"seeds={seeds}"]) for seeds in (8, 9)}
+
+    def begin():
+        run = create_or_open(path, spec)
+        with Lock(run.lock):
+            Ledger(run.ledger).append([record(fcn(seed=1))])
+        append_lines(run.sessions, [{"began": "now"}])
+
+    def go_on(seeds):
+        run = create_or_open(path, further[seeds])
+        with Lock(run.lock):
+            Ledger(run.ledger).append([record(fcn(seed=seeds))])
+
+    assert as_person(60_001, begin) == "None"
+    modes = {file.name: oct(file.stat().st_mode & 0o777) for file in path.iterdir()}
+    assert modes == dict.fromkeys(("lock", "spec.yaml", "ledger.jsonl", "sessions.jsonl"), "0o664")
+    assert as_person(60_002, lambda: go_on(8)) == "None"
+    (path / "ledger.jsonl").chmod(0o644)
+    before = {file.name: file.read_bytes() for file in path.iterdir()}
+    refusal = as_person(60_002, lambda: go_on(9))
+    assert refusal.startswith(
+        f"'{path / 'ledger.jsonl'}' cannot be written: Permission denied; choose a directory that you may"
+    )
+    assert {file.name: file.read_bytes() for file in path.iterdir()} == before
