@@ -48,6 +48,7 @@ from sweeps.store import (
     Outcomes,
     Results,
     RunDirectory,
+    RunGuard,
     begun_packs,
     create_or_open,
     create_shard,
@@ -165,7 +166,8 @@ def _train_rest(
     last: ExitStack,
 ) -> None:
     """Train what the ledger does not hold, as far as the budgets allow; `last` waits for the end of Ray at the very end."""
-    ledger = Ledger(run.ledger, notify=lambda text: print_line(log, text), guard=lock.check)
+    guard = RunGuard(run, lock)
+    ledger = Ledger(run.ledger, notify=lambda text: print_line(log, text), guard=guard)
     name = sweep.spec.name
     if num_adopted := adopt_outcomes(run, ledger):
         print_line(log, f"{num_adopted} trials that had ended when the last run was killed are in the ledger now")
@@ -203,7 +205,7 @@ def _train_rest(
                 last.callback(runner.wait_for_end)
                 queue.fit(room=runner.room, slots=runner.slots)
                 with ProgressLine(queue, run.curves, log, num_workers=runner.slots) as progress, _page_prepared(queue):
-                    runner.train(Work(queue, run, options, progress, stop, sweep.spec.budget.retries, budgets))
+                    runner.train(Work(queue, run, options, progress, stop, sweep.spec.budget.retries, budgets, guard))
                 print_line(log, progress.summary())
             if not queue.finished:
                 print_line(log, budgets.words())

@@ -1,7 +1,7 @@
 """Ways of running packs: what each of them works on, how it takes an outcome back, and the plain one, in this process."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -22,7 +22,8 @@ from sweeps.store import RunDirectory, retry_io
 class Work:
     """A queue of packs, the run directory that takes their results, and what watches them.
 
-    `budgets` allow or stop further packs; `retries` is how often a pack whose worker was lost is tried again.
+    `budgets` allow or stop further packs; `retries` is how often a pack whose worker was lost is tried again; `guard` raises
+    where a file that the run needs was removed.
     """
 
     queue: PackQueue
@@ -32,6 +33,7 @@ class Work:
     stop: StopSignals
     retries: int
     budgets: Budgets
+    guard: Callable[[], None] = lambda: None
 
     def next_order(
         self,
@@ -43,6 +45,7 @@ class Work:
     ) -> Order | None:
         """The next pack, cut to a worker's room, as an order to it; None when nothing may start now. See `PackQueue.next`."""
         self.stop.check()
+        self.check_files()
         pack = self.queue.next(room, cheapest=cheapest, rather_not=rather_not) if self.budgets.allow() else None
         if pack is None:
             return None
@@ -76,6 +79,16 @@ class Work:
             with suppress(OSError):  # one that stays is found in the ledger already, next time
                 outcome_path(self.run, outcome.pack.pack_id).unlink(missing_ok=True)
             self.progress.ended(outcome)
+
+    def check_files(self) -> None:
+        """Make sure that nothing was removed which the run needs, so that nothing is trained in vain; at once, or not at all
+        where the storage is away.
+
+        Raises:
+            UserError: something was.
+        """
+        with suppress(OSError):
+            self.guard()
 
     def reach_storage(self) -> None:
         """Wait while the run directory cannot be reached: what is written or tried meanwhile would be lost.

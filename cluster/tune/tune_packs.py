@@ -52,6 +52,9 @@ MOST_RECORDS = 20_000
 MOST_SESSIONS = 3
 """Sessions whose files Tune keeps in a run directory."""
 
+LOOK_EVERY_S = 2.0
+"""How soon it is noticed that somebody has removed the ledger."""
+
 LET_GO_AFTER_S = 10.0
 """How long a worker that no pack waits for is kept: the next packs may come in a moment."""
 
@@ -168,6 +171,7 @@ class PoolCallback(tune.Callback):
         self._metrics = metrics
         self._watchdog = watchdog
         self._head = head
+        self._looks_at = 0.0
 
     def setup(self, stop: Any = None, num_samples: Any = None, total_num_samples: Any = None, **info: Any) -> None:
         self._pool.work.stop.install()  # Tune has taken SIGUSR1 meanwhile
@@ -176,6 +180,9 @@ class PoolCallback(tune.Callback):
         self._pool.work.stop.check()
         self._metrics.publish()
         with aborting():
+            if time.monotonic() >= self._looks_at:
+                self._looks_at = time.monotonic() + LOOK_EVERY_S
+                self._pool.work.check_files()
             if self._head is not None:
                 self._head.check()
             for pack_id, seconds in self._watchdog.hung(self._pool.running).items():

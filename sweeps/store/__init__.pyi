@@ -68,6 +68,7 @@ from .run_directory import (
     former_search_seeds as former_search_seeds,
     open_run as open_run,
 )
+from .run_guard import RunGuard as RunGuard
 from .run_plugins import keep_plugins as keep_plugins, load_kept as load_kept, name_plugins as name_plugins
 from .sessions import Session as Session, elapsed_minutes as elapsed_minutes, read_sessions as read_sessions, session as session
 from .shards import create_shard as create_shard, kin_of as kin_of, merge_shards as merge_shards
