@@ -335,7 +335,7 @@ def _page_prepared(queue: PackQueue) -> Iterator[None]:
         while not queue.done and not over.wait(0.2):
             pass
         if queue.done:
-            for module in ("dashboards.page.report", "cluster.commands.results"):
+            for module in ("dashboards.page.report", "cluster.commands.results", "scipy.special"):
                 importlib.import_module(module)
             importlib.import_module("dashboards.paper.figures").load_backends()
 

@@ -46,7 +46,9 @@ class Board:
     def config_keys(self) -> frozenset[str]:
         """The config keys of the sweep's trials in W&B, nested ones with dots."""
         configs = (
-            keys.run_config(cell.trials[0], cell=cell.label, directory_id=self.directory_id, size=self.size)
+            keys.run_config(
+                cell.trials[0], cell=cell.label, cell_id=cell.cell_id, directory_id=self.directory_id, size=self.size
+            )
             for cell in self.cells
         )
         return frozenset(key for config in configs for key in flattened(config))

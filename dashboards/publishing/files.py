@@ -16,8 +16,10 @@ import shutil
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,9 @@ from sweeps.store import disk_errors, write_atomically
 
 MIN_CONSUMER = "0.70.0"
 """The oldest reader of the file, as in the files of wandb 0.31."""
+
+WRITERS = 4
+"""Files that are written at a time."""
 
 FILE_HEADER = b":W&B\xe1\xbe\x00"
 BLOCK_BYTES = 32 * 1024
@@ -61,7 +66,9 @@ def write_quick_files(projections: Sequence[RunProjection], target: Target) -> d
         UserError: the disk is full or may not be written.
     """
     delete_local(target, [projection.run_id for projection in projections])
-    return {projection.key: _write(projection, target) for projection in projections}
+    with ThreadPoolExecutor(WRITERS) as writers:  # a disk that is waited for by several at once forces their files out together
+        paths = writers.map(partial(_write, target=target), projections)
+        return {projection.key: path for projection, path in zip(projections, paths, strict=True)}
 
 
 def local_files(target: Target, run_id: str) -> tuple[Path, ...]:

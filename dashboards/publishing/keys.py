@@ -7,7 +7,7 @@ flat key with a dot can be neither grouped by nor plotted.
 from typing import Any
 
 from stsq_core.configs import SAMPLES, Size, TrialConfig, size as sizes
-from sweeps.cells import Cell, cell_of
+from sweeps.cells import Cell
 from sweeps.schema import free_fields, without_field
 
 RELATIVE_LOSS = "relative_loss"
@@ -34,14 +34,14 @@ def size_key(size: Size) -> str:
     return WIDTH if size == SAMPLES else size.letter
 
 
-def run_config(config: TrialConfig, *, cell: str, directory_id: str, size: Size = sizes.WIDTH) -> dict[str, Any]:
+def run_config(config: TrialConfig, *, cell: str, cell_id: str, directory_id: str, size: Size = sizes.WIDTH) -> dict[str, Any]:
     """The config of a trial's run: every field, the width m, the size of thresholds, and where the trial belongs."""
     return config.model_dump(mode="json") | {
         "trial_id": config.trial_id,
         WIDTH: config.width,
         **({} if size == SAMPLES else {size_key(size): size.of(config)}),
         CELL: cell,
-        CELL_ID: cell_of(config, size),
+        CELL_ID: cell_id,
         RUN_DIRECTORY: directory_id,
     }
 

@@ -92,6 +92,7 @@ def project_trial(
     *,
     directory_id: str,
     cell: str,
+    cell_id: str,
     tags: tuple[str, ...] = (),
     size: Size = WIDTH,
 ) -> RunProjection:
@@ -106,7 +107,7 @@ def project_trial(
         group=short(cell),
         job_type=config.model.kind,
         tags=tags if status == "finished" else (*tags, status),
-        config=run_config(config, cell=cell, directory_id=directory_id, size=size),
+        config=run_config(config, cell=cell, cell_id=cell_id, directory_id=directory_id, size=size),
         rows=tuple(rows),
         outcome=outcome,
     )

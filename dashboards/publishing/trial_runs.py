@@ -97,11 +97,13 @@ class TrialRuns:
         return live
 
     def _project(self, config: TrialConfig, rows: tuple[Row, ...], outcome: Outcome | None) -> RunProjection:
-        cell_id = cell_of(config, self._criterion.size)
-        cell = self._cells.get(cell_id) or self._searched.get(cell_id)
-        label = describe(config) if cell is None else cell.label
-        size = self._criterion.size
-        return project_trial(config, rows, outcome, directory_id=self._identity, cell=label, tags=self._tags, size=size)
+        size, planned = self._criterion.size, self._planned.get(config.trial_id)
+        cell_id = cell_of(config, size) if planned is None else planned.cell_id
+        cell = planned or self._cells.get(cell_id) or self._searched.get(cell_id)
+        label, tags = describe(config) if cell is None else cell.label, self._tags
+        return project_trial(
+            config, rows, outcome, directory_id=self._identity, cell=label, cell_id=cell_id, tags=tags, size=size
+        )
 
     def _is_of_one_rate(self, record: LedgerRecord) -> bool:
         """Whether it is a point of a searched cell with one learning rate, so that it counts as soon as it has ended."""

@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -59,7 +59,13 @@ class TrialConfig(Record):
         compatibility.check_target(self.task, self.model, self.training, self.evaluation)
         return self
 
-    @property
+    def __copy__(self) -> Self:
+        """A copy, which is then changed, without the name of this config."""
+        copied = super().__copy__()
+        copied.__dict__.pop("trial_id", None)
+        return copied
+
+    @cached_property
     def trial_id(self) -> str:
         """Sixteen hex digits that name this config under this version of the arithmetic."""
         text = json.dumps([NUMERICS, deviations(self)], sort_keys=True)

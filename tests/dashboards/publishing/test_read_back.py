@@ -18,6 +18,7 @@ from dashboards.publishing.published import directory_id
 from dashboards.publishing.publisher import publish
 from stsq_core import Measurement
 from sweeps import expand, make_packs
+from sweeps.cells import cell_of
 from sweeps.store.journal import JournalWriter, read_curves
 from sweeps.store.ledger import Ledger
 from sweeps.store.run_directory import RunDirectory
@@ -79,7 +80,12 @@ def test_every_file_equals_the_journal_and_the_ledger_for_both_readers(
         assert ours.group == ours.config["cell"]
         summary = json.loads(inspected(path, "--summary", "--json"))
         assert (summary["state"], summary["exit_code"]) == ("finished", 0)
-        expected = run_config(record.trial_config, cell=ours.config["cell"], directory_id=directory_id(run.wandb))
+        expected = run_config(
+            record.trial_config,
+            cell=ours.config["cell"],
+            cell_id=cell_of(record.trial_config),
+            directory_id=directory_id(run.wandb),
+        )
         assert summary["config"] == ours.config == expected
         for name in ("status", "relative_loss", "relative_loss_stderr", "steps", "seconds"):
             assert summary["summary"][name] == ours.summary[name] == getattr(record, name), name

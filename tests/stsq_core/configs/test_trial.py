@@ -120,6 +120,14 @@ def test_a_list_of_a_file_is_a_tuple_of_the_config(transformer) -> None:
     assert TrialConfig.model_validate(trial.model_dump(mode="json")).trial_id == trial.trial_id
 
 
+def test_a_changed_copy_has_its_own_trial_id(transformer) -> None:
+    trial = transformer(seed=1)
+    assert trial.trial_id != transformer(seed=2).trial_id
+    assert trial.model_copy(update={"seed": 2}).trial_id == transformer(seed=2).trial_id
+    assert trial.model_copy() == trial
+    assert trial.model_copy().trial_id == trial.trial_id
+
+
 def test_a_trial_id_knows_the_fields_of_the_transformer_and_not_their_defaults(transformer) -> None:
     base = transformer(training__objective="minibatch")
     fields = [
