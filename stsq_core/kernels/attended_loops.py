@@ -14,6 +14,7 @@ from numba.extending import overload
 from stsq_core.kernels.jit import emitted, inlined, jitted
 from stsq_core.kernels.network_loops import sigmoid
 from stsq_core.kernels.vectors import (
+    MOST_TURNED,
     PANEL,
     VECTOR_BYTES,
     Vectors,
@@ -32,6 +33,7 @@ from stsq_core.kernels.vectors import (
     room_of,
     set_each,
     slope_each,
+    turn_columns,
 )
 
 SOFTMAX, LINEAR, SIGMOID, TOP_Q = range(4)
@@ -174,10 +176,13 @@ def copy(C, c, A, a, columns):
 def turn(X, out):
     """See `Kernels.turned`."""
     k, rows, T, d = X.shape
-    x, to = X.reshape(-1), out.reshape(-1)
+    x, to, lanes = X.reshape(-1), out.reshape(-1), VECTOR_BYTES // X.itemsize
+    whole = T // lanes * lanes if 2 <= d <= MOST_TURNED else 0
     for b in range(k * rows):
+        for t in range(0, whole, lanes):
+            turn_columns(x, (b * T + t) * d, d, to, b * d * T + t, T)
         for e in range(d):
-            for t in range(T):
+            for t in range(whole, T):
                 to[uint64((b * d + e) * T + t)] = x[uint64((b * T + t) * d + e)]
 
 

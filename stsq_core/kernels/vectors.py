@@ -293,6 +293,38 @@ def transpose(typing, A, a, a_row, B, b, b_row):
     return types.void(A, ints, ints, B, ints, ints), lower
 
 
+MOST_TURNED = 8
+"""Columns that `turn_columns` knows."""
+
+
+@emitted
+def turn_columns(typing, A, a, columns, B, b, b_row):
+    """As many rows of A as a vector has lanes, of 2 to `MOST_TURNED` columns and one after another, into the columns of B."""
+    ints = types.intp
+
+    def lower(context, builder, signature, values):
+        A_, a, columns, B_, b, b_row = values
+        lines = Vectors(context, builder, A)
+        A_, B_, lanes = lines.data(A, A_), lines.data(B, B_), lines.lanes
+        end = builder.append_basic_block("end")
+        choice = builder.switch(columns, end)
+        for count in range(2, MOST_TURNED + 1):
+            case = builder.append_basic_block(f"columns{count}")
+            choice.add_case(columns.type(count), case)
+            builder.position_at_end(case)
+            read = [lines.load(A_, a, columns.type(n * lanes)) for n in range(count)]
+            for e in range(count):
+                column, places = read[0], [divmod(e + count * r, lanes) for r in range(lanes)]
+                for n, part in enumerate(read):
+                    column = lines.shuffled(column, part, [lanes + at if n == own else r for r, (own, at) in enumerate(places)])
+                lines.store(column, B_, b, builder.mul(b_row, b_row.type(e)))
+            builder.branch(end)
+        builder.position_at_end(end)
+        return context.get_dummy_value()
+
+    return types.void(A, ints, ints, B, ints, ints), lower
+
+
 dot, greatest_of = _reduced(greatest=False), _reduced(greatest=True)
 rectified_4, rectified_1 = _product(4, "rectify"), _product(1, "rectify")
 masked_4, masked_1 = _product(4, "mask"), _product(1, "mask")

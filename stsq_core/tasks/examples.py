@@ -12,7 +12,7 @@ import torch
 
 from stsq_core.configs import TokenTask
 from stsq_core.kernels import Kernels, StreamKeys
-from stsq_core.numerics import Step, Streams
+from stsq_core.numerics import Step, Streams, sum_of_few
 
 
 @dataclass(frozen=True)
@@ -142,4 +142,4 @@ class Examples(ABC, Generic[TaskT]):
 
 
 def _squared_errors(outputs: torch.Tensor, batch: Batch) -> torch.Tensor:
-    return (outputs - batch.target).square().flatten(2).sum(-1)
+    return sum_of_few((outputs - batch.target).square().flatten(2), -1)

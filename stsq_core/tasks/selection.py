@@ -3,6 +3,7 @@
 import torch
 
 from stsq_core.configs import Stsq
+from stsq_core.numerics import sum_of_few
 from stsq_core.tasks.examples import Batch, Examples, Source
 
 
@@ -21,7 +22,7 @@ class StsqExamples(Examples[Stsq]):
         T, q, d = self.task.T, self.task.q, self.task.d
         X = source.normals("tokens", 1, count * T * d).view(-1, count, T, d)
         y = source.subsets("subsets", count, T=T, q=q)
-        target = selected(X, y).sum(2, keepdim=True) / q
+        target = sum_of_few(selected(X, y), 2).unsqueeze(2) / q
         return Batch(X, y.unsqueeze(2), target)
 
 

@@ -243,6 +243,14 @@ def test_a_layer_is_the_same_and_keeps_nan(kernels: Kernels, plain: Kernels, dty
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("T", [1, 16, 35])
+@pytest.mark.parametrize("d", [1, 2, 5, 8, 9])
+def test_tokens_are_turned_over(d: int, T: int, dtype: torch.dtype) -> None:
+    X = torch.randn(2, 3, T, d, dtype=dtype)
+    assert torch.equal(CpuKernels(CPU).turned(X), X.mT)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_descent_is_the_same(kernels: Kernels, plain: Kernels, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
     k = 4
