@@ -33,7 +33,7 @@ test-failed: $(STAMP)  ## the tests that failed last time, once more
 test-clusters: $(STAMP)  ## clusters of several nodes that grow, lose nodes, fill up; Slurm's way of starting one (twenty minutes)
 	$(BIN)/python -m pytest -m clusters tests/cluster
 
-chaos: $(STAMP)  ## a sweep of 200 trials, ten times, while workers, a node and the driver are killed (a quarter of an hour)
+chaos: $(STAMP)  ## a sweep of 200 trials, ten times, while workers, nodes and the driver are killed, frozen or out of memory (half an hour)
 	$(BIN)/python -m pytest -m chaos tests/cluster/chaos
 
 torture: $(STAMP)  ## every file of a run directory damaged in every way, under every command (ten minutes on two cores)

@@ -5,11 +5,13 @@ workers and job commands load this module too and need few of them.
 """
 
 import atexit
+import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ray
@@ -63,9 +65,10 @@ class LostToMemoryError(ray.exceptions.RayActorError):
 
 def take_memory_kills_as_losses() -> None:
     """Let Tune go on where Ray's memory monitor ends a worker in a call: its error is neither an actor's nor a task's, and Tune
-    would raise for it.
+    would raise for it; also where it asks one that has reported nothing yet for its first numbers.
     """
     from ray.air.execution._internal.actor_manager import RayActorManager
+    from ray.tune.experiment import Trial
 
     take = RayActorManager._actor_task_failed
     if hasattr(take, "__wrapped__"):
@@ -76,7 +79,18 @@ def take_memory_kills_as_losses() -> None:
         is_kill = isinstance(exception, ray.exceptions.OutOfMemoryError)
         take(self, tracked_actor_task, LostToMemoryError(str(exception)) if is_kill else exception)
 
+    first_result = Trial._get_default_result_or_future
+
+    @wraps(first_result)
+    def first_result_if_any(self: Any) -> Any:
+        try:
+            return first_result(self)
+        except ray.exceptions.OutOfMemoryError:
+            self._default_result_or_future = None
+            return None
+
     RayActorManager._actor_task_failed = failed  # type: ignore[method-assign]
+    Trial._get_default_result_or_future = first_result_if_any  # type: ignore[method-assign]
 
 
 def end_waiting(controller: Any, num: int) -> None:
@@ -142,6 +156,22 @@ def share_environment() -> None:
 
     cache: Any = class_cache._ActorClassCache
     cache.get = lambda self, trainable: self._cache.setdefault(trainable, ray.remote(trainable))
+
+
+def rotate(items: list[Any]) -> None:
+    """Let a list begin at a random place."""
+    place = random.randrange(len(items) or 1)
+    items[:] = items[place:] + items[:place]
+
+
+def wait_without_shuffling() -> None:
+    """Let Tune look at its workers from another one on each time. It would shuffle them all for each event: with 3,000 workers
+    that was the most that a pack took of the driver.
+    """
+    from ray.air.execution._internal import actor_manager
+
+    manager: Any = actor_manager
+    manager.random = SimpleNamespace(shuffle=rotate)
 
 
 def skip_usage_tags() -> None:

@@ -37,6 +37,7 @@ from cluster.tune.ray_private import (
     node_of_actor,
     skip_usage_tags,
     take_memory_kills_as_losses,
+    wait_without_shuffling,
 )
 from cluster.tune.trainable import PackTrainable
 from cluster.tune.watch import HeadWatch, Watchdog
@@ -288,6 +289,7 @@ def fit_pool(pool: WorkerPool, metrics: Metrics, head: HeadWatch | None) -> None
     """
     skip_usage_tags()
     take_memory_kills_as_losses()
+    wait_without_shuffling()
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a lost worker is one line of ours, not a traceback
     metrics.watch(pool)
     run, options = pool.work.run, pool.work.options

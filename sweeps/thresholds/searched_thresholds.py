@@ -60,7 +60,7 @@ def searched_threshold(
         widths=tuple(widths.tolist()) or tuple(np.unique(points.widths).tolist()) or (cell.low, cell.high),
         num_seeds=int(np.count_nonzero(points.evidence)),
         points=Points.of(points.outcomes, chosen),
-        notes=_notes(points, state, crossing, above, criterion, by_laws=settings.decide is not None),
+        notes=_notes(points, state, crossing, above, criterion, settings),
         replicates=draws,
         again=above.again,
         search=state,
@@ -119,7 +119,7 @@ def _above(points: CellPoints, crossing: float, ends: tuple[float, float] | None
 
 
 def _notes(
-    points: CellPoints, state: SearchState, crossing: float, above: _Above, criterion: Criterion, *, by_laws: bool
+    points: CellPoints, state: SearchState, crossing: float, above: _Above, criterion: Criterion, settings: SearchSettings
 ) -> Iterator[str]:
     """What a reader must know before using the number, in a few words each."""
     cell, size, widths = points.cell, points.cell.family.size, points.widths[points.evidence]
@@ -136,9 +136,11 @@ def _notes(
     if crossing == -math.inf:
         can_shrink = state.finished and state.posterior.low == cell.low > cell.offset + 1
         yield f"at or below {widths.min()}, the least {noun} searched" + (" (try a smaller low)" if can_shrink else "")
-    if not state.finished and not by_laws:
+    if not state.finished and settings.decide is None:
         yield f"the search goes on: {state.num_points} points so far"
-    if state.reason == "cap":
+    if state.reason == "cap" and state.num_points > settings.cap:
+        yield f"{state.num_points} points of earlier searches are more than the cap of {settings.cap}: none was asked"
+    elif state.reason == "cap":
         yield f"stopped at the cap of {state.num_points} points before the interval was as narrow as asked"
     if above.again:
         where = widths_words(above.unsolved, letter)

@@ -3,11 +3,11 @@
     python tests/benchmarks/scheduler.py [--workers 1000] [--packs 100000] [--mean 60] [--through tune|pool] [--toy]
     python tests/benchmarks/scheduler.py --one-trial-a-pack [--packs 20000]
 
-The scheduler is the real one: queue, pool, orders, ledger on disk, and with `--through tune` Tune's controller, which waits on
-as many pending objects of a real Ray and sends its calls to a real actor. Only the workers are made up: a pack takes a time
-drawn around its operations, with `--mean` seconds on average. Time is simulated, but the driver's own is real (its CPU seconds
-and its waits for the disk): what its code takes passes for the workers as well, so that a driver that is too slow leaves them
-idle here as it would in earnest.
+The scheduler is the real one: queue, pool, orders, ledger on disk, progress line and watchdog, and with `--through tune`
+metrics and Tune's controller, which waits on as many pending objects of a real Ray and sends its calls to a real actor. Only
+the workers are made up: a pack takes a time drawn around its operations, with `--mean` seconds on average. Time is simulated,
+but the driver's own is real (its CPU seconds and its waits for the disk): what its code takes passes for the workers as well,
+so that a driver that is too slow leaves them idle here as it would in earnest.
 
 Prints one line of JSON, and exits with 1 where the thousand workers are less than 95% busy or the driver takes 2 GiB.
 `--one-trial-a-pack` measures what Tune alone takes for each of many trials that do nothing.
@@ -44,9 +44,10 @@ from cluster.run.progress_line import ProgressLine
 from cluster.run.runner import Work
 from cluster.run.stop import StopSignals
 from cluster.tune import tune_packs
-from cluster.tune.metrics import NoMetrics
+from cluster.tune.metrics import RayMetrics
 from cluster.tune.placement import WorkerSlot
 from cluster.tune.ray_cluster import ray_cluster
+from cluster.tune.ray_private import rotate
 from cluster.tune.worker_pool import WorkerPool
 from stsq_core.configs.trial import NUMERICS, TrialConfig
 from sweeps import expand, load_sweep
@@ -250,7 +251,7 @@ class SimulatedActors:
 
     def next(self, timeout: float | None = None) -> bool:
         waited_on = [*self._pending[: self.num_live_actors], self._ready]
-        random.shuffle(waited_on)
+        rotate(waited_on)
         ray.wait(waited_on, num_returns=1, timeout=timeout)
         if (event := self._workers.next_event(timeout or 0.1)) is None:
             return False
@@ -283,7 +284,8 @@ class SimulatedActors:
 def through_tune(pool: WorkerPool, workers: Workers, num_workers: int) -> None:
     """Tune's controller on top of the pool, as `stsq run` has it."""
     tune_controller.RayActorManager = lambda resource_manager: SimulatedActors(workers, num_workers)
-    tune_packs.fit_pool(pool, NoMetrics(), None)
+    run = pool.work.run
+    tune_packs.fit_pool(pool, RayMetrics(sweep="scheduler", run=str(run.path)), None)
 
 
 def simulate(num_workers: int, num_packs: int, pack: int, mean_s: float, through: str) -> dict[str, Any]:
@@ -300,11 +302,13 @@ def simulate(num_workers: int, num_packs: int, pack: int, mean_s: float, through
         workers = Workers(clock, mean_s * total / queue.waiting_operations, pack)
         progress = ProgressLine(queue, run.curves, Console(file=StringIO()), num_workers=num_workers)
         budgets = Budgets(spec.budget, queue, spent_minutes=0.0)
-        work = Work(queue, run, RunOptions(hung_after_s=0), progress, StopSignals(), retries=2, budgets=budgets)
+        work = Work(queue, run, RunOptions(), progress, StopSignals(), retries=2, budgets=budgets)
         slots = {WorkerSlot("core"): num_workers}
         pool = WorkerPool(work, lambda _: slots, num_single=tune_packs.MOST_SINGLE, now=clock.now)
         began, began_cpu = clock.now(), time.process_time()
-        (through_tune if through == "tune" else through_pool)(pool, workers, num_workers)
+        run.make_rooms()
+        with progress:
+            (through_tune if through == "tune" else through_pool)(pool, workers, num_workers)
         makespan, cpu_s = clock.now() - began, time.process_time() - began_cpu
         ended = sum(1 for _ in Ledger(run.ledger).lines())
         assert ended == queue.total == len(Ledger(run.ledger).trial_ids()), f"{ended} of {queue.total} trials ended"

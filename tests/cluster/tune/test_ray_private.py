@@ -135,7 +135,13 @@ def test_a_memory_kill_reaches_tune_as_the_loss_of_an_actor(monkeypatch: pytest.
 
     own = inspect.signature(RayActorManager._actor_task_failed)
     assert list(own.parameters) == list(inspect.signature(take).parameters), "Tune calls it by these names"
+
+    def killed(_: Any) -> None:
+        raise ray.exceptions.OutOfMemoryError("killed")
+
     monkeypatch.setattr(RayActorManager, "_actor_task_failed", take)
+    monkeypatch.setattr(Trial, "_get_default_result_or_future", Trial._get_default_result_or_future)  # put back at the end
+    monkeypatch.setattr(ray, "get", killed)
     ray_private.take_memory_kills_as_losses()
     ray_private.take_memory_kills_as_losses()
     other = ValueError("boom")
@@ -144,6 +150,24 @@ def test_a_memory_kill_reaches_tune_as_the_loss_of_an_actor(monkeypatch: pytest.
     assert [type(error) for error in taken] == [ray_private.LostToMemoryError, ValueError]
     assert isinstance(taken[0], ray.exceptions.RayActorError)
     assert str(cloudpickle.loads(cloudpickle.dumps(taken[0]))) == "killed"
+    trial = Trial("worker", stub=True)
+    trial._default_result_or_future = ray.ObjectRef.nil()
+    assert trial.last_result == {"trial_id": trial.trial_id}, "one that was killed before it reported anything"
+
+
+def test_tune_looks_at_its_workers_from_another_one_on_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.air.execution._internal import actor_manager
+
+    monkeypatch.setattr(actor_manager, "random", actor_manager.random)  # put back at the end
+    assert inspect.getsource(actor_manager.RayActorManager.next).count("random.shuffle(") == 2
+    ray_private.wait_without_shuffling()
+    seen = set()
+    for _ in range(200):
+        futures = list("abcd")
+        actor_manager.random.shuffle(futures)
+        seen.add("".join(futures))
+    assert seen == {"abcd", "bcda", "cdab", "dabc"}
+    actor_manager.random.shuffle([])
 
 
 def test_a_tune_trial_holds_its_actor_and_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

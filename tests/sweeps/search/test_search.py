@@ -426,6 +426,10 @@ def test_more_points_after_the_cap_was_raised(hunt, simulated):
     more.go(simulated)
     assert more.thresholds()[0].search.reason == "precise"
     assert len({config.seed for config in one.asked + more.asked}) == len(one.asked + more.asked)
+    fewer = hunt("search.cap=8", "search.tolerance=0.01")
+    fewer.go(simulated)
+    num = len(one.asked + more.asked)
+    assert f"{num} points of earlier searches are more than the cap of 8: none was asked" in fewer.thresholds()[0].note
 
 
 @pytest.mark.slow
