@@ -115,7 +115,7 @@ def catalog_path(name: str) -> Path:
 
 def suggestion_of_run(path: Path) -> str:
     """`; did you mean runs/quickstart?` where a run directory has nearly the name of one that is not there, else nothing."""
-    folders = {folder for folder in (path.parent, Path("runs")) if folder.is_dir()}
+    folders = [folder for folder in (Path("runs"), path.parent) if folder.is_dir()]  # of two of one name, the one beside it
     runs = {str(place.name): str(place) for folder in folders for place in folder.iterdir() if (place / "spec.yaml").is_file()}
     near = difflib.get_close_matches(path.name, sorted(runs))
     return f"; did you mean {' or '.join(runs[name] for name in near)}?" if near else ""

@@ -84,10 +84,10 @@ def test_a_width_of_zero_is_refused(capsys: pytest.CaptureFixture[str], write_sw
     assert "0" in message
 
 
-def test_an_unknown_sweep_lists_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_sweep_names_the_nearest_and_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
     message = refused(capsys, "run", "quikstart")
-    assert "quickstart" in message
-    assert "smoke" in message
+    assert "did you mean quickstart?" in message
+    assert "stsq list" in message
 
 
 def test_a_missing_file_and_a_folder_are_no_sweeps(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from dashboards.plots.chart import Tiles, tile_opacity
 from dashboards.plots.phase_diagram import _bin_edges, _width_at, phase_diagrams
 from stsq_core.configs import SAMPLES
 from sweeps.findings.run_findings import Findings, read_findings
+from sweeps.sampler import ThresholdPosterior
 from sweeps.store.run_directory import RunDirectory
-from sweeps.thresholds import ThresholdPosterior
 
 
 def columns(chart: Any) -> list[Tiles]:
