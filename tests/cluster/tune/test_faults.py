@@ -337,4 +337,5 @@ def test_a_worker_that_the_memory_monitor_ends_costs_its_pack_a_division_and_the
         "a worker was lost (out of memory: Ray's memory monitor ended it); its pack of 8 trials goes on in halves" in ended.err
     )
     assert "Traceback" not in ended.err
+    assert "\x1b" not in ended.err, "no coloured lines of Ray's in a log"
     assert numbers(stsq.folder / "runs/small") == numbers(stsq.folder / "undisturbed")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,3 +112,26 @@ def test_a_service_that_is_killed_costs_no_row(
     report = publish(run.path, stop=stop, poll_s=0.1)
     assert (report.mode, report.num_missing) == ("online", 0)
     assert_whole(run, server, resent=True)
+
+
+SERVED_AND_KILLED = """
+import os, signal, wandb
+from dashboards.publishing.wandb_border import service_process
+wandb.init(mode="offline", project="any")
+print("service", service_process().pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_service_of_a_killed_publisher_ends_by_itself(tmp_path: Path) -> None:
+    environment = os.environ | {"WANDB_SILENT": "true", "PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.run(
+        [sys.executable, "-c", SERVED_AND_KILLED],
+        cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL
+    (service,) = (int(line.split()[1]) for line in killed.stdout.splitlines() if line.startswith("service "))
+    state, deadline = Path(f"/proc/{service}/stat"), time.monotonic() + 60
+    while state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline, "wandb's service outlives its publisher"
+        time.sleep(0.2)
