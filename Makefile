@@ -60,5 +60,9 @@ optunahub: $(STAMP)  ## the threshold sampler as a package for OptunaHub
 bench-search: $(STAMP)  ## threshold searches on simulated cells
 	$(BIN)/python tests/benchmarks/search.py
 
+reference: $(STAMP)  ## the files that the sweep file's records are written into: its JSON Schema, its page of tables
+	$(BIN)/stsq schema > sweeps/catalog/sweep.schema.json
+	$(BIN)/stsq schema --markdown > docs/sweep_reference.md
+
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

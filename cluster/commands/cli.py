@@ -6,7 +6,6 @@ is quick. Exit codes are those of `cluster.run.exit_codes`.
 
 import errno
 import gc
-import json
 import shlex
 import sys
 from enum import StrEnum
@@ -378,11 +377,14 @@ def doctor() -> None:
 
 
 @app.command()
-def schema(plugin: PluginFiles = None) -> None:
-    """Print the JSON Schema of sweep files, for editors."""
-    from sweeps.cells import spec_json_schema
+def schema(
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a page of tables of all fields instead.")] = False,
+    plugin: PluginFiles = None,
+) -> None:
+    """Print the JSON Schema of sweep files, for editors, or a reference of their fields."""
+    from sweeps.cells import schema_text, sweep_reference
 
-    print(json.dumps(spec_json_schema(), indent=2))
+    sys.stdout.write(sweep_reference() if markdown else schema_text())
 
 
 def main(arguments: list[str] | None = None) -> Any:

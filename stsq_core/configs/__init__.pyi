@@ -2,6 +2,7 @@ from . import size as size
 from .architecture import Architecture as Architecture, Fcn as Fcn, Transformer as Transformer
 from .attention import Attention as Attention, Scores as Scores
 from .boolean import COPIED as COPIED, SparseBoolean as SparseBoolean
+from .docstrings import field_docs as field_docs
 from .errors import SHOWN as SHOWN, UserError as UserError, missing_case as missing_case, shown as shown
 from .family import TrialFamily as TrialFamily
 from .open_union import kind_of as kind_of, plugin_of as plugin_of, records_of as records_of

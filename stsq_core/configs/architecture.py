@@ -116,6 +116,7 @@ class CodedModel(Architecture):
     size_field: ClassVar[str] = "positions.d_e"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
     positions: Annotated[PositionalCode, POSITIONS]
+    """The positional codes and the query."""
 
     @field_validator("positions", mode="before")
     @classmethod
@@ -160,9 +161,13 @@ class Transformer(CodedModel):
     kind: Literal["transformer"] = "transformer"
     width_law: ClassVar[Literal["attention", "td_power"] | None] = "attention"
     init: Literal["zero", "gaussian"] = "zero"
+    """Start of W and V: zero, or normal."""
     init_scale: PositiveFloat = 0.02
+    """Standard deviation of a normal start."""
     x_query: Literal["zero", "gaussian"] = "zero"
+    """The query's token: zero, or normal and anew for every sample."""
     attend_query: bool = False
+    """Whether the query is attended to, as one more token."""
 
     @model_validator(mode="after")
     def _scale_is_used(self) -> Self:
@@ -209,10 +214,15 @@ class Fcn(Architecture):
     width_law: ClassVar[Literal["attention", "td_power"] | None] = "td_power"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("q",)
     width: PositiveInt
+    """Units of the first layer."""
     depth: Annotated[int, Field(ge=2, le=MAX_DEPTH)] = 2
+    """Number of hidden layers."""
     tail_width: PositiveInt = 128
+    """Units of each hidden layer after the first."""
     y_enters: Literal["first", "second", "both"] = "both"
+    """The layers at which the subset enters."""
     activation: Activation = "relu"
+    """Function of the units."""
 
     def num_parameters(self, task: TokenTask) -> int:
         units = (task.T * (task.d + 1), self.width, *[self.tail_width] * (self.depth - 1), task.d)

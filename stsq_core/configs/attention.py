@@ -28,11 +28,17 @@ class Attention(CodedModel):
 
     kind: Literal["attention"] = "attention"
     scores: Scores = "softmax"
+    """How scores become weights."""
     rank: PositiveInt | None = None
+    """Rank of each W; full where it is left out."""
     heads: PositiveInt = 1
+    """Number of heads."""
     layers: Literal[1, 2] = 1
+    """Number of layers."""
     init: Literal["zero", "gaussian"] = "zero"
+    """Start of the trained arrays: zero, or normal."""
     init_scale: PositiveFloat = 0.02
+    """Standard deviation of a normal start."""
 
     @model_validator(mode="after")
     def _start_moves(self) -> Self:

@@ -29,9 +29,13 @@ class SparseBoolean(TokenTask):
     shows_y: ClassVar[bool] = False
     kind: Literal["sparse_boolean"] = "sparse_boolean"
     d: Literal[1] = 1
+    """Numbers in a token: one, the bit."""
     function: Literal["and", "or", "majority", "parity"]
+    """The function of the hidden bits."""
     inputs: Literal["iid", "structured"] = "iid"
+    """Whether bits are independent, or each repeats its left neighbour with probability 1/2."""
     balanced: bool = True
+    """Whether AND and OR of independent bits are true half of the time."""
 
     @model_validator(mode="after")
     def _function_is_defined(self) -> Self:

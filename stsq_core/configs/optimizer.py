@@ -21,8 +21,11 @@ class Schedule(Record):
     """
 
     kind: Literal["constant", "linear", "cosine"] = "constant"
+    """How the factor falls after the warm-up: not at all, along a line, or along half a cosine."""
     warmup: Annotated[int, Field(ge=0, le=10**12)] = 0
+    """Steps over which the factor rises from 0 to 1."""
     floor: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """The factor at the last step, for kinds that fall."""
 
 
 class Optimizer(Record):
@@ -30,7 +33,9 @@ class Optimizer(Record):
 
     kind: str
     lr: PositiveFloat
+    """The rate: the step's length per gradient, before the factor of the schedule."""
     schedule: Schedule = Schedule()
+    """The factor on the rate, step by step."""
 
 
 class GradientDescent(Optimizer):
@@ -44,8 +49,11 @@ class Adam(Optimizer):
 
     kind: Literal["adam"] = "adam"
     beta1: Fraction = 0.9
+    """Decay of the mean of gradients."""
     beta2: Fraction = 0.999
+    """Decay of the mean of squared gradients."""
     eps: PositiveFloat = 1e-8
+    """Added to the root of the mean square."""
 
 
 class AdamW(Optimizer):
@@ -56,9 +64,13 @@ class AdamW(Optimizer):
 
     kind: Literal["adamw"] = "adamw"
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    """Shrinks every parameter by lr times this in each step."""
     beta1: Fraction = 0.9
+    """Decay of the mean of gradients."""
     beta2: Fraction = 0.999
+    """Decay of the mean of squared gradients."""
     eps: PositiveFloat = 1e-8
+    """Added to the root of the mean square."""
 
 
 OwnOptimizer = Annotated[GradientDescent | Adam | AdamW, Field(discriminator="kind")]

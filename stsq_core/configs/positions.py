@@ -41,8 +41,11 @@ class PositionalCode(Record):
 
     kind: str
     d_e: PositiveInt
+    """Length of the codes."""
     redraw: Redraw = "per_step"
+    """How often the codes are drawn anew."""
     query: Query = "dual"
+    """How a subset is asked for: by the sum of its codes, or by the dual certificate."""
     is_bound_to_T: ClassVar[bool] = False
 
 
@@ -51,6 +54,7 @@ class OneHot(PositionalCode):
 
     kind: Literal["one_hot"] = "one_hot"
     redraw: Given = "never"
+    """Nothing is drawn."""
     is_bound_to_T: ClassVar[bool] = True
 
 
@@ -75,7 +79,9 @@ class Sinusoidal(PositionalCode):
 
     kind: Literal["sinusoidal"] = "sinusoidal"
     redraw: Given = "never"
+    """Nothing is drawn."""
     base: Annotated[float, Field(gt=1)] = 10_000.0
+    """Ratio of the longest wavelength to the shortest."""
 
 
 class Learned(PositionalCode):
@@ -87,7 +93,9 @@ class Learned(PositionalCode):
 
     kind: Literal["learned"] = "learned"
     redraw: Given = "never"
+    """Nothing is drawn anew: the codes are trained."""
     query: Query = "sum"
+    """How a subset is asked for: by the sum of its codes, or by the dual certificate."""
     is_bound_to_T: ClassVar[bool] = True
 
 

@@ -27,7 +27,9 @@ class TransformerMlp(Architecture):
     kind: Literal["transformer_mlp"] = "transformer_mlp"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
     heads: PositiveInt = 1
+    """Number of heads."""
     width: PositiveInt
+    """Hidden units of the net on the heads' outputs."""
 
     def block_edges(self, task: TokenTask, array: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """`W_QK1, ..`: tokens, own codes, codes asked for; rows are keys, columns queries."""
@@ -52,8 +54,11 @@ class Rnn(Architecture):
     kind: Literal["rnn"] = "rnn"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
     width: PositiveInt
+    """Hidden units of a direction."""
     cell: Cell = "gru"
+    """Kind of the recurrent unit."""
     bidirectional: bool = True
+    """Whether the prompt is read from both ends."""
 
     @property
     def num_gates(self) -> int:
@@ -84,8 +89,11 @@ class Ffn(Architecture):
     kind: Literal["ffn"] = "ffn"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("q",)
     width: PositiveInt
+    """Units of the first layer; T d q where it is left out."""
     depth: Annotated[int, Field(ge=2, le=MAX_DEPTH)] = 3
+    """Number of layers, the linear one at the end included."""
     tail_width: PositiveInt = 1000
+    """Units of each layer after the first."""
 
     @classmethod
     def completed(cls, model: Mapping[str, Any], task: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -110,20 +118,25 @@ class Ffn(Architecture):
 class BitAttention(Architecture):
     """One head: a learned query attends to T bits, each embedded as its value's vector plus its position's, in R^`width`.
 
-    Keys are embeddings, or those of positions alone; values are embeddings, or those of bits alone. A ReLU net with `mlp_width`
-    hidden units reads what the head returns; with 0 a linear readout does. Embeddings start as `N(0, embedding_scale^2)`. With
-    `answer_gap` the readout (values and net) starts so that answers go from `-answer_gap / 2` where all bits are false to
-    `answer_gap / 2` where all are true; it learns at `readout_rate` times Adam's rate, embeddings at the whole.
+    A ReLU net, or a linear readout, reads what the head returns. With `answer_gap` the readout (values and net) starts so that
+    answers go from `-answer_gap / 2` where all bits are false to `answer_gap / 2` where all are true.
     """
 
     kind: Literal["bit_attention"] = "bit_attention"
     width: PositiveInt
+    """Length of the embeddings."""
     keys: Literal["embeddings", "positions"] = "embeddings"
+    """What is attended by: embeddings, or those of positions alone."""
     values: Literal["embeddings", "bits"] = "embeddings"
+    """What is returned: embeddings, or those of bits alone."""
     mlp_width: Annotated[int, Field(ge=0, le=MAX_SIZE)] = 32
+    """Hidden units of the net on the head; 0 is a linear readout."""
     embedding_scale: PositiveFloat = 1.0
+    """Standard deviation of the embeddings at the start."""
     answer_gap: PositiveFloat | None = None
+    """Answers at the start, from all bits false to all true, are this far apart; random where it is left out."""
     readout_rate: PositiveFloat = 1.0
+    """Rate of the readout over that of the embeddings."""
 
     def num_parameters(self, task: TokenTask) -> int:
         m = self.width

@@ -27,8 +27,11 @@ class Retrieval(TokenTask):
     letters: ClassVar[dict[str, str]] = {"T": "N"}
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T",)
     d_e: PositiveInt
+    """Length of the codes of positions; floor(5 ln T) where it is left out."""
     link: Link = "linear"
+    """What is asked of the q tokens: their sum along fixed directions, its second Hermite polynomial, or their mean."""
     codes: Literal["scaled", "unit"] = "scaled"
+    """Norm of a code: sqrt(d/q) for scaled, 1 for unit."""
 
     @model_validator(mode="before")
     @classmethod
@@ -75,6 +78,7 @@ class Qstr(Retrieval):
 
     kind: Literal["qstr"] = "qstr"
     tested_on: Literal["qstr", "simple"] = "qstr"
+    """Whether fresh data ask at every position for tokens of its own, or at all for the same."""
 
     @property
     def tests_once(self) -> bool:

@@ -33,8 +33,11 @@ class SelectedMean(_SubsetTask):
     kind: Literal["selected_mean"] = "selected_mean"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T", "q")
     tokens: TokenLaw = GaussianTokens()
+    """How the tokens are distributed."""
     decay: NonNegative = 0.0
+    """How fast the weights of tokens fall with the place; 0 is the plain mean."""
     noise: NonNegative = 0.0
+    """Noise on what is asked for, in its standard deviations."""
 
 
 class Moment(_SubsetTask):
@@ -48,7 +51,9 @@ class Moment(_SubsetTask):
     kind: Literal["moment"] = "moment"
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("T",)
     order: Literal[1, 2, 3]
+    """Which moment: 1, 2 or 3."""
     about: Literal["zero", "mean"] = "zero"
+    """What the moment is about: zero (Hermite polynomials), or the mean of the tokens of y."""
 
     @model_validator(mode="after")
     def _varies(self) -> Self:

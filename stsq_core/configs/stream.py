@@ -23,8 +23,11 @@ class StreamTransformer(Architecture):
     needs_y: ClassVar[bool] = True
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ("q",)
     width: PositiveInt
+    """Length m of the stream."""
     positions: Literal["learned", "fixed"] = "learned"
+    """Whether the codes of positions are trained."""
     init_scale: PositiveFloat | None = None
+    """Standard deviation of the start of W and U; they start at zero where it is left out."""
 
     def num_parameters(self, task: TokenTask) -> int:
         m = self.width

@@ -34,8 +34,11 @@ class TokenTask(Record):
     free_sizes: ClassVar[tuple[Literal["T", "q"], ...]] = ()
     shows_y: ClassVar[bool] = True
     T: PositiveInt
+    """Number of tokens."""
     q: PositiveInt
+    """Number of tokens that an output depends on."""
     d: PositiveInt
+    """Length of a token's vector."""
 
     @property
     def prompt_size(self) -> int:

@@ -21,6 +21,7 @@ class StudentTokens(Record):
 
     kind: Literal["student_t"] = "student_t"
     freedom: Annotated[float, Field(gt=4)]
+    """Degrees of freedom, more than 4."""
 
 
 class LaplaceTokens(Record):
@@ -34,6 +35,7 @@ class CorrelatedTokens(Record):
 
     kind: Literal["correlated"] = "correlated"
     rho: Annotated[float, Field(gt=0, lt=1)]
+    """Correlation of any two tokens, coordinate by coordinate."""
 
 
 TokenLaw = Annotated[GaussianTokens | StudentTokens | LaplaceTokens | CorrelatedTokens, Field(discriminator="kind")]

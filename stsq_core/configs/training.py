@@ -16,22 +16,26 @@ CHUNK = 64
 class Training(Record):
     """How long and on what a trial trains.
 
-    `population` takes the expectation over X exactly (transformer from zero only), and samples subsets and codes that are
-    redrawn; `minibatch` samples X too and trains all of W and V. `batch_size: all` takes every q-subset in every step: with
-    `population` and codes that are not redrawn nothing is left to chance. With `num_samples` the training set is finite: so
-    many samples, drawn once, of which every step takes a batch with replacement. `log_every` sets the steps at which a trial
-    reports and is checked for divergence: by default about 20 times. `dtype: float64` is for comparing with the oracles. With
-    `stop_at_target` a trial ends at the first evaluation that finds its loss at the evaluation's target: how many samples that
-    took is known.
+    `population` with `batch_size: all` and codes that are not redrawn leaves nothing to chance. Of a finite training set every
+    step takes a batch with replacement.
     """
 
     objective: Literal["population", "minibatch"] = "minibatch"
+    """Whether steps take the expectation over X exactly (transformer from zero only), or sample X too and train all of W and
+    V.
+    """
     batch_size: PositiveInt | Literal["all"] = 64
+    """Samples of a step; all takes every q-subset in every step."""
     steps: Annotated[int, Field(ge=1, le=MAX_STEPS)]
+    """Number of steps."""
     log_every: Annotated[int, Field(ge=1, le=MAX_STEPS)] | None = None
+    """Steps between two reports, at which divergence is noticed; about 20 reports where it is left out."""
     num_samples: Annotated[int, Field(ge=1, le=2**20)] | None = None
+    """Size of a finite training set, drawn once; without it every step draws anew."""
     dtype: Literal["float32", "float64"] = "float32"
+    """Precision; float64 is for comparing with the oracles."""
     stop_at_target: bool = False
+    """Whether a trial ends at the first evaluation that finds its loss at the evaluation's target."""
 
     @property
     def report_steps(self) -> int:
@@ -56,17 +60,21 @@ class Evaluation(Record):
     """What is measured on `samples` fresh draws, never seen in training: the relative loss, and what else is asked for.
 
     It is measured after the last step and, where `every` is given, at steps 0, `every`, 2 `every`, ... `T_test` and `q_test`
-    are further numbers of tokens and subset sizes, each beside the task's other number. `describe` adds the attention mass
-    on the subset, and norms and cosines of `W` and `V` (stsq_core.training.evaluation). With a `target` the trial tells as
-    `samples_to_target` how many samples it had drawn when it was first measured at or below that relative loss.
+    go each with the task's other number.
     """
 
     samples: Annotated[int, Field(ge=4096, le=MAX_SIZE)] = 4096
+    """Fresh draws that are measured on."""
     every: Annotated[int, Field(ge=1, le=MAX_STEPS)] | None = None
+    """Steps between two evaluations; without it one after the last step."""
     T_test: Numbers = ()
+    """Further numbers of tokens to measure at."""
     q_test: Numbers = ()
+    """Further subset sizes to measure at."""
     describe: bool = False
+    """Whether the attention mass on the subset, and norms and cosines of W and V are measured."""
     target: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """A relative loss: the samples drawn until it was first measured are counted, as samples_to_target."""
 
     @model_validator(mode="after")
     def _target_is_looked_for(self) -> Self:

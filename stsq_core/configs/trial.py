@@ -35,11 +35,17 @@ class TrialConfig(Record):
     """Everything that decides a trial's numbers, and nothing else."""
 
     task: Annotated[TokenTask, TASKS]
+    """What is learned."""
     model: Annotated[Architecture, MODELS]
+    """What learns it."""
     optimizer: Annotated[Optimizer, OPTIMIZERS]
+    """How its parameters follow their gradients."""
     training: Training
+    """How long and on what it trains."""
     evaluation: Evaluation = Evaluation()
+    """What is measured of it."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Names the trial's random numbers."""
 
     @model_validator(mode="before")
     @classmethod

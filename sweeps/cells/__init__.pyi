@@ -13,7 +13,6 @@ from .loading import (
     load_expanded as load_expanded,
     load_sweep as load_sweep,
     read_catalog as read_catalog,
-    spec_json_schema as spec_json_schema,
     suggestion_of_run as suggestion_of_run,
     sweep_name as sweep_name,
     sweep_text as sweep_text,
@@ -34,4 +33,9 @@ from .packs import (
 from .recheck import STEPS_FACTOR as STEPS_FACTOR, recheck_trials as recheck_trials, twice_the_steps as twice_the_steps
 from .searched import SearchedCell as SearchedCell, point_seed as point_seed
 from .shard import WHOLE as WHOLE, Shard as Shard, read_shard as read_shard
+from .sweep_schema import (
+    schema_text as schema_text,
+    spec_json_schema as spec_json_schema,
+    sweep_reference as sweep_reference,
+)
 from .trials import Trials as Trials, cell_of as cell_of, cell_of_family as cell_of_family

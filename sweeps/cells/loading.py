@@ -1,7 +1,6 @@
 """Reading a sweep: a catalogue name or a YAML file, changed by settings, checked as a whole, refused with file and line."""
 
 import difflib
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,7 +22,6 @@ from sweeps.schema import (
     as_kept,
     check_seal,
     first_problem,
-    known_fields,
     nearest,
     parse,
     storage_beyond_a_file,
@@ -35,6 +33,9 @@ from sweeps.schema import (
 
 CATALOG = Path(__file__).parents[1] / "catalog"
 """The sweeps that come with the project, each a YAML file with its hypothesis in words."""
+
+SCHEMA_FILE = "sweep.schema.json"
+"""The JSON Schema of sweep files beside them, which their first line names for editors (`make reference` writes it)."""
 
 KEPT = re.compile(r"spec(\.\d+)?\.yaml")
 BESIDE_KEPT = ("lock", "ledger.jsonl")
@@ -152,6 +153,7 @@ def copy_sweep(name_or_path: str | Path, file: Path) -> None:
     except ValidationError as error:
         raise UserError(f"{file} gives its sweep the name {file.stem}: {first_problem(error, SweepSpec, None)[1]}") from None
     text = re.sub(r"^name:.*$", f"name: {name}", sweep_text(name_or_path), count=1, flags=re.MULTILINE)
+    text = text.replace(f"$schema={SCHEMA_FILE}", f"$schema={CATALOG / SCHEMA_FILE}", 1)
     try:
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
@@ -233,34 +235,11 @@ def _check_targets(spec: SweepSpec, cells: Sequence[TrialConfig]) -> None:
             )
 
 
-def spec_json_schema() -> dict[str, Any]:
-    """The JSON Schema of a sweep file, for editors: `base` is a trial with nothing required, axes carry its fields' names."""
-    schema = SweepSpec.model_json_schema()
-    trial = _without_required(TrialConfig.model_json_schema(ref_template="#/$defs/{model}"))
-    schema["$defs"] |= trial.pop("$defs")
-    schema["$defs"]["TrialConfig"] = trial
-    group = schema["$defs"]["TrialGroup"]["properties"]
-    group["base"] = {"$ref": "#/$defs/TrialConfig", "default": {}, "description": "What the trials of the group share."}
-    for axes in ("grid", "zip"):
-        group[axes]["propertyNames"] = {"enum": list(known_fields())}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-
-
 def _at(data: Any, path: Sequence[str]) -> Any:
     """What stands at a path of nested mappings; None where nothing does."""
     for name in path:
         data = data.get(name) if isinstance(data, dict) else None
     return data
-
-
-def _without_required(schema: dict[str, Any]) -> dict[str, Any]:
-    """A copy of a JSON Schema in which every field may be left out, except the `kind` that chooses between records."""
-
-    def relax(item: dict[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in item.items() if key != "required"}
-
-    relaxed: dict[str, Any] = json.loads(json.dumps(schema), object_hook=relax)
-    return relaxed
 
 
 def _text_of(path: Path) -> str:

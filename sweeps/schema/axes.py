@@ -25,7 +25,9 @@ class Geometric(Record):
     """`num` values from `low` to `high` in equal ratios; distinct integers where both ends are integers."""
 
     geom: Ends
+    """Least and greatest value."""
     num: Points
+    """Number of values, in equal ratios."""
 
     @model_validator(mode="after")
     def _ends_in_order(self) -> Self:
@@ -43,7 +45,9 @@ class Linear(Record):
     """`num` values from `low` to `high` in equal steps; distinct integers where both ends are integers."""
 
     linear: Ends
+    """Least and greatest value."""
     num: Points
+    """Number of values, in equal steps."""
 
     @model_validator(mode="after")
     def _ends_in_order(self) -> Self:

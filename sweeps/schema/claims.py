@@ -44,6 +44,7 @@ class Selection(Record):
     """Trials chosen by their fields: `where` maps a dotted field to a value, or to a list of values."""
 
     where: dict[str, Any] = Field(default_factory=dict)
+    """Dotted fields and the value, or the values, that selected trials have."""
     further_fields: ClassVar[frozenset[str]] = frozenset()
 
     @model_validator(mode="after")
@@ -56,7 +57,9 @@ class Selection(Record):
 
 class _Claim(Selection):
     name: Slug
+    """A name for the claim."""
     says: Words
+    """The claim in words."""
 
 
 OneSided = Union["Bound", "Sharpness", "ThresholdGrowth", "ThresholdRatio"]
@@ -73,9 +76,13 @@ class Bound(_Claim):
 
     kind: Literal["bound"] = "bound"
     metric: str
+    """The final metric."""
     at_least: float | None = None
+    """The bound from below."""
     at_most: float | None = None
+    """The bound from above."""
     over_step0: bool = False
+    """Whether the metric is divided by its value before training."""
 
     _one_side = model_validator(mode="after")(_one_side)
 
@@ -86,10 +93,15 @@ class Compare(_Claim):
 
     kind: Literal["compare"] = "compare"
     metrics: Texts
+    """The final metrics, each of which must be smaller."""
     field: str
+    """The field whose values are compared."""
     smaller: Any
+    """Its value where the metrics are smaller."""
     than: Any
+    """Its value where they are greater."""
     ignoring: Texts = ()
+    """Fields or branches that may differ, too."""
 
     @model_validator(mode="after")
     def _field_exists(self) -> Self:
@@ -103,6 +115,7 @@ class Slope(_Claim):
 
     kind: Literal["slope"] = "slope"
     within: Fraction = 0.03
+    """The largest relative deviation of the slope."""
 
 
 class Exponent(_Claim):
@@ -111,9 +124,13 @@ class Exponent(_Claim):
 
     kind: Literal["exponent"] = "exponent"
     below: Fraction = 0.5
+    """The loss from which on the exponent is fitted."""
     above_reference: Positive = 2.0
+    """It is fitted down to this multiple of the attention reference."""
     at_least: float | None = None
+    """The bound on the exponent from below."""
     at_most: float | None = None
+    """The bound on the exponent from above."""
 
     @model_validator(mode="after")
     def _a_rule(self) -> Self:
@@ -130,7 +147,9 @@ class Floor(_Claim):
 
     kind: Literal["floor"] = "floor"
     near_up_to: int = 0
+    """The width up to which nets come near the floor."""
     within: Fraction = 0.06
+    """How near, as a share of the floor."""
 
 
 class Sharpness(_Claim):
@@ -138,9 +157,13 @@ class Sharpness(_Claim):
 
     kind: Literal["sharpness"] = "sharpness"
     begins: Fraction = 0.5
+    """The loss that begins the transition."""
     reaches: Fraction = 0.05
+    """The loss that ends it."""
     at_least: float | None = None
+    """The bound on the ratio of widths from below."""
     at_most: float | None = None
+    """The bound on the ratio of widths from above."""
 
     _one_side = model_validator(mode="after")(_one_side)
 
@@ -162,7 +185,9 @@ class ThresholdOrder(_ThresholdClaim):
 
     kind: Literal["threshold_order"] = "threshold_order"
     by: str
+    """The field that tells the thresholds apart."""
     order: Annotated[tuple[Any, ...], BeforeValidator(as_tuple)]
+    """Its values, from the least threshold to the greatest."""
 
     @model_validator(mode="after")
     def _an_order_of_a_field(self) -> Self:
@@ -182,11 +207,17 @@ class ThresholdRatio(_ThresholdClaim):
 
     kind: Literal["threshold_ratio"] = "threshold_ratio"
     by: str
+    """The field that tells the thresholds apart."""
     of: Any
+    """Its value above the line."""
     over: Any
+    """Its value below the line."""
     ignoring: Texts = ()
+    """Fields or branches that may differ, too."""
     at_least: float | None = None
+    """The bound on the ratio from below."""
     at_most: float | None = None
+    """The bound on the ratio from above."""
 
     _one_side = model_validator(mode="after")(_one_side)
 
@@ -204,8 +235,11 @@ class ThresholdNear(_ThresholdClaim):
 
     kind: Literal["threshold_near"] = "threshold_near"
     value: Positive
+    """What the thresholds are near."""
     source: Words
+    """Whose value it is."""
     factor: Annotated[float, Field(gt=1)] = 2.0
+    """How near, as a factor."""
 
 
 class ThresholdGrowth(_ThresholdClaim):
@@ -216,9 +250,13 @@ class ThresholdGrowth(_ThresholdClaim):
 
     kind: Literal["threshold_growth"] = "threshold_growth"
     letter: Literal["T", "q", "d"] = "T"
+    """The letter with which thresholds grow."""
     law: Literal["log_power", "power", "log"] = "log_power"
+    """The law that is fitted."""
     at_least: float | None = None
+    """The bound on the rate from below."""
     at_most: float | None = None
+    """The bound on the rate from above."""
 
     _one_side = model_validator(mode="after")(_one_side)
 

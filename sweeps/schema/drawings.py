@@ -19,9 +19,13 @@ WIDTH = "m"
 
 class _Drawing(Selection):
     name: Slug
+    """A name for the figure's files."""
     title: Words
+    """The figure's title."""
     by: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
+    """Fields whose values have a line each."""
     panels: str | None = None
+    """The field whose values have a panel each."""
 
     @model_validator(mode="after")
     def _axes_exist(self) -> Self:
@@ -37,9 +41,13 @@ class Curves(_Drawing):
 
     kind: Literal["curves"] = "curves"
     metrics: Texts
+    """The metrics to draw."""
     inverse: bool = False
+    """Whether one over the relative loss is drawn."""
     log: bool = False
+    """Whether the axis of the metric is logarithmic."""
     theory: Annotated[tuple[Literal["one_hot_descent", "attention_reference"], ...], BeforeValidator(as_tuple)] = ()
+    """Exact curves to overlay."""
 
 
 class Profile(_Drawing):
@@ -47,9 +55,13 @@ class Profile(_Drawing):
 
     kind: Literal["profile"] = "profile"
     metric: str = "loss"
+    """The final metric to draw."""
     against: str
+    """What it is drawn against: T_test, q_test, m or a field."""
     log: bool = True
+    """Whether the axes of the metric and of a width are logarithmic."""
     theory: Annotated[tuple[Literal["fcn_floor"], ...], BeforeValidator(as_tuple)] = ()
+    """Exact lines to overlay."""
 
     @model_validator(mode="after")
     def _against_something(self) -> Self:
@@ -63,6 +75,7 @@ class Matrices(_Drawing):
 
     kind: Literal["matrices"] = "matrices"
     arrays: Texts = ("W", "V")
+    """The kept arrays to draw."""
 
 
 Drawing = Annotated[Curves | Profile | Matrices, Field(discriminator="kind")]

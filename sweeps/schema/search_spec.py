@@ -53,13 +53,15 @@ Searched = Literal["d_e", "m"]
 class WidthRange(Record):
     """The widths, both ends included, among which the threshold of each cell is searched.
 
-    `low` and `high` are widths m; `of: d_e` makes them lengths of the code, so that m runs from d + low to d + high whatever
-    the d of a cell. An end that is left out follows from the law of the cell's threshold (`sweeps.cells.searched`).
+    An end that is left out follows from the law of the cell's threshold (`sweeps.cells.searched`).
     """
 
     of: Searched = "m"
+    """Whether the ends are widths m, or lengths d_e of the code, so that m runs from d + low to d + high."""
     low: int | None = None
+    """The least width, included; from the law of the threshold where it is left out."""
     high: int | None = None
+    """The greatest width, included; from the law of the threshold where it is left out."""
 
     @model_validator(mode="after")
     def _ends_in_order(self) -> Self:
@@ -92,9 +94,13 @@ class DecideSettings(Record):
     between: Annotated[tuple[LawName, ...], Field(min_length=2), BeforeValidator(as_tuple)] = (
         "attention", "attention_offset", "excess_q_power",
     )  # fmt: skip
+    """Rival laws by their names."""
     odds: Annotated[float, Field(gt=1, le=1e6)] = 20.0
+    """How many times as probable as the next the leading law must be."""
     points: Annotated[int, Field(ge=2, le=1_000_000)] = 600
+    """The most points of a family."""
     cells: Annotated[int, Field(ge=1, le=1000)] = 2
+    """Cells that get a round of points at the same time."""
 
     @model_validator(mode="after")
     def _each_law_once(self) -> Self:
@@ -104,25 +110,30 @@ class DecideSettings(Record):
 
 
 class SearchSettings(Record):
-    """How thresholds are searched.
+    """How thresholds are searched, in rounds of points.
 
-    `sampler` chooses widths: `threshold` is ours, the others are Optuna's. Points are asked for in rounds of `batch`, until the
-    interval is within a share `tolerance` of the threshold (or one unit) on either side, or a cell has `cap` points. With
-    `tolerance_of: d_e` the share is one of the length d_e that is searched where the width is m = d + d_e; with `m`, of m.
-    `seed` says which seeds its points get: another number repeats a search on seeds that no earlier run has seen.
-    `storage` is an Optuna storage URL or `grpc://HOST:PORT`, without a password (`PASSWORD_IN`); without one the studies lie in
-    the run directory. A file names a server only, see `storage_beyond_a_file`. With `decide` the next cells are those that tell
-    rival laws apart, and `tolerance` ends no search.
+    The password of a storage comes from the environment (`PASSWORD_IN`); a sweep file names a server only, see
+    `storage_beyond_a_file`.
     """
 
     sampler: SamplerName = "threshold"
+    """Who chooses widths: threshold is ours, the others are Optuna's."""
     batch: Annotated[int, Field(ge=2, le=1000)] = 8
+    """Points of a round."""
     cap: Annotated[int, Field(ge=2, le=100_000)] = 96
+    """The most points of a cell."""
     tolerance: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """A search ends when the interval is within this share of the threshold (or one unit) on either side."""
     tolerance_of: Searched = "d_e"
+    """What it is a share of: the length d_e where the width is m = d + d_e, or m."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Says which seeds the points get: another number repeats a search on fresh ones."""
     storage: Annotated[str, AfterValidator(_holds_no_password)] | None = None
+    """An Optuna storage URL or grpc://HOST:PORT, without a password; the studies lie in the run directory where it is left
+    out.
+    """
     decide: DecideSettings | None = None
+    """Laws between which the search is to decide; tolerance then ends no search."""
 
     @model_validator(mode="after")
     def _one_batch_fits(self) -> Self:

@@ -49,28 +49,30 @@ def _targets(value: object) -> object:
 class Criterion(Record):
     """When a trial is solved, and where its cell's threshold lies.
 
-    A trial is solved when its final `relative_loss <= target_loss`. The width threshold is where a fraction `success_rate` of
-    the seeds is solved; its interval has the given `level`. With `statistic: mean` it is where the mean loss over seeds, a
-    diverged one counted as 1, falls to the target: another quantity, which a few seeds that learn nothing can move far.
-    `statistic: solved` looks at which trials are solved and not at their losses, as a loss that counts errors needs.
-
-    `of` says what the threshold is about: the width m, another whole number of the trials (`model.rank`,
-    `training.num_samples`), or `samples`, those that a trial draws until an evaluation first finds its loss at the target:
-    then the threshold is the median over seeds.
-
-    Of several targets, as in `target_loss: [0.3, 0.1]`, each has its thresholds, from the same trials.
-
-    `metric` is what is judged in place of the final relative loss: that at another number of tokens or subset size
-    (`loss@T=400`, `loss@2T` for twice each cell's T, `loss@q=6`), or `attention_mass`, `cosine_W`, `cosine_W_centred` or
-    `cosine_V`, each as 1 minus itself. The trials' evaluation must ask for it.
+    With `statistic: mean` the threshold is another quantity, which a few seeds that learn nothing can move far. Of samples it
+    is their median over seeds.
     """
 
     of: str = WIDTH.name
+    """What the threshold is about: the width, the samples drawn until the target is met, or a whole number of the trials,
+    such as model.rank or training.num_samples.
+    """
     metric: str = LOSS
+    """What is judged: the final relative loss; that at another number of tokens or subset size, such as loss@T=400, loss@2T
+    or loss@q=6; or 1 minus attention_mass, cosine_W, cosine_W_centred or cosine_V. The trials' evaluation must ask for it.
+    """
     target_loss: Annotated[float | tuple[float, ...], BeforeValidator(_targets)] = 0.1
+    """A trial is solved when what is judged is at most this share of the zero predictor's loss; of several targets each has
+    its thresholds, from the same trials.
+    """
     success_rate: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """The share of seeds that is solved at the threshold."""
     level: Annotated[float, Field(gt=0, lt=1)] = 0.9
+    """Probability that an interval is meant to cover."""
     statistic: Statistic = "median"
+    """Where the threshold lies: by the median of losses, by their mean (a diverged one counts as 1), or by which trials are
+    solved, as a loss that counts errors needs.
+    """
 
     @model_validator(mode="after")
     def _a_mean_has_no_success_rate(self) -> Self:
@@ -151,16 +153,16 @@ class Criterion(Record):
 
 
 class Budget(Record):
-    """What a sweep may cost, over all of its sessions.
-
-    Wall `minutes`; `retries` of a pack whose worker was lost; `failures`, a number of trials or a share of all, at which the
-    sweep stops instead of burning what is left; and no more than `max_workers` at a time.
-    """
+    """What a sweep may cost, over all of its sessions."""
 
     minutes: Annotated[float, Field(gt=0)] | None = None
+    """Wall time over all sessions."""
     retries: Annotated[int, Field(ge=0, le=100)] = 2
+    """How often a pack is tried again whose worker was lost."""
     failures: Annotated[int, Field(ge=1, le=MANY)] | Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Number of failed trials, or their share of all, at which the sweep stops."""
     max_workers: Annotated[int, Field(ge=1, le=MANY)] | None = None
+    """The most packs that train at once."""
 
 
 def _wandb_project(name: str) -> str:
@@ -179,16 +181,18 @@ def _wandb_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class WandbSettings(Record):
-    """Where the runs of a sweep appear in Weights & Biases; `auto` is online with a key and a server, else offline.
-
-    A sweep of more trials than `max_trial_runs` has one run a cell instead of one a trial.
-    """
+    """Where the runs of a sweep appear in Weights & Biases."""
 
     project: Annotated[str, AfterValidator(_wandb_project)] | None = None
+    """The W&B project; stsq where none is named."""
     entity: str | None = None
+    """The W&B entity; your own where none is named."""
     tags: Annotated[tuple[str, ...], BeforeValidator(as_tuple), AfterValidator(_wandb_tags)] = ()
+    """Tags of every run."""
     mode: Literal["auto", "offline", "online", "disabled"] = "auto"
+    """auto is online with a key and a server, else offline."""
     max_trial_runs: Annotated[int, Field(ge=0, le=MANY)] = 1000
+    """A sweep of more trials has one run a cell instead of one a trial."""
 
 
 def _case(value: object) -> object:
@@ -202,17 +206,21 @@ ZipAxis = Annotated[tuple[Annotated[Any, BeforeValidator(_case)], ...], BeforeVa
 class TrialGroup(Record):
     """Trials that share a `base` and differ along axes.
 
-    `grid` axes are crossed. `zip` axes advance together, case by case; an entry of a zipped axis that is itself an axis is
-    crossed within its case. `seeds` is a number (seeds derived for each cell, so that no two cells share one and a larger
-    number extends a smaller) or a list. With `search` the widths stand on no axis: they are searched, each with a fresh seed.
+    No two cells share a seed that is derived. With `search` the widths stand on no axis.
     """
 
     name: Slug
+    """A name for the group."""
     base: dict[str, Any] = Field(default_factory=dict)
+    """What its trials share."""
     grid: dict[str, Axis] = Field(default_factory=dict)
+    """Axes that are crossed: a dotted field and its values."""
     zip: dict[str, ZipAxis] = Field(default_factory=dict)
+    """Axes that advance together, case by case; an entry that is itself an axis is crossed within its case."""
     seeds: Seeds | None = 3
+    """A number of seeds, derived for each cell so that a larger number extends a smaller, or a list."""
     search: WidthRange | None = None
+    """The range in which the threshold of each cell is searched, with a fresh seed for every point."""
 
     @model_validator(mode="before")
     @classmethod
@@ -294,16 +302,27 @@ class SweepSpec(Record):
     """
 
     name: Slug
+    """A name for the sweep; its run directory is runs/NAME."""
     title: str = ""
+    """A title in words."""
     hypothesis: Words
+    """What is expected, in words."""
     trials: Annotated[tuple[TrialGroup, ...], BeforeValidator(_some_trials)]
+    """Groups of trials."""
     criterion: Criterion = Criterion()
+    """When a trial is solved, and where its cell's threshold lies."""
     budget: Budget = Budget()
+    """What the sweep may cost."""
     search: SearchSettings = SearchSettings()
+    """How thresholds are searched."""
     laws: LawSettings = LawSettings()
+    """What is left out of the fits of laws."""
     wandb: WandbSettings = WandbSettings()
+    """Where the runs appear in Weights & Biases."""
     claims: Annotated[tuple[Claim, ...], BeforeValidator(as_tuple)] = ()
+    """Statements about the results, each with the rule by which it holds."""
     drawings: Annotated[tuple[Drawing, ...], BeforeValidator(as_tuple)] = ()
+    """Figures that show the sweep in place of its thresholds."""
 
     @model_validator(mode="after")
     def _names_tell_apart(self) -> Self:

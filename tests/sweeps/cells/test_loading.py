@@ -5,8 +5,8 @@ import json
 import pytest
 
 from stsq_core import UserError
+from sweeps.cells import load_sweep, spec_json_schema
 from sweeps.cells.expanded_sweep import expand
-from sweeps.cells.loading import load_sweep, spec_json_schema
 from sweeps.schema.yaml_source import parse
 
 

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from stsq_core import UserError
+from sweeps.cells import check_sweep, spec_json_schema
 from sweeps.cells.expanded_sweep import ExpandedSweep, searched_cells
-from sweeps.cells.loading import check_sweep, spec_json_schema
 from sweeps.cells.searched import point_seed
 from sweeps.schema.overrides import apply_settings
 from sweeps.schema.yaml_source import parse

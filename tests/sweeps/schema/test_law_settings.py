@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from stsq_core.configs.errors import UserError
+from sweeps.cells import check_sweep, load_sweep, spec_json_schema
 from sweeps.cells.expanded_sweep import expand
-from sweeps.cells.loading import check_sweep, load_sweep, spec_json_schema
 from sweeps.schema.law_settings import LawSettings
 from sweeps.schema.yaml_source import parse
 
