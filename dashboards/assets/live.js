@@ -38,6 +38,7 @@
       const shown = kept.nextElementSibling.textContent === place.nextElementSibling.textContent;
       kept.setAttribute("aria-label", place.getAttribute("aria-label"));
       place.replaceWith(kept);
+      figures.settle(kept);
       if (!shown) again.push(kept);
     });
     return again;

@@ -1,5 +1,5 @@
 "use strict";
-// The page by itself: figures in the reader's theme, one cell at a time, and what can be saved.
+// The page by itself: figures in the reader's theme, one cell at a time, and the files in it.
 const stsq = (() => {
   const root = document.documentElement;
   root.classList.add("scripted");
@@ -33,8 +33,9 @@ const stsq = (() => {
   const isShown = (place) => place.offsetParent !== null;
   function draw(place) {
     place.dataset.drawn = "yes";
-    const spec = JSON.parse(inTheme(place.nextElementSibling.textContent));
+    const spec = figures.scaled(JSON.parse(inTheme(place.nextElementSibling.textContent)), place);
     Plotly.react(place, spec.data, spec.layout, config);
+    figures.equip(place, draw);
   }
   const waiting = () => all(".plot").filter((place) => !place.dataset.drawn && isShown(place));
   const idle = window.requestIdleCallback ?? ((run) => setTimeout(run, 30));
@@ -84,32 +85,33 @@ const stsq = (() => {
   addEventListener("hashchange", follow);
   document.addEventListener("change", ({ target }) => { if (target.id === "cell-choice") goTo(target.value); });
 
-  // What can be saved: a figure as it is drawn, and a table.
-  const save = (name, url) => Object.assign(document.createElement("a"), { download: name, href: url }).click();
-  const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  function saveTable(panel, name) {
-    const rows = all("tr", panel.querySelector("table")).map((row) => [...row.cells].map((cell) => quoted(cell.textContent)).join(","));
-    const url = URL.createObjectURL(new Blob([`${rows.join("\n")}\n`], { type: "text/csv" }));
-    save(`${name}.csv`, url);
-    setTimeout(() => URL.revokeObjectURL(url), 1000);
-  }
-  async function saveFigure(panel, name, format) {
-    const place = panel.querySelector(".plot");
-    const { width, height } = place.getBoundingClientRect();
-    save(`${name}.${format}`, await Plotly.toImage(place, { format, width, height, scale: format === "png" ? 3 : 1 }));
+  // A cell's trials as a table.
+  const saveTable = (panel, name) => figures.saveText(
+    `${name}.csv`,
+    figures.csv(all("tr", panel.querySelector("table")).map((row) => [...row.cells].map((cell) => cell.textContent))),
+    "text/csv",
+  );
+
+  // The files of a page that is sent alone lie in it, compressed.
+  const TYPES = { csv: "text/csv", json: "application/json", svg: "image/svg+xml", pdf: "application/pdf" };
+  async function unpack() {
+    const kept = document.getElementById("files");
+    if (!kept) return;
+    for (const [name, packed] of Object.entries(JSON.parse(kept.textContent))) {
+      const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+      const raw = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+      const url = URL.createObjectURL(new Blob([raw], { type: TYPES[name.split(".").pop()] ?? "text/plain" }));
+      all("a[data-file]").filter((link) => link.dataset.file === name).forEach((link) => { link.href = url; });
+    }
   }
   document.addEventListener("click", ({ target }) => {
     if (target.id === "cell-previous") step(-1);
     else if (target.id === "cell-next") step(1);
-    else if (target.dataset?.save) {
-      const panel = target.closest(".cell-panel");
-      if (target.dataset.save === "csv") saveTable(panel, target.dataset.name);
-      else saveFigure(panel, target.dataset.name, target.dataset.save);
-    }
+    else if (target.dataset?.save) saveTable(target.closest(".cell-panel"), target.dataset.save);
   });
 
   choose(linked());
   watch(document);
-  addEventListener("load", () => { follow(); setTimeout(drawTheRest, 200); });
+  addEventListener("load", () => { follow(); unpack(); setTimeout(drawTheRest, 200); });
   return { all, draw, watch, drawTheRest, choose: () => choose(chosen) };
 })();

@@ -17,7 +17,17 @@ from dashboards.page.sections import (
     status_tag,
 )
 from dashboards.plots import MAX_CELLS, MAX_SEED_LINES, CellView, cell_names, cell_strips
-from dashboards.words import Html, architecture_name, element, interval_text, prose, star_words, table, whole_letter
+from dashboards.words import (
+    Html,
+    architecture_name,
+    element,
+    interval_text,
+    prose,
+    star_words,
+    table,
+    whole_letter,
+    without_places,
+)
 from stsq_core.configs import SAMPLES, WIDTH
 from sweeps.findings import Findings
 from sweeps.schema import LOSS
@@ -104,13 +114,11 @@ def _keys(view: CellView) -> list[Html]:
 
 
 def _saving(threshold: WidthThreshold, name: str) -> Html:
-    """Buttons that save the picture as it is drawn, and the table below as CSV."""
+    """The button that saves the table below as CSV."""
     stem = f"{threshold.kind} {name}".replace(" = ", "").replace(", ", "-").replace(" ", "-")
-    buttons = [
-        element("button", kind.upper(), type="button", data_save=kind, data_name=stem, aria_label=f"Save as {kind.upper()}")
-        for kind in ("png", "svg", "csv")
-    ]
-    return element("p", "Save ", *buttons, class_="saving needs-script")
+    return element(
+        "p", element("button", "Save the trials as CSV", type="button", data_save=stem), class_="saving needs-script"
+    )
 
 
 def _facts(threshold: WidthThreshold, run: str) -> Html:
@@ -133,7 +141,7 @@ def _facts(threshold: WidthThreshold, run: str) -> Html:
         ("Ended", ", ".join(ended)),
         ("Cell", element("code", threshold.cell_id)),
         ("Setting", threshold.label),
-        *([("Note", threshold.note)] if threshold.note else []),
+        *([("Note", without_places(threshold.note))] if threshold.note else []),
         ("Command", element("code", f"stsq show {run}")),
     ]
     return element("dl", *(part for name, value in pairs for part in (element("dt", prose(name)), element("dd", value))))

@@ -75,7 +75,7 @@ def thresholds_section(findings: Findings, charts: Sequence[Chart], names: Seque
         f"{name}s" if size != SAMPLES else "Samples to the target",
         element("figure", *drawn, caption, class_="hero"),
         _difference_note(findings),
-        downloads(names, ("thresholds.png", "thresholds.pdf", "thresholds.svg")),
+        downloads(names, ("thresholds.pdf", "thresholds.svg")),
         class_="first",
         heading=False,
     )
@@ -140,7 +140,7 @@ def phases_section(charts: Sequence[Chart], names: Sequence[str]) -> PageSection
         ),
         element("p", element("span", "no seed solved", element("span", *depths, class_="ramp"), "all solved"), class_="key"),
         element("figure", element("div", *drawn, class_="panels")),
-        downloads(names, ("phases.png", "phases.pdf", "phases.svg")),
+        downloads(names, ("phases.pdf", "phases.svg")),
     )
 
 
@@ -168,7 +168,7 @@ def losses_section(views: Sequence[CellView], names: Sequence[str]) -> PageSecti
         lead_paragraph(f"{measure[0].upper()}{measure[1:]} on fresh data {when}{nothing}. Logarithmic axes."),
         element("p", *keys, class_="key"),
         *_multiples(views, loss_charts, _loss_words),
-        downloads(names, ("losses.png", "losses.pdf", "losses.svg")),
+        downloads(names, ("losses.pdf", "losses.svg")),
     )
 
 
@@ -297,7 +297,7 @@ def _caption(findings: Findings, charts: Sequence[Chart]) -> list[str]:
 
 def _custom_figure(figure: CustomFigure, names: Sequence[str]) -> Html:
     head = element("h3", figure.title)
-    files = downloads(names, (f"{figure.name}.png", f"{figure.name}.pdf", f"{figure.name}.svg"))
+    files = downloads(names, (f"{figure.name}.pdf", f"{figure.name}.svg"))
     match figure:
         case HeatFigure():
             cards = []

@@ -1,6 +1,7 @@
 """The page as HTML: one file that needs no network, or a live one that its server keeps up to date."""
 
 import base64
+import gzip
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from importlib import resources
 from string import Template
 
 from dashboards.page.interactive import plotly_script
-from dashboards.page.sections import PageSection
+from dashboards.page.sections import PageSection, download_link
 from dashboards.words import Html, element, joined, json_script, theme_pairs
 
 
@@ -38,21 +39,28 @@ def asset(name: str) -> str:
     return (resources.files("dashboards") / "assets" / name).read_text("utf-8")
 
 
-def static_html(document: Document) -> str:
-    """The whole page in one file, whose policy lets nothing load and no script run but its own two."""
-    scripts = (plotly_script(), asset("page.js"))
+def static_html(document: Document, files: Mapping[str, bytes]) -> str:
+    """The whole page in one file, with the `files` that it offers; its policy lets nothing load and no script run but its own.
+
+    The files lie compressed in the page, whose script gives the links to them their addresses.
+    """
+    scripts = (plotly_script(), asset("figures.js"), asset("page.js"))
     policy = f"default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src {_hashes(scripts)}"
-    return _filled(
+    packed = {name: base64.b64encode(gzip.compress(content, mtime=0)).decode() for name, content in files.items()}
+    page = _filled(
         document,
         policy=element("meta", http_equiv="Content-Security-Policy", content=policy),
         style=element("style", Html(asset("page.css"))),
-        scripts=joined(*(element("script", Html(text)) for text in scripts)),
+        scripts=joined(json_script(packed, id="files"), *(element("script", Html(text)) for text in scripts)),
     )
+    for name in files:
+        page = page.replace(str(download_link(name)), str(download_link(name, inside=True)))
+    return page
 
 
 def live_html(document: Document, hashes: Mapping[str, str], *, root: str) -> str:
     """The page as its server gives it: styles and scripts under `root`, and the hashes of its parts for its script."""
-    scripts = ("plotly.js", "page.js", "live.js")
+    scripts = ("plotly.js", "figures.js", "page.js", "live.js")
     return _filled(
         document,
         policy=json_script(list(hashes.items()), id="parts"),

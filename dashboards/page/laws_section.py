@@ -33,7 +33,7 @@ from sweeps.laws import Decision, FamilyComparison, LawComparison, ScalingLaw, c
 
 TAGS = {"best": "found", "as good": "found", "less likely": "above_range", "ruled out": "failed"}
 BEATEN = ("less likely", "ruled out")
-TABLES, FIGURES = ("laws.csv", "laws.tex"), ("laws.png", "laws.pdf", "laws.svg")
+TABLES, FIGURES = ("laws.csv", "laws.tex"), ("laws.pdf", "laws.svg")
 
 
 def laws_section(

@@ -1,6 +1,6 @@
 """The report of a run: `report/index.html`, one file that needs no network; figures and tables for papers lie beside it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -47,34 +47,46 @@ from dashboards.plots import (
     residual_charts,
     threshold_charts,
 )
+from dashboards.words import shown_path, without_places
 from sweeps.findings import Findings, KnownThresholds, Progress, read_findings, read_progress
 from sweeps.store import disk_errors, write_atomically
 
 ENDINGS = ("png", "pdf", "svg")
+INSIDE = ("pdf", "svg")
+"""What the page holds of a figure; a PNG is made by its button."""
+
 Draw = Callable[[], Figure]
 
 
 def write_report(run_path: Path | str, findings: Findings | None = None) -> Path:
     """Make the report of a run directory, whole or partial, and return the path of its page; `findings` where they are at hand.
 
-    Beside `index.html` it writes `thresholds`, `phases`, `laws` and `losses`, each as `.png/.pdf/.svg`,
-    `thresholds.csv/.tex/.json`, `laws.csv/.tex`, `trials.csv` and `sweep.yaml`; of a sweep with drawings those, each as
-    `.png/.pdf/.svg`, `verdicts.json`, `trials.csv` and `sweep.yaml`.
+    `index.html` holds all files that it offers and no path of this machine, so that it can be sent alone. Beside it lie
+    `thresholds`, `phases`, `laws` and `losses`, each as `.png/.pdf/.svg`, `thresholds.csv/.tex/.json`, `laws.csv/.tex`,
+    `trials.csv` and `sweep.yaml`; of a sweep with drawings those, each as `.png/.pdf/.svg`, `verdicts.json`, `trials.csv` and
+    `sweep.yaml`.
 
     Raises:
         UserError: it is no run, its ledger cannot be read, or the report cannot be written.
     """
     findings = findings or read_findings(run_path)
-    folder, given = findings.run.report, str(run_path)
+    folder, given = findings.run.report, shown_path(run_path)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    write_tables(findings, folder)
+    names = write_tables(findings, folder)
     contents = contents_of(findings, read_progress(findings.run, findings.progress_basis), given=given, known={})
     write_figures(contents.figures, folder)
     document = Document(findings.spec.heading, heading(findings), contents.sections, footer(given))
     page = folder / "index.html"
-    write_atomically(page, static_html(document).encode(errors="surrogateescape"))  # a path may hold any bytes
+    text = static_html(document, _files(folder, names, contents.figures))
+    write_atomically(page, text.encode(errors="surrogateescape"))  # a path may hold any bytes
     return page
+
+
+def _files(folder: Path, tables: Sequence[str], figures: Iterable[str]) -> dict[str, bytes]:
+    """The files of a report that its page holds."""
+    drawn = (f"{name}.{ending}" for name in figures for ending in INSIDE)
+    return {name: (folder / name).read_bytes() for name in (*tables, *drawn) if (folder / name).is_file()}
 
 
 @dataclass(frozen=True)
@@ -143,7 +155,7 @@ def _of_custom_figures(findings: Findings) -> tuple[list[PageSection | None], di
 
 
 def write_tables(findings: Findings, folder: Path) -> list[str]:
-    """Write the tables of a run and its sweep file, and give their names."""
+    """Write the tables of a run and its sweep file, without paths of this machine, and give their names."""
     tables = {"trials.csv": trials_csv(findings.records), "sweep.yaml": findings.spec.as_yaml()}
     if findings.spec.drawings:
         tables["verdicts.json"] = verdicts_json(findings.verdicts)
@@ -154,7 +166,7 @@ def write_tables(findings: Findings, folder: Path) -> list[str]:
         tables["laws.csv"] = laws_csv(findings.comparisons, findings.thresholds)
         tables["laws.tex"] = laws_latex(findings.comparisons, findings.thresholds)
     for name, text in tables.items():
-        write_atomically(folder / name, text.encode(errors="surrogateescape"))
+        write_atomically(folder / name, without_places(text).encode(errors="surrogateescape"))
     return list(tables)
 
 

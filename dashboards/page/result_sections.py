@@ -21,6 +21,7 @@ from dashboards.words import (
     table,
     value_words,
     whole_letter,
+    without_places,
 )
 from stsq_core.configs import SAMPLES, WIDTH
 from sweeps.findings import LEAST_SEEDS, Findings, Verdict
@@ -46,6 +47,7 @@ def verdicts_section(findings: Findings) -> PageSection | None:
             f" Fewer than {LEAST_SEEDS} seeds, or too few for an interval of the level, decide nothing."
         ),
         *(_claim(verdict) for verdict in findings.verdicts),
+        downloads(["verdicts.json"]) if findings.spec.drawings else None,
         class_="first",
     )
 
@@ -115,8 +117,8 @@ def table_section(findings: Findings) -> PageSection | None:
         lead_paragraph(f"{_definition(criterion)} {counts}"),
         table(columns, shown),
         rest_note(len(rows) - len(shown), "cells are in the files"),
-        element("p", element("b", "All cells: "), "; ".join(common), ".", class_="note") if common else None,
-        element("ol", *(element("li", note) for note in notes), class_="notes") if notes else None,
+        element("p", element("b", "All cells: "), without_places("; ".join(common)), ".", class_="note") if common else None,
+        element("ol", *(element("li", without_places(note)) for note in notes), class_="notes") if notes else None,
         downloads(["thresholds.csv", "thresholds.tex", "thresholds.json", "trials.csv"]),
     )
 

@@ -15,6 +15,7 @@ from dashboards.words import (
     left_words,
     searches_words,
     table,
+    without_places,
 )
 from sweeps.findings import CellProgress, Findings, Progress, WorkerProgress
 from sweeps.schema import Criterion
@@ -173,6 +174,7 @@ def failures_section(findings: Findings, given: str) -> PageSection | None:
     shown = [
         row
         | {
+            "reason": without_places(row["reason"] or ""),
             "status": status_tag(row["status"], row["status"]),
             "again": element("code", f"stsq trial {shlex.quote(given)} {row['trial_id']}"),
         }
@@ -190,15 +192,14 @@ def failures_section(findings: Findings, given: str) -> PageSection | None:
     lead_words = f"{failed:,} of {len(findings.records):,} trials failed and {diverged:,} diverged."
     lead_words += " A diverged trial is a result: it counts as unsolved." if diverged else ""
     if failed:
-        spec, run = shlex.quote(str(findings.run.spec)), shlex.quote(given)
-        lead_words += f" Try the failed ones again with stsq run {spec} --out {run} --retry-failed."
+        lead_words += f" Try the failed ones again with stsq run {shlex.quote(given)} --retry-failed."
     return page_section(
         "failures",
         "Failures",
         element("p", lead_words, class_="lead") if rows else None,
         table(columns | {"again": "Example"}, shown) if rows else None,
         rest_note(len(rows) - len(shown), "groups are in trials.csv"),
-        *(element("p", note, class_="note") for note in findings.notes),
+        *(element("p", without_places(note), class_="note") for note in findings.notes),
     )
 
 
@@ -208,10 +209,7 @@ def rerun_section(findings: Findings, given: str) -> PageSection | None:
         return None
     run = shlex.quote(given)
     commands = [
-        (
-            f"stsq run {shlex.quote(str(findings.run.spec))} --out {run}",
-            "continue the sweep, or do nothing where it is complete",
-        ),
+        (f"stsq run {run}", "continue the sweep, or do nothing where it is complete"),
         (f"stsq trial {run} TRIAL_ID", "train one trial alone and compare it with the ledger"),
         (f"stsq show {run}", "print what was found"),
         (f"stsq report {run}", "make this page again"),
@@ -237,7 +235,7 @@ def provenance_section(findings: Findings) -> PageSection:
                 "Wall time",
                 f"{duration_words(wall)} in {len(findings.sessions)} session{'s' if len(findings.sessions) > 1 else ''}",
             ),
-            ("Command", element("code", last.command)),
+            ("Command", element("code", without_places(last.command))),
             ("Machine", f"{last.cpu}, {last.num_cpus} cores, {last.host}"),
             ("Code", last.git_revision or "not a git checkout"),
             ("Versions", ", ".join(f"{name} {version}" for name, version in last.versions.items())),
@@ -261,7 +259,6 @@ def provenance_section(findings: Findings) -> PageSection:
             for name, lines in (("Defaults", findings.sweep.default_lines), ("Theory", findings.sweep.theorem_lines))
             if lines
         ),
-        ("Sweep", element("code", str(findings.run.spec))),
     ]
     listed = [part for name, value in pairs for part in (element("dt", name), element("dd", value))]
     return page_section("provenance", "Provenance", element("dl", *listed), downloads(["sweep.yaml", "trials.csv"]))

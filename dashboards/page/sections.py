@@ -51,9 +51,14 @@ def rest_note(count: int, words: str) -> Html | None:
 
 
 def downloads(names: Iterable[str], wanted: Sequence[str] | None = None) -> Html:
-    """Links to the files beside the page, of those names that are `wanted`."""
-    links = [element("a", name, href=name, download=name) for name in names if wanted is None or name in wanted]
+    """Links to the files of the page, of those names that are `wanted`."""
+    links = [download_link(name) for name in names if wanted is None or name in wanted]
     return element("ul", *(element("li", link) for link in links), class_="downloads")
+
+
+def download_link(name: str, *, inside: bool = False) -> Html:
+    """A link to a file beside the page, or to one `inside` it."""
+    return element("a", name, **({"data_file": name} if inside else {"href": name}), download=name)
 
 
 def name_html(text: str) -> Html:

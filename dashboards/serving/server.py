@@ -60,9 +60,11 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 WAITING = """<!doctype html>
-<html lang="en"><title>stsq</title><link rel="icon" href="data:,"><meta http-equiv="refresh" content="1">
-<body style="font: 18px Georgia, serif; margin: 20vh auto; max-width: 24em; color-scheme: light dark">Reading the run ...</body>
-</html>
+<html lang="en"><head><meta charset="utf-8"><title>stsq</title><link rel="icon" href="data:,">
+<meta http-equiv="refresh" content="1"><meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="stylesheet" href="/page.css"></head>
+<body><main class="reading"><h1>Reading the run</h1><p class="lead" role="status">Its page is drawn in a moment.</p>
+<div class="bar large"><i></i></div></main></body></html>
 """
 NAME = re.compile(r"[A-Za-z0-9_]+[A-Za-z0-9_.-]*")
 
@@ -250,7 +252,7 @@ def application(shelf: Path, *, num_runs: int, host: str) -> ASGIApp:
         return Response(text, media_type=TYPES[name.rpartition(".")[2]], headers=headers)
 
     of_view = [("", page), ("state", state), ("parts/{name}", part), ("{name}", download)]
-    routes = [Route(f"/{name}", own) for name in ("page.css", "page.js", "live.js", "plotly.js")]
+    routes = [Route(f"/{name}", own) for name in ("page.css", "figures.js", "page.js", "live.js", "plotly.js")]
     routes += [Route("/runs/{place:int}", without_slash)]
     routes += [Route(f"{root}/{path}", answer) for root in ("", "/runs/{place:int}") for path, answer in of_view]
     return GuardedHost(Starlette(routes=routes), host)

@@ -23,6 +23,7 @@ from .markup import (
     prose as prose,
     table as table,
 )
+from .paths import shown_path as shown_path, without_places as without_places
 from .progress_words import (
     duration_words as duration_words,
     ended_words as ended_words,

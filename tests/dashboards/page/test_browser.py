@@ -100,7 +100,8 @@ def test_a_cell_is_saved_as_csv_and_png(whole_page: Path, findings: Findings, br
         panel.locator(".main-svg").first.wait_for()
         for kind in ("csv", "png"):
             with tab.page.expect_download() as saved:
-                panel.get_by_role("button", name=f"Save as {kind.upper()}").click()
+                name = "Save the trials as CSV" if kind == "csv" else "Save as PNG"
+                panel.get_by_role("button", name=name).click()
             saved.value.save_as(tmp_path / f"cell.{kind}")
         assert tab.errors == []
     with (tmp_path / "cell.csv").open(encoding="utf-8") as file:
