@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
+from cluster.commands import completion
 from cluster.commands.cli_options import (
     MoreSeeds,
     PluginFiles,
@@ -264,6 +265,12 @@ def run(
 @app.command()
 def show(
     run: Run,
+    other: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[OTHER]", help="Another run, to compare with.", autocompletion=completion.runs, show_default=False
+        ),
+    ] = None,
     as_json: AsJson = False,
     as_latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table.")] = False,
     at: Annotated[
@@ -271,7 +278,7 @@ def show(
     ] = None,
     plugin: PluginFiles = None,
 ) -> None:
-    """Show the results of a run: width thresholds with intervals, laws, verdicts on its claims, failures."""
+    """Show the results of a run: width thresholds with intervals, laws, verdicts, failures; or those of two side by side."""
     from cluster.commands.law_results import read_task, show_predictions
     from cluster.commands.results import show_findings
     from cluster.run import log, out, print_line
@@ -283,6 +290,13 @@ def show(
     if at and (as_json or as_latex):
         raise UserError("--at predicts in words: give it without --json and --latex")
     tasks = [read_task(text) for text in at or ()]
+    if other is not None:
+        if as_json or as_latex or tasks:
+            raise UserError("two runs are shown as a table: give --json, --latex and --at with one run")
+        from cluster.commands.runs import show_side_by_side
+
+        show_side_by_side(out(), [(str(one), read_findings(one)) for one in (run, other)])
+        return
     findings = read_findings(run)
     if as_latex and findings.spec.drawings:
         raise UserError(f"{findings.spec.name} is shown by drawings and has no table of thresholds: --json gives its verdicts")
@@ -298,6 +312,30 @@ def show(
         show_predictions(out(), findings.comparisons, findings.thresholds, tasks)
     else:
         show_findings(out(), findings)
+
+
+@app.command()
+def runs(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of run directories.")] = Path("runs"),
+    as_json: AsJson = False,
+    plugin: PluginFiles = None,
+) -> None:
+    """List the runs of a folder: sweep, state, progress, result."""
+    from cluster.commands.runs import runs_json, show_runs
+    from cluster.run import out
+
+    if as_json:
+        sys.stdout.write(runs_json(folder))
+    else:
+        show_runs(out(), folder)
+
+
+@app.command("rm")
+def remove(run: Run, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
+    """Remove a run directory, after asking; never one that is in use, nor what a link in it leads to."""
+    from cluster.commands.runs import remove as remove_run
+
+    remove_run(run, is_sure=yes)
 
 
 @app.command()

@@ -17,8 +17,8 @@ from dashboards.page.sections import (
 )
 from dashboards.page.summary import summary_words
 from dashboards.plots import cell_names, comparison_chart, run_shade
-from dashboards.words import Html, architecture_name, element, interval_text, left_words, table
-from sweeps.findings import Findings, Progress
+from dashboards.words import Html, architecture_name, element, interval_text, left_words, ratio_words, table
+from sweeps.findings import Findings, Progress, threshold_ratio
 from sweeps.schema import flattened
 from sweeps.thresholds import WidthThreshold
 
@@ -94,10 +94,7 @@ def _figure_section(runs: Sequence[Compared]) -> PageSection | None:
 
 def _cells_section(runs: Sequence[Compared]) -> PageSection | None:
     """A row a cell, a column a run; cells are the same where nothing but widths, seeds and rates differs."""
-    cells: dict[str, list[WidthThreshold | None]] = {}
-    for place, run in enumerate(runs):
-        for threshold in run.findings.thresholds:
-            cells.setdefault(threshold.key, [None] * len(runs))[place] = threshold
+    cells = matched_cells([run.findings.thresholds for run in runs])
     if not cells:
         return None
     samples = [next(one for one in own if one is not None) for own in cells.values()]
@@ -124,6 +121,15 @@ def _cells_section(runs: Sequence[Compared]) -> PageSection | None:
         table(columns, rows[:MAX_ROWS]),
         rest_note(len(rows) - MAX_ROWS, "cells"),
     )
+
+
+def matched_cells(runs: Sequence[Sequence[WidthThreshold]]) -> dict[str, list[WidthThreshold | None]]:
+    """The thresholds of each cell in every run, None where a run has none; cells differ in more than sizes, seeds and rates."""
+    cells: dict[str, list[WidthThreshold | None]] = {}
+    for place, thresholds in enumerate(runs):
+        for threshold in thresholds:
+            cells.setdefault(threshold.key, [None] * len(runs))[place] = threshold
+    return cells
 
 
 def _settings_section(runs: Sequence[Compared]) -> PageSection | None:
@@ -153,9 +159,7 @@ def _threshold(threshold: WidthThreshold | None) -> object:
 
 def _ratio(own: Sequence[WidthThreshold | None]) -> str:
     first, last = own[0], own[-1]
-    if first is None or last is None or first.m_star is None or last.m_star is None:
-        return ""
-    return f"{last.m_star / first.m_star:.3f}"
+    return "" if first is None or last is None else ratio_words(*threshold_ratio(last, first))
 
 
 def _apart(own: Sequence[WidthThreshold | None]) -> str:

@@ -44,9 +44,7 @@ MAX_LAWS = 4
 def heading(findings: Findings) -> Html:
     """Name, state and time; title; hypothesis; the result in one sentence; the laws behind it."""
     status, complete = status_words(findings)
-    phrases = claims_headline(findings.verdicts) if findings.verdicts else ()
-    if not phrases or not findings.spec.drawings:
-        phrases = (*phrases, *([Phrase(" ")] if phrases else []), *headline(findings))
+    phrases = _result(findings)
     meta = [
         element("span", element("b", findings.spec.name)),
         element("span", status, class_=None if complete else "partial"),
@@ -62,6 +60,18 @@ def heading(findings: Findings) -> Html:
         *(_law_lines(findings) if not findings.spec.drawings else ()),
         id="heading",
     )
+
+
+def result_words(findings: Findings) -> str:
+    """The result of a run in a sentence or two, as text."""
+    return "".join(phrase.text for phrase in _result(findings)).replace("`", "")
+
+
+def _result(findings: Findings) -> tuple["Phrase", ...]:
+    phrases = claims_headline(findings.verdicts) if findings.verdicts else ()
+    if not phrases or not findings.spec.drawings:
+        phrases = (*phrases, *([Phrase(" ")] if phrases else []), *headline(findings))
+    return phrases
 
 
 def footer(given: str) -> Html:

@@ -73,6 +73,7 @@ from .threshold_words import (
     end_words as end_words,
     found_words as found_words,
     interval_text as interval_text,
+    ratio_words as ratio_words,
     regime_words as regime_words,
     size_words as size_words,
     star_words as star_words,

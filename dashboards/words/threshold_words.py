@@ -1,5 +1,6 @@
 """Thresholds, their intervals and the settings of their cells in words, for tables and figures."""
 
+import math
 from typing import assert_never
 
 from stsq_core.configs import SAMPLES, WIDTH, Fcn, Size, Transformer
@@ -24,6 +25,17 @@ def interval_text(threshold: WidthThreshold) -> str:
     low = f"below {min(threshold.widths):g}" if threshold.low is None else star_words(threshold.low)
     high = f"above {max(threshold.widths):g}" if threshold.high is None else star_words(threshold.high)
     return f"{low} to {high}"
+
+
+def ratio_words(value: float, low: float, high: float) -> str:
+    """A ratio with its interval: `0.94 (0.88 to 1.01)`; an open end is an inequality, and what is not known is left out."""
+    number = f"{value:.2f}" if math.isfinite(value) else ""
+    has_low, has_high = math.isfinite(low) and low > 0, math.isfinite(high)
+    if has_low and has_high:
+        interval = f"{low:.2f} to {high:.2f}"
+    else:
+        interval = f"above {low:.2f}" if has_low else f"below {high:.2f}" if has_high else ""
+    return f"{number} ({interval})" if number and interval else number or interval
 
 
 STATUS_WORDS = {

@@ -9,3 +9,4 @@ from .progress import (
 )
 from .regimes import Regime as Regime
 from .run_findings import Findings as Findings, findings_of as findings_of, read_findings as read_findings
+from .threshold_verdicts import threshold_ratio as threshold_ratio

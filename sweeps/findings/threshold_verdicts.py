@@ -64,6 +64,11 @@ def threshold_verdict(
     return Verdict(claim.name, claim.says, quantity, rule, tuple(found))
 
 
+def threshold_ratio(of: WidthThreshold, over: WidthThreshold) -> Bounds:
+    """The ratio of two thresholds of independent trials, with its interval: nan where there is none, 0 or inf where open."""
+    return _quotient(bounds_of(of), bounds_of(over))
+
+
 def bounds_of(threshold: WidthThreshold) -> Bounds:
     """The estimate and interval of a threshold, for comparisons."""
     low, high = threshold.low, threshold.high
