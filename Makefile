@@ -5,7 +5,7 @@ STAMP := .venv/installed
 # compiled modules are kept, also where the surroundings forbid it (as images for containers do): many tests start processes
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo test test-quick test-failed test-clusters chaos torture check format bench bench-search docs optunahub clean
+.PHONY: install demo test test-quick test-failed test-clusters chaos torture check format bench bench-search docs pictures optunahub clean
 
 install: $(STAMP)
 
@@ -53,6 +53,9 @@ bench: $(STAMP)  ## ratios against the alternatives and a table of all gates (a 
 
 docs: $(STAMP)  ## the documentation as a site in build/docs; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+pictures: $(STAMP)  ## run quickstart and width_vs_T (a few minutes) and draw their pictures in the documentation again
+	$(BIN)/python docs/images/draw.py runs/pictures
 
 optunahub: $(STAMP)  ## the threshold sampler as a package for OptunaHub
 	$(BIN)/python optunahub/build.py build/optunahub
