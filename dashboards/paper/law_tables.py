@@ -159,6 +159,7 @@ def laws_latex(comparisons: Sequence[LawComparison], thresholds: Sequence[WidthT
     r"""All laws of all families as a LaTeX table that needs `\usepackage{booktabs}`."""
     names = _family_heads(comparisons, thresholds)
     lines = [
+        r"% needs \usepackage{booktabs}",
         r"\begin{tabular}{llrrll}",
         r"\toprule",
         r"law & numbers & $\Delta$AICc & leave-one-out error & test of fit & \\",

@@ -148,6 +148,7 @@ def thresholds_latex(thresholds: Sequence[WidthThreshold], comparisons: Sequence
     letter, whole = size.letter, "$M$" if size == WIDTH else f"least ${size.letter}$"
     heads = "".join(f" & {latex_escaped(field_name(field))}" for field in axes.fields)
     lines = [
+        r"% needs \usepackage{booktabs}",
         rf"\begin{{tabular}}{{lrrr{'l' * len(axes.fields)}rrrl}}",
         r"\toprule",
         rf"architecture & $T$ & $q$ & $d${heads} & ${letter}^*$ & {whole} & seeds & {level} interval \\",

@@ -80,7 +80,7 @@ def test_latex_has_a_row_a_law_under_each_architecture(findings: Findings) -> No
     law = findings.comparisons[0].law("attention")
     assert law is not None
     assert rf"$b = {law.parameters['b'].value:.2f}\;[" in "\n".join(rows)
-    assert (lines[0], lines[-1]) == (r"\begin{tabular}{llrrll}", r"\end{tabular}")
+    assert (lines[0], lines[1], lines[-1]) == (r"% needs \usepackage{booktabs}", r"\begin{tabular}{llrrll}", r"\end{tabular}")
 
 
 def test_no_law_no_row() -> None:

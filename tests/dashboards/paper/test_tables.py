@@ -68,10 +68,10 @@ def two_queries(make_run: MakeRun, attention: dict[str, Any]) -> Findings:
 def test_latex_tells_cells_and_laws_apart(two_queries: Findings) -> None:
     lines = thresholds_latex(two_queries.thresholds, two_queries.comparisons).splitlines()
     rows = [line for line in lines if line.startswith("transformer &")]
-    assert lines[0] == r"\begin{tabular}{lrrrlrrrl}"
-    assert r"& $d$ & query & $m^*$" in lines[2]
+    assert lines[:2] == [r"% needs \usepackage{booktabs}", r"\begin{tabular}{lrrrlrrrl}"]
+    assert r"& $d$ & query & $m^*$" in lines[3]
     assert len(rows) == 8
-    assert {line.count("&") for line in (lines[2], *rows)} == {8}
+    assert {line.count("&") for line in (lines[3], *rows)} == {8}
     assert sum("& sum &" in row for row in rows) == sum("& dual &" in row for row in rows) == 4
     laws = [line for line in lines if line.startswith(r"\multicolumn{9}")]
     assert sorted(law[len(r"\multicolumn{9}{l}{") :].partition(":")[0] for law in laws) == [
