@@ -17,7 +17,7 @@ from cluster.run import load_remembered, located, print_line, print_table, run_p
 from stsq_core.configs import SAMPLES, UNIONS, WIDTH, TrialFamily, kind_of, plugin_of
 from stsq_core.training import ASSUMED_RATE, GPU_RATE
 from sweeps.cells import GPU_PACKS, Plan, catalog_names, load_expanded, make_plan, trial_operations
-from sweeps.laws import Decision, decisions_of
+from sweeps.laws import decided_plans, decisions_of
 from sweeps.store import FINISHED, LedgerRecord, Outcomes, RunDirectory, read_results
 from sweeps.thresholds import SearchPlan, plan_searches, thresholds_of
 
@@ -28,9 +28,6 @@ FIRST_ROUND_PACKS = 8
 """Widths far apart stand on different rungs of the padding ladder and so in different packs."""
 
 SHOWN_CELLS = 200
-
-DECIDED_POINTS = 150
-"""Points of a family after which a law has been decided for on average (docs/search.md)."""
 
 OVERHEAD_S = 15.0
 """Starting Ray and its workers, and drawing the page."""
@@ -96,7 +93,7 @@ def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | 
     print_line(console, f"hypothesis: {spec.hypothesis.strip()}")
     searches = plan_searches(spec, results)
     if decisions := decisions_of(spec, results.searched, thresholds_of(spec, results)):
-        searches = _decided(searches, decisions)
+        searches = decided_plans(searches, decisions)
     if plan.cells:
         print_table(console, cell_table(plan, done))
     if searches:
@@ -110,22 +107,6 @@ def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | 
     for line in (*expanded.notes, *expanded.default_lines, *expanded.theorem_lines):
         print_line(console, line)
     print_line(console, f"run directory: {run.path}")
-
-
-def _decided(searches: Sequence[SearchPlan], decisions: Sequence[Decision]) -> tuple[SearchPlan, ...]:
-    """The plans of cells among which laws decide: a family's points left are spread evenly, as nobody knows where they go."""
-    found = []
-    for decision in decisions:
-        left = 0 if decision.reason else decision.settings.points - decision.total
-        own = [one for one in searches if one.cell.cell_id in decision.cell_ids]
-        most, expected = (_shares(points, len(own)) for points in (left, min(DECIDED_POINTS, left)))
-        found += [one.scaled(*points) for one, *points in zip(own, most, expected, strict=True)]
-    return tuple(found)
-
-
-def _shares(points: int, num: int) -> list[int]:
-    """So many points in so many whole parts, as equal as they can be."""
-    return [points * (place + 1) // num - points * place // num for place in range(num)]
 
 
 def cell_table(plan: Plan, done: Collection[str]) -> Table:

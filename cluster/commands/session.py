@@ -31,6 +31,7 @@ from cluster.run import (
     load_remembered,
     located,
     print_line,
+    rate_of,
     run_path,
     stop_signals,
 )
@@ -204,7 +205,8 @@ def _train_rest(
             with _runner(run, name, options, stop, log) as runner:
                 last.callback(runner.wait_for_end)
                 queue.fit(room=runner.room, slots=runner.slots)
-                with ProgressLine(queue, run.curves, log, num_workers=runner.slots) as progress, _page_prepared(queue):
+                line = ProgressLine(queue, run.curves, log, num_workers=runner.slots, rate_before=rate_of(held))
+                with line as progress, _page_prepared(queue):
                     runner.train(Work(queue, run, options, progress, stop, sweep.spec.budget.retries, budgets, guard))
                 print_line(log, progress.summary())
             if not queue.finished:
@@ -248,6 +250,7 @@ def _strategy_of(run: RunDirectory, sweep: ExpandedSweep, results: Results, opti
             owner=run.owner(is_shared=sweep.spec.search.storage is not None),
             kin=kin_of(run),
             curves=lambda ended_in: read_curves(run, ended_in, ended_in=ended_in),
+            rounds=run.rounds,
             again=records.take(records.status == FAILED) if options.retry_failed else None,
             former_seeds=former_search_seeds(run),
         )

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from cluster.run import print_line, print_table, table
-from dashboards.words import duration_words, ended_words, left_words, searches_words
+from dashboards.words import duration_words, ended_words, left_words, searches_words, total_words
 from sweeps.findings import CellProgress, Progress
 
 SHOWN_CELLS = 400
@@ -26,7 +26,7 @@ def show_status(console: Console, progress: Progress) -> None:
                 one.worker,
                 one.num_trials,
                 one.step,
-                one.num_steps or "",
+                one.num_steps,
                 left_words(one.seconds_left),
                 f"{duration_words(one.quiet_s)} ago",
             )
@@ -45,8 +45,8 @@ def status_json(progress: Progress) -> str:
         "num_trials": progress.num_trials,
         "num_ended": progress.num_ended,
         "complete": progress.complete,
-        "num_searches": progress.num_searches,
-        "num_searching": progress.num_searching,
+        "num_searches": progress.outlook.num_searches,
+        "num_searching": progress.outlook.num_searching,
         "holder": progress.holder,
         "seconds_left": progress.seconds_left,
         "notes": progress.notes,
@@ -57,7 +57,7 @@ def status_json(progress: Progress) -> str:
 
 
 def _line(progress: Progress) -> str:
-    searches = f", {words}" if (words := searches_words(progress)) else ""
+    searches = f", {words}" if (words := searches_words(progress.outlook)) else ""
     ended = f"{ended_words(progress)} trials have ended{searches}"
     if progress.complete:
         return ended
@@ -68,8 +68,8 @@ def _line(progress: Progress) -> str:
 
 
 def _row(cell: CellProgress) -> tuple[object, ...]:
-    left = "done" if cell.complete else "searching" if cell.searching else left_words(cell.seconds_left)
-    counts = (cell.num_ended, cell.num_trials, cell.num_diverged, cell.num_failed, cell.num_training)
+    left = "done" if cell.complete else left_words(cell.seconds_left)
+    counts = (cell.num_ended, total_words(cell), cell.num_diverged, cell.num_failed, cell.num_training)
     return cell.label, *counts, left
 
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 
+from dashboards.words import searches_words
 from sweeps.schedule import PackQueue
 from sweeps.schema import Budget
 
@@ -62,7 +63,8 @@ class Budgets:
         """The budget that is spent, if one is, what is left untrained and how to go on, in words."""
         queue, more = self._queue, 2 * max(self._budget.minutes or 0, self.minutes)
         left = queue.total - queue.skipped - queue.done
-        searching = f" ({queue.progress})" if queue.progress else ""
+        words = ", ".join(filter(None, [searches_words(queue.outlook), queue.progress]))
+        searching = f" ({words})" if words else ""
         undone = f"{left} trials are untrained{searching}"
         if self.failures_spent:
             return (

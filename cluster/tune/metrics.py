@@ -34,14 +34,19 @@ class Metric:
         return PREFIX + self.name
 
 
-TRIALS = Metric("stsq_trials", "Trials by status: finished, diverged, failed, training, waiting.", ("status",))
+TRIALS = Metric(
+    "stsq_trials",
+    "Trials by status: finished, diverged, failed, training, waiting, expected (searches have not asked for them yet).",
+    ("status",),
+)
+SEARCHES = Metric("stsq_searches", "Searches of cells by state: done, searching.", ("state",))
 PACKS = Metric("stsq_packs", "Packs by state: in_flight (a worker trains it), waiting.", ("state",))
 WORKERS = Metric("stsq_workers", "Worker slots that the cluster offers to the run.")
 RATE = Metric("stsq_model_steps_per_second", "Model-steps a second since training began (a step of a pack of 32 counts 32).")
 MODEL_STEPS = Metric("stsq_model_steps", "Model-steps of the packs that ended in this session.")
 RETRIES = Metric("stsq_retries", "Packs requeued in this session because their worker was lost.")
 SECONDS_LEFT = Metric("stsq_seconds_left", "Estimated seconds to the end; -1 while there is no estimate.")
-METRICS = (TRIALS, PACKS, WORKERS, RATE, MODEL_STEPS, RETRIES, SECONDS_LEFT)
+METRICS = (TRIALS, SEARCHES, PACKS, WORKERS, RATE, MODEL_STEPS, RETRIES, SECONDS_LEFT)
 
 
 class Metrics(ABC):
@@ -101,7 +106,7 @@ def numbers_of(pool: WorkerPool) -> Mapping[tuple[Metric, tuple[str, ...]], floa
     Trials are those of all sessions; of those that the ledger held before, the diverged ones count as diverged.
     """
     queue, progress = pool.work.queue, pool.work.progress
-    pace = progress.pace
+    pace, outlook = progress.pace, queue.outlook
     ended, training = queue.skipped + queue.done, sum(len(pack.trials) for pack in queue.running)
     diverged, failed = queue.diverged_before + queue.diverged, queue.failed_before + queue.failed
     return {
@@ -110,6 +115,9 @@ def numbers_of(pool: WorkerPool) -> Mapping[tuple[Metric, tuple[str, ...]], floa
         (TRIALS, ("failed",)): float(failed),
         (TRIALS, ("training",)): float(training),
         (TRIALS, ("waiting",)): float(queue.total - ended - training),
+        (TRIALS, ("expected",)): float(outlook.num_trials),
+        (SEARCHES, ("done",)): float(outlook.num_searches - outlook.num_searching),
+        (SEARCHES, ("searching",)): float(outlook.num_searching),
         (PACKS, ("in_flight",)): float(len(queue.running)),
         (PACKS, ("waiting",)): float(queue.num_waiting),
         (WORKERS, ()): float(progress.num_workers),

@@ -66,6 +66,7 @@ class TuneRunner(Runner):
 
     def __enter__(self) -> Self:
         address = cluster_address(self._options.address)
+        self._notify("starting Ray (some ten seconds)" if address is None else f"joining the Ray cluster at {address}")
         # importing ray.tune takes seconds, and so does starting Ray: side by side
         threading.Thread(target=importlib.import_module, args=("cluster.tune.tune_packs",), daemon=True).start()
         with self._stop.polled(), gc_paused(), ExitStack() as opening:

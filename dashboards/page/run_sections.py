@@ -15,6 +15,7 @@ from dashboards.words import (
     left_words,
     searches_words,
     table,
+    total_words,
     without_places,
 )
 from sweeps.findings import CellProgress, Findings, Progress, WorkerProgress
@@ -68,14 +69,14 @@ def _progress_sentence(progress: Progress) -> list[object]:
     if progress.complete:
         return [element("b", f"All {progress.num_trials:,}"), " trials have ended."]
     if progress.holder is None:
-        searches = f", {words}" if (words := searches_words(progress)) else ""
+        searches = f", {words}" if (words := searches_words(progress.outlook)) else ""
         return [ended, f" trials have ended{searches}. The sweep is not running; the same command continues it."]
     left = left_words(progress.seconds_left)
     return [
         ended,
         " trials have ended",
         *([", ", element("b", left), " left"] if left else []),
-        *([", ", searches_words(progress)] if progress.num_searching else []),
+        *([", ", searches_words(progress.outlook)] if progress.outlook.num_searching else []),
         ". Run by ",
         progress.holder.partition(" since ")[0],
         ".",
@@ -116,8 +117,8 @@ def _cells(progress: Progress, names: Mapping[str, Html], linked: Mapping[str, s
             if cell.cell_id in linked
             else names[cell.cell_id],
             "bar": _bar({share: _count(cell, share) for share in SHARES}),
-            "ended": f"{cell.num_ended:,} / {cell.num_trials:,}",
-            "left": "done" if cell.complete else left_words(cell.seconds_left) if not cell.searching else "searching",
+            "ended": f"{cell.num_ended:,} / {total_words(cell)}",
+            "left": "done" if cell.complete else left_words(cell.seconds_left),
         }
         for cell in progress.cells[:MAX_ROWS]
     ]
@@ -142,13 +143,13 @@ def _workers(progress: Progress, names: Mapping[str, Html]) -> list[Html]:
 
 
 def _worker(worker: WorkerProgress, names: Mapping[str, Html]) -> dict[str, object]:
-    share = worker.step / worker.num_steps if worker.num_steps else 0.0
+    share = worker.step / worker.num_steps
     cells = names[worker.cell_ids[0]] if len(worker.cell_ids) == 1 else f"{len(worker.cell_ids)} cells"
-    steps = f"{worker.step:,} / {worker.num_steps:,}" if worker.num_steps else f"{worker.step:,}"
+    steps = f"{worker.step:,} / {worker.num_steps:,}"
     words = f"step {steps}"
     return {
         "worker": worker.worker,
-        "cells": [f"{worker.num_trials:,} trials of ", cells] if worker.cell_ids else f"{worker.num_trials:,} new points",
+        "cells": [f"{worker.num_trials:,} trials of ", cells],
         "bar": element(
             "div",
             element("i", class_="training", style=f"width:{100 * share:.2f}%"),

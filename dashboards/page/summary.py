@@ -163,8 +163,6 @@ def status_words(findings: Findings) -> tuple[str, bool]:
         f"{ended:,} trials ended" if not findings.num_waiting else f"{ended:,} of {ended + findings.num_waiting:,} trials ended"
     ]
     parts += [f"{count:,} {status}" for status in ("diverged", "failed") if (count := findings.num_ended(status))]
-    if findings.num_searching:
-        parts.append(f"{findings.num_searched - findings.num_searching} of {findings.num_searched} searches done")
     return ", ".join(parts), findings.complete
 
 

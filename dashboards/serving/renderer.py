@@ -172,7 +172,7 @@ class RunView:
     def _activity(self) -> object:
         """A value that changes while packs train, and when a session begins or ends."""
         journals = self._run.curves.glob("*.jsonl") if self._run.curves.is_dir() else ()
-        return _stamp([self._run.sessions, self._run.lock, *sorted(journals)])
+        return _stamp([self._run.sessions, self._run.lock, self._run.rounds, *sorted(journals)])
 
 
 class ComparisonView:

@@ -25,10 +25,12 @@ from .markup import (
 )
 from .paths import shown_path as shown_path, without_places as without_places
 from .progress_words import (
+    about_words as about_words,
     duration_words as duration_words,
     ended_words as ended_words,
     left_words as left_words,
     searches_words as searches_words,
+    total_words as total_words,
 )
 from .settings import (
     Axes as Axes,

@@ -1,6 +1,7 @@
 """The progress of a run in words, for the page and the terminal; imports nothing heavy, so that `stsq status` is quick."""
 
-from sweeps.findings import Progress
+from sweeps.findings import CellProgress, Progress
+from sweeps.schedule import Outlook
 
 
 def duration_words(seconds: float) -> str:
@@ -15,15 +16,24 @@ def left_words(seconds: float | None) -> str:
     return "" if seconds is None else f"about {duration_words(seconds)}"
 
 
-def ended_words(progress: Progress) -> str:
-    """The number of trials that ended, of the total where it is known: a search adds trials as it goes on."""
-    if progress.num_searching and progress.num_ended == progress.num_trials:
-        return f"{progress.num_ended:,}"
-    return f"{progress.num_ended:,} of {progress.num_trials:,}"
+def total_words(progress: Progress | CellProgress) -> str:
+    """The number of all trials; `about`, where searches are expected to ask for more."""
+    searching = progress.searching if isinstance(progress, CellProgress) else bool(progress.outlook.num_searching)
+    return about_words(progress.num_trials, searching=searching)
 
 
-def searches_words(progress: Progress) -> str:
+def about_words(number: int, *, searching: bool) -> str:
+    """A number that is an estimate while searches go on."""
+    return f"{'about ' if searching else ''}{number:,}"
+
+
+def ended_words(progress: Progress | CellProgress) -> str:
+    """The number of trials that ended, of all or of about so many."""
+    return f"{progress.num_ended:,} of {total_words(progress)}"
+
+
+def searches_words(outlook: Outlook) -> str:
     """How many searches are done; empty where none goes on."""
-    if not progress.num_searching:
+    if not outlook.num_searching:
         return ""
-    return f"{progress.num_searches - progress.num_searching} of {progress.num_searches} searches done"
+    return f"{outlook.num_searches - outlook.num_searching} of {outlook.num_searches} searches done"

@@ -1,30 +1,32 @@
 """How far a run is and how long it will take, by cell and by worker: plain functions of what its directory holds.
 
-Time is estimated from operations (multiply-adds), because a step of a wide trial costs more than one of a narrow trial: the
-rate of one worker is what finished trials took, and what waits is dealt to the workers in the order in which packs are handed
-out, so that a cell's time left is when the last of its packs would end.
+Time is estimated from operations: the rate of one worker is what finished trials took, and what waits is dealt to the workers
+in the order in which packs are handed out (module `sweeps.schedule.time_left`, which the progress line uses too), so that a
+cell's time left is when the last of its packs would end.
 """
 
-import heapq
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 import numpy as np
 
 from stsq_core.configs import TrialConfig
 from sweeps.cells import Cell, Trials, make_packs, pack_of, trial_operations
-from sweeps.laws import decisions_of, unfinished_cells
+from sweeps.findings.progress_basis import ProgressBasis, basis_of
+from sweeps.schedule import Load, Outlook, WorkerPace, ends_of
 from sweeps.store import (
     DIVERGED,
     FAILED,
     FINISHED,
     Lock,
     Outcomes,
+    Round,
     RunDirectory,
     TrainingPack,
-    cells_with_points,
     read_results,
+    read_rounds,
     read_sessions,
     read_training,
 )
@@ -36,7 +38,8 @@ class CellProgress:
     """How many trials of a cell ended in which way, train now and wait. `seconds_left` is None where it cannot be
     estimated.
 
-    Of a searched cell the trials are those of its points so far; `searching` while it may ask for more.
+    Of a searched cell the trials are those of the points that it asked for so far and, `searching`, of those that it is
+    expected to ask for.
     """
 
     cell_id: str
@@ -73,17 +76,14 @@ class CellProgress:
 
 @dataclass(frozen=True)
 class WorkerProgress:
-    """What one worker trains: `step` of `num_steps` of a pack of `num_trials`, last heard of `quiet_s` seconds ago.
-
-    Of new points of a search nothing but the step is known before they end: no cells, and `num_steps` is None.
-    """
+    """What one worker trains: `step` of `num_steps` of a pack of `num_trials`, last heard of `quiet_s` seconds ago."""
 
     worker: str
     pack_id: str
     cell_ids: tuple[str, ...]
     num_trials: int
     step: int
-    num_steps: int | None
+    num_steps: int
     quiet_s: float
     seconds_left: float | None
 
@@ -91,21 +91,20 @@ class WorkerProgress:
 @dataclass(frozen=True)
 class Progress:
     """A run's state. `holder` names the process that runs it, None where nobody does; `seconds_left` is None where it
-    cannot be estimated. Of `num_searches` searched cells `num_searching` may ask for more points. `notes` says what the ledger
-    had to leave out, what it lacks, and which law leads where laws decide.
+    cannot be estimated. `outlook` says how many searches go on. `notes` says what the ledger had to leave out, what it lacks,
+    and which law leads where laws decide.
     """
 
     cells: tuple[CellProgress, ...]
     workers: tuple[WorkerProgress, ...]
     holder: str | None
     seconds_left: float | None
-    num_searches: int = 0
-    num_searching: int = 0
+    outlook: Outlook = field(default_factory=Outlook)
     notes: tuple[str, ...] = ()
 
     @property
     def num_trials(self) -> int:
-        """Trials that the sweep declares, and of searches those that have ended."""
+        """Trials that the sweep declares, and of searches those that it asked for or is expected to ask for."""
         return sum(cell.num_trials for cell in self.cells)
 
     @property
@@ -116,49 +115,34 @@ class Progress:
     @property
     def complete(self) -> bool:
         """Whether nothing is left to train."""
-        return self.num_ended == self.num_trials and not self.num_searching
+        return self.num_ended == self.num_trials and not self.outlook.num_searching
 
 
-@dataclass(frozen=True)
-class ProgressBasis:
-    """The data that progress is computed from: cells (searched ones with their points), the outcomes of their trials, and by
-    searched cell whether its search has finished; `notes` says what the ledger had to leave out, and what it lacks.
-    """
-
-    cells: Sequence[Cell]
-    records: Outcomes
-    searches: Mapping[str, bool] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-
-def read_basis(run: RunDirectory) -> ProgressBasis:
-    """The data that a run's progress is computed from.
-
-    Raises:
-        UserError: the ledger or the sweep cannot be read.
-    """
-    sweep = run.read_sweep()
-    results = read_results(run, sweep)
-    searches, notes = dict[str, bool](), results.ledger_notes
-    if results.searched:
-        found = thresholds_of(sweep.spec, results)
-        unfinished = unfinished_cells(sweep.spec, results.searched, found)
-        searches = {cell.cell_id: cell.cell_id not in unfinished for cell in results.searched}
-        notes = (*notes, *(one.words for one in decisions_of(sweep.spec, results.searched, found)))
-    return ProgressBasis(cells_with_points(sweep, results.records), results.records, searches, notes)
-
-
-def read_progress(run: RunDirectory, basis: ProgressBasis | None = None) -> Progress:
+def read_progress(run: RunDirectory, basis: Callable[[Mapping[str, Round]], ProgressBasis] | None = None) -> Progress:
     """The progress of a run.
 
+    Args:
+        run: its directory.
+        basis: what it is computed from, given the rounds that searches wait for; it is read from the directory by default.
+
     Raises:
         UserError: the ledger or the sweep cannot be read.
     """
-    basis = read_basis(run) if basis is None else basis
     now, sessions = time.time(), read_sessions(run)
-    is_open = bool(sessions) and sessions[-1].ended_at is None
-    holder = Lock(run.lock).holder() if is_open else None
-    return progress_of(basis, read_training(run, now=now), holder=holder, now=now)
+    open_session = sessions[-1] if sessions and sessions[-1].ended_at is None else None
+    holder = Lock(run.lock).holder() if open_session else None
+    # where nobody runs the sweep, a search is what its points say: the next session asks for what is left of a round
+    rounds = read_rounds(run.rounds) if holder else {}
+    found = _read_basis(run, rounds) if basis is None else basis(rounds)
+    began_at = open_session.started_at if open_session else None
+    return progress_of(replace(found, session_began_at=began_at), read_training(run, now=now), holder=holder, now=now)
+
+
+def _read_basis(run: RunDirectory, rounds: Mapping[str, Round]) -> ProgressBasis:
+    sweep = run.read_sweep()
+    results = read_results(run, sweep)
+    thresholds = thresholds_of(sweep.spec, results) if results.searched else ()
+    return basis_of(sweep, results.records, thresholds, rounds, results.ledger_notes)
 
 
 def progress_of(basis: ProgressBasis, training: Sequence[TrainingPack], *, holder: str | None, now: float) -> Progress:
@@ -170,7 +154,7 @@ def progress_of(basis: ProgressBasis, training: Sequence[TrainingPack], *, holde
         holder: who runs the sweep, in words.
         now: seconds since 1970.
     """
-    cells, searches = basis.cells, basis.searches
+    cells = basis.cells
     declared = _Declared.of(cells)
     records = basis.records.take(np.array([i in declared.place_of for i in basis.records.trial_ids], dtype=bool))
     ended = declared.places(records.trial_ids)
@@ -179,46 +163,57 @@ def progress_of(basis: ProgressBasis, training: Sequence[TrainingPack], *, holde
     packs = _packs_in_training(declared, waits, training)
     for pack in packs:
         waits[pack.places] = False
-    rate = _rate(records, packs) if holder and packs else None
-    handed_out = make_packs(declared.trials.take(waits), slots=max(1, len(packs))) if rate else ()
-    ends = _ends(packs, [(declared.places(pack.trial_ids), pack.operations) for pack in handed_out], rate) if rate else []
-    lefts = np.zeros(len(cells))
-    for places, end in ends:
-        np.maximum.at(lefts, declared.cell[places], end)
     finished, diverged, failed = (declared.count(ended[records.status == code]) for code in (FINISHED, DIVERGED, FAILED))
     training_now = declared.count(*(pack.places for pack in packs))
+    more: dict[str, int] = {}
+    for one in basis.outlook.ahead:
+        more |= one.trials_by_cell
+    pace = _pace(basis, records, packs, now) if holder else None
+    lefts = _seconds_left(basis, declared, waits, packs, pace) if pace else [None] * len(cells)
     cells_progress = [
         CellProgress(
             cell_id=cell.cell_id,
             label=cell.label,
-            config_sample=cell.trials[0],
-            num_trials=len(cell.trials),
+            config_sample=cell.trials.families[0].sample,
+            num_trials=len(cell.trials) + more.get(cell.cell_id, 0),
             num_finished=int(finished[place]),
             num_diverged=int(diverged[place]),
             num_failed=int(failed[place]),
             num_training=int(training_now[place]),
-            searching=not searches.get(cell.cell_id, True),
-            seconds_left=_known(
-                float(lefts[place]), rate, len(cell.trials) > finished[place] + diverged[place] + failed[place]
-            ),
+            searching=cell.cell_id in basis.searching,
+            seconds_left=lefts[place],
         )
         for place, cell in enumerate(cells)
     ]
-    workers = [_worker(pack, declared, cells, rate, now) for pack in packs]
-    num_searching = sum(not finished for finished in searches.values())
-    if num_searching:
-        at_work = {worker.pack_id for worker in workers}
-        workers += [_worker_of_points(one, now) for one in training if one.pack_id not in at_work]
-    left = _known(float(lefts.max(initial=0.0)), rate, len(records) < len(declared.trials))
+    cells_progress = [cell if not cell.complete else replace(cell, seconds_left=0.0) for cell in cells_progress]
+    known = [cell.seconds_left for cell in cells_progress if cell.seconds_left is not None]
     return Progress(
         tuple(cells_progress),
-        tuple(workers),
+        tuple(_worker(pack, declared, cells, pace, now) for pack in packs),
         holder,
-        None if num_searching else left,
-        len(searches),
-        num_searching,
+        max(known, default=0.0) if len(known) == len(cells_progress) else None,
+        basis.outlook,
         basis.notes,
     )
+
+
+def _seconds_left(
+    basis: ProgressBasis, declared: "_Declared", waits: np.ndarray, packs: Sequence["_PackInTraining"], pace: WorkerPace
+) -> list[float | None]:
+    """The time left of each cell."""
+    handed_out = make_packs(declared.trials.take(waits), slots=max(1, len(packs)))
+    places = [*(pack.places for pack in packs), *(declared.places(pack.trial_ids) for pack in handed_out)]
+    operations = [*(pack.operations * (1 - pack.share) for pack in packs), *(pack.operations for pack in handed_out)]
+    ids = np.array([cell.cell_id for cell in basis.cells])
+    loads = [
+        Load(ids[np.unique(declared.cell[own])].tolist() if basis.outlook.ahead else (), one)
+        for own, one in zip(places, operations, strict=True)
+    ]
+    ends = ends_of(loads[: len(packs)], loads[len(packs) :], basis.outlook.ahead, num_workers=len(packs))
+    lefts = np.zeros(len(basis.cells))
+    for own, end in zip(places, ends.packs, strict=True):
+        np.maximum.at(lefts, declared.cell[own], end)
+    return [pace.seconds(max(left, ends.cells.get(one, 0.0))) for one, left in zip(ids.tolist(), lefts.tolist(), strict=True)]
 
 
 @dataclass(frozen=True)
@@ -270,33 +265,31 @@ def _packs_in_training(declared: _Declared, waits: np.ndarray, training: Iterabl
     return packs
 
 
-def _rate(records: Outcomes, packs: Sequence[_PackInTraining]) -> float | None:
-    """Operations per second of one worker: of the trials that finished, and of the packs in training where none has."""
-    done = records.take(records.status == FINISHED)
-    seconds = float(done.seconds.sum())
-    if seconds > 0:
-        return trial_operations(done.trials) / seconds
+def _pace(basis: ProgressBasis, records: Outcomes, packs: Sequence[_PackInTraining], now: float) -> WorkerPace | None:
+    """The pace of the trials that finished, in this session where any has; of the packs in training where none has at all."""
+    finished = records.take(records.status == FINISHED)
+    recent = finished[:0]
+    if basis.session_began_at is not None:
+        began = datetime.fromtimestamp(basis.session_began_at, UTC).isoformat(timespec="seconds")
+        recent = finished.take(np.array([text >= began for text in finished.finished_at.tolist()], dtype=bool))
+    done = recent if len(recent) else finished
+    if (seconds := float(done.seconds.sum())) > 0:
+        rate, begun = trial_operations(done.trials) / seconds, [pack.training.began_at for pack in packs]
+        if not len(recent):
+            return WorkerPace(rate)
+        took: dict[tuple[str, str], float] = {}
+        for pack_id, at, own in zip(recent.pack_id.tolist(), recent.finished_at.tolist(), recent.seconds.tolist(), strict=True):
+            took[pack_id, at] = took.get((pack_id, at), 0.0) + own
+        begun += [datetime.fromisoformat(at).timestamp() - own for (_, at), own in took.items()]
+        trained_s = seconds + sum(max(0.0, now - pack.training.began_at) for pack in packs)
+        return WorkerPace.of(rate, trained_s=trained_s, span_s=now - min(begun), num_workers=max(1, len(packs)))
     operations = sum(pack.operations * pack.share for pack in packs)
     seconds = sum(pack.training.last_at - pack.training.began_at for pack in packs if pack.training.step)
-    return operations / seconds if operations and seconds > 0 else None
-
-
-def _ends(
-    packs: Sequence[_PackInTraining], waiting: Sequence[tuple[np.ndarray, float]], rate: float
-) -> list[tuple[np.ndarray, float]]:
-    """In how many seconds each pack would end, were each handed to the worker that is free first."""
-    ends = [(pack.places, pack.operations * (1 - pack.share) / rate) for pack in packs]
-    free = [end for _, end in ends]
-    heapq.heapify(free)
-    for places, operations in waiting:
-        end = free[0] + operations / rate
-        heapq.heapreplace(free, end)
-        ends.append((places, end))
-    return ends
+    return WorkerPace(operations / seconds) if operations and seconds > 0 else None
 
 
 def _worker(
-    pack: _PackInTraining, declared: _Declared, cells: Sequence[Cell], rate: float | None, now: float
+    pack: _PackInTraining, declared: _Declared, cells: Sequence[Cell], pace: WorkerPace | None, now: float
 ) -> WorkerProgress:
     own = np.unique(declared.cell[pack.places]).tolist()
     return WorkerProgress(
@@ -307,16 +300,5 @@ def _worker(
         step=pack.training.step,
         num_steps=pack.num_steps,
         quiet_s=max(0.0, now - max(pack.training.last_at, pack.training.began_at)),
-        seconds_left=pack.operations * (1 - pack.share) / rate if rate else None,
+        seconds_left=pack.operations * (1 - pack.share) / pace.operations_per_s if pace else None,
     )
-
-
-def _worker_of_points(training: TrainingPack, now: float) -> WorkerProgress:
-    """A worker that trains new points of searches."""
-    quiet_s = max(0.0, now - max(training.last_at, training.began_at))
-    return WorkerProgress(training.worker, training.pack_id, (), len(training.trial_ids), training.step, None, quiet_s, None)
-
-
-def _known(seconds: float, rate: float | None, anything_left: object) -> float | None:
-    """Seconds left; None where there is something left and no rate to estimate by."""
-    return None if anything_left and rate is None else seconds

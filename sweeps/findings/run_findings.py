@@ -9,13 +9,14 @@ from sweeps.cells import Cell, ExpandedSweep
 from sweeps.findings.claim_results import Verdict
 from sweeps.findings.claim_verdicts import verdicts
 from sweeps.findings.observations import Observation, read_observations
-from sweeps.findings.progress import ProgressBasis
+from sweeps.findings.progress_basis import ProgressBasis, basis_of
 from sweeps.findings.regimes import Regime, regimes_of
 from sweeps.laws import Decision, LawComparison, ScalingLaw, decisions_of, unfinished_cells
 from sweeps.schema import SweepSpec
 from sweeps.store import (
     Outcomes,
     Results,
+    Round,
     RunDirectory,
     Session,
     Status,
@@ -70,20 +71,14 @@ class Findings:
         """The cells that the sweep declares, and of those that it searches the ones that have points."""
         return cells_with_points(self.sweep, self.records)
 
-    @property
-    def progress_basis(self) -> ProgressBasis:
-        """The results that the run's progress is computed from."""
-        searches = {cell.cell_id: cell.cell_id not in self._unfinished for cell in self.sweep.searched}
-        return ProgressBasis(self.cells, self.records, searches, tuple(decision.words for decision in self.decisions))
+    def progress_basis(self, rounds: Mapping[str, Round]) -> ProgressBasis:
+        """What the run's progress is computed from, given the rounds that its searches wait for."""
+        return basis_of(self.sweep, self.records, self.thresholds, rounds)
 
     @cached_property
     def num_searching(self) -> int:
         """Searched cells whose search has not finished."""
-        return len(self._unfinished)
-
-    @cached_property
-    def _unfinished(self) -> frozenset[str]:
-        return unfinished_cells(self.spec, self.sweep.searched, self.thresholds)
+        return len(unfinished_cells(self.spec, self.sweep.searched, self.thresholds))
 
     @cached_property
     def decisions(self) -> tuple[Decision, ...]:

@@ -16,6 +16,7 @@ from .families import FamilyComparison as FamilyComparison, compare_families as 
 from .fit import Estimate as Estimate
 from .formulas import CONSTANT as CONSTANT, LETTERS as LETTERS, letter_law as letter_law
 from .line_ratios import fcn_line as fcn_line, has_fcn_bound as has_fcn_bound
+from .outlook import decided_plans as decided_plans, outlook_of as outlook_of
 from .scaling_law import (
     ScalingLaw as ScalingLaw,
     fitted_law as fitted_law,

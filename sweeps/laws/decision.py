@@ -25,6 +25,9 @@ from sweeps.thresholds import WidthThreshold
 MAX_ODDS = 1e6
 """Larger odds are not told apart."""
 
+DECIDED_POINTS = 150
+"""Points of a family after which a law has been decided for on average (docs/search.md)."""
+
 ENDS = {"": "", "points": "; undecided: the points are spent", "cells": "; undecided: every cell has all of its points"}
 Reason = Literal["", "decided", "points", "cells"]
 
@@ -75,6 +78,16 @@ class Decision:
     @property
     def _rounds_left(self) -> int:
         return max(0, self.settings.points - self.total) // self.batch
+
+    @property
+    def points_ahead(self) -> int:
+        """How many more points the decision is expected to take: log odds grow about as the points do."""
+        if self.reason:
+            return 0
+        expected = DECIDED_POINTS - self.total
+        if self.odds is not None:
+            expected = round(self.total * (math.log(self.settings.odds) / max(1.0, math.log(self.odds)) - 1))
+        return min(max(expected, self.batch), self._rounds_left * self.batch)
 
     def next_rounds(self) -> list[NextRound]:
         """The cells of the next round; none where the search has ended."""

@@ -12,6 +12,7 @@ import numpy as np
 from stsq_core.configs import TrialResult
 from sweeps.cells import ANYWHERE, Pack, Room, Trials, cut, halves, make_packs, pack_of
 from sweeps.schedule.strategy import Strategy
+from sweeps.schedule.time_left import Outlook
 from sweeps.store import DIVERGED, FAILED, Ledger, LedgerRecord, Outcomes, record_of_failure, record_of_result
 
 
@@ -86,6 +87,11 @@ class PackQueue:
     def progress(self) -> str:
         """How far the strategy is, in words; empty where the counts of trials say so."""
         return self._strategy.progress
+
+    @property
+    def outlook(self) -> Outlook:
+        """How far the searches are, and what they are expected to ask for beyond the packs of this queue."""
+        return self._strategy.outlook
 
     @property
     def waiting(self) -> tuple[Pack, ...]:

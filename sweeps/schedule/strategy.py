@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from stsq_core.configs import TrialConfig
 from sweeps.cells import Cell, Trials
+from sweeps.schedule.time_left import Outlook
 from sweeps.store import LedgerRecord, Outcomes
 
 
@@ -30,8 +31,13 @@ class Strategy(ABC):
 
     @property
     def progress(self) -> str:
-        """Its progress in a few words, where the number of trials does not show it."""
+        """Its progress in a few words, where the numbers of trials and of searches do not show it."""
         return ""
+
+    @property
+    def outlook(self) -> Outlook:
+        """How far its searches are, and what they are expected to ask for beyond what they have asked."""
+        return Outlook()
 
     def close(self) -> None:  # noqa: B027  (most have nothing to release)
         """Release what it holds: it will not be asked again in this session."""
@@ -78,6 +84,10 @@ class Together(Strategy):
     def progress(self) -> str:
         return ", ".join(filter(None, (strategy.progress for strategy in self._strategies)))
 
+    @property
+    def outlook(self) -> Outlook:
+        return sum((strategy.outlook for strategy in self._strategies), Outlook())
+
     def close(self) -> None:
         for strategy in self._strategies:
             strategy.close()
@@ -113,6 +123,10 @@ class Sequel(Strategy):
     @property
     def progress(self) -> str:
         return (self._second or self._first).progress
+
+    @property
+    def outlook(self) -> Outlook:
+        return self._first.outlook
 
     def close(self) -> None:
         for strategy in filter(None, (self._first, self._second)):

@@ -14,16 +14,24 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from sweeps.cells import SearchedCell, Trials, point_seed
-from sweeps.laws import Decision, decisions_of, families_of
-from sweeps.sampler import SearchState, ThresholdResult, ThresholdSampler, publish
-from sweeps.schedule import Strategy
-from sweeps.schema import Criterion, SweepSpec
+from sweeps.laws import Decision, decisions_of, families_of, outlook_of
+from sweeps.sampler import ThresholdResult, ThresholdSampler, publish
+from sweeps.schedule import Outlook, Strategy
+from sweeps.schema import SweepSpec
 from sweeps.search.cell_study import CellStudy, OpenPoint
 from sweeps.search.finished_points import Curves, FinishedPoint, finished_points
 from sweeps.search.samplers import sampler_for
 from sweeps.search.study_storage import open_storage, storage_errors
-from sweeps.store import LedgerRecord, Outcomes
-from sweeps.thresholds import CellPoints, WidthThreshold, open_target, outcomes_by_cell, searched_threshold
+from sweeps.store import LedgerRecord, Outcomes, Round, append_rounds
+from sweeps.thresholds import (
+    CellPoints,
+    SearchPlan,
+    WidthThreshold,
+    open_target,
+    outcomes_by_cell,
+    plan_of,
+    searched_threshold,
+)
 
 MAX_NAME = 64
 
@@ -31,9 +39,9 @@ MAX_NAME = 64
 class Search(Strategy):
     """Searches the threshold of each cell. `journal` is the file of the studies where the sweep names no storage.
 
-    `owner` names the run directory, `kin` its shards, or the run that it is a shard of; `again` are trials that failed before
-    and are to be tried again. `former_seeds` are values that `search.seed` had before: points that were begun with them are
-    completed.
+    `rounds` is where others read what was asked for. `owner` names the run directory, `kin` its shards, or the run that it is a
+    shard of; `again` are trials that failed before and are to be tried again. `former_seeds` are values that `search.seed` had
+    before: points that were begun with them are completed.
     """
 
     def __init__(
@@ -47,8 +55,10 @@ class Search(Strategy):
         curves: Curves,
         again: Outcomes | None = None,
         former_seeds: Collection[int] = (),
+        rounds: Path | None = None,
     ) -> None:
         self._spec = spec
+        self._rounds = rounds
         self._journal = journal
         self._place = spec.search.storage or str(journal)
         retried = outcomes_by_cell(cells, again) if again is not None else {}
@@ -67,8 +77,10 @@ class Search(Strategy):
             if not self._opened:
                 self._open()
                 self._decide()
-            asked = [trials for search in self._cells.values() if (trials := search.ask()) is not None]
-        return Trials.joined(asked)
+            asked = {cell_id: trials for cell_id, search in self._cells.items() if (trials := search.ask()) is not None}
+        if asked and self._rounds is not None:
+            append_rounds(self._rounds, [self._cells[cell_id].round for cell_id in asked])
+        return Trials.joined([*asked.values()])
 
     def tell(self, records: Sequence[LedgerRecord]) -> None:
         """Take note of trials that ended; those of other cells are passed over."""
@@ -99,10 +111,29 @@ class Search(Strategy):
 
     @property
     def progress(self) -> str:
-        if self._decisions:
-            return "; ".join(decision.progress for decision in self._decisions.values())
-        num_done = sum(search.finished for search in self._cells.values())
-        return f"{num_done}/{len(self._cells)} searches done, {sum(s.num_points for s in self._cells.values())} points"
+        return "; ".join(decision.progress for decision in self._decisions.values())
+
+    @property
+    def outlook(self) -> Outlook:
+        cells = [*self._cells.values()]
+        if self._families:
+            going_on = [
+                family
+                for place, family in enumerate(self._families)
+                if place not in self._decisions
+                or not self._decisions[place].reason
+                or any(self._cells[cell.cell_id].is_busy for cell in family)
+            ]
+            unfinished = {cell.cell_id for family in going_on for cell in family}
+        else:
+            unfinished = {search.cell.cell_id for search in cells if not search.finished}
+        return outlook_of(
+            [search.plan for search in cells],
+            [*self._decisions.values()],
+            unfinished=unfinished,
+            in_flight={search.cell.cell_id: search.round_size for search in cells},
+            more={search.cell.cell_id: search.more for search in cells},
+        )
 
     def close(self) -> None:
         """Leave no trial running in a study: points in flight wait for the next session."""
@@ -122,7 +153,8 @@ class Search(Strategy):
 class _CellSearch:
     """The search of one cell: what has ended, what is in flight, and its study once that is open.
 
-    `chosen` says whether laws gave it the next round, until it asks for that; None where it asks until its threshold is known.
+    `round_size` counts the points of the round in flight, ended or not. `chosen` says whether laws gave it the next round,
+    until it asks for that; None where it asks until its threshold is known.
     """
 
     def __init__(self, spec: SweepSpec, cell: SearchedCell, *, seeds: frozenset[int], again: Outcomes | None = None) -> None:
@@ -134,7 +166,8 @@ class _CellSearch:
         self._again = () if again is None else CellPoints.of(cell, again).pairs
         self._study: CellStudy | None = None
         self._asked = False
-        self._criterion, self._state = self._look()
+        self.round_size = 0
+        self._look()
         self._threshold: WidthThreshold | None = None
         self.chosen = None if spec.search.decide is None else False
         self._span: tuple[int, int] | None = None
@@ -164,8 +197,14 @@ class _CellSearch:
         self._span = None if span is None else (math.floor(math.exp(span[0])), math.ceil(math.exp(span[1])))
 
     @property
-    def num_points(self) -> int:
-        return self._state.num_points
+    def more(self) -> int:
+        """Points that are expected beyond the round in flight."""
+        return max(0, self.plan.num_expected - self.round_size)
+
+    @property
+    def round(self) -> Round:
+        """The points in flight, for others to read."""
+        return Round(self.cell.cell_id, tuple(self._open), self.more)
 
     def open(self, study: CellStudy) -> None:
         """Take the study, and the points that it says go on; points of which the ledger holds a part go on as well."""
@@ -186,6 +225,7 @@ class _CellSearch:
             self._open = {point.key: point for point in self._next_round(self._study)}
             self.chosen = None if self.chosen is None else False
         self._asked = True
+        self.round_size = len(self._open)
         return self.cell.trials(tuple(self._open))
 
     def take(self, outcomes: Outcomes) -> None:
@@ -194,7 +234,7 @@ class _CellSearch:
         self._threshold = None
         points = self._points()
         if self._study is None:
-            self._criterion, self._state = self._look(points)
+            self._look(points)
             return
         ended = {pair for pair, complete in zip(points.pairs, points.complete.tolist(), strict=True) if complete}
         in_flight = self._open.keys() - ended
@@ -207,9 +247,10 @@ class _CellSearch:
                 self._study.tell(point, one)
         if not in_flight:
             self._study.reconcile(ended_points)
-            self._criterion, self._state = self._look(points)
+            self._look(points)
             publish(self._study.study, ThresholdResult.of(self._state, self._spec.criterion.level))
             self._asked = False
+            self.round_size = 0
 
     def close(self) -> None:
         """Let the points in flight wait in the study."""
@@ -258,9 +299,11 @@ class _CellSearch:
     def _finished_points(self, points: CellPoints) -> tuple[FinishedPoint, ...]:
         return finished_points(points, self._spec.criterion, self._spec.search.sampler)
 
-    def _look(self, points: CellPoints | None = None) -> tuple[Criterion, SearchState]:
-        """The target that the next round is for, and how far its search is."""
-        return open_target(self._points() if points is None else points, self._spec.criterion, self._spec.search)
+    def _look(self, points: CellPoints | None = None) -> None:
+        """Note the target that the next round is for, how far its search is, and what it is expected to take."""
+        points = self._points() if points is None else points
+        self._criterion, self._state = open_target(points, self._spec.criterion, self._spec.search)
+        self.plan: SearchPlan = plan_of(points, self._spec, self._criterion, self._state)
 
 
 def study_name(sweep: str, cell: SearchedCell) -> str:

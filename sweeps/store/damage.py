@@ -14,6 +14,7 @@ from sweeps.store.files import disk_errors
 from sweeps.store.journal import journal_lines, read_state, trials_of_journal
 from sweeps.store.jsonl import JsonLines, aside, cut_torn_line, free_name, set_aside
 from sweeps.store.ledger import Ledger
+from sweeps.store.rounds import round_lines
 from sweeps.store.run_directory import RunDirectory
 from sweeps.store.sessions import session_lines
 from sweeps.store.weights import DAMAGED_ARRAYS, read_weights
@@ -36,7 +37,7 @@ def mend_for_run(run: RunDirectory) -> tuple[str, ...]:
     for folder in (run.path, run.checkpoints, run.weights):
         for unfinished in folder.glob(".*.new"):  # a killed process was writing it
             unfinished.unlink(missing_ok=True)
-    found = [*ledger_damage(run), *session_damage(run), *state_damage(run), *_directories(run)]
+    found = [*ledger_damage(run), *session_damage(run), *round_damage(run), *state_damage(run), *_directories(run)]
     for damage in found:
         if damage.mend is not None:
             damage.mend()
@@ -51,6 +52,7 @@ def examine(run: RunDirectory) -> Iterator[Damage]:
         yield Damage(str(error))
     yield from ledger_damage(run)
     yield from session_damage(run)
+    yield from round_damage(run)
     yield from state_damage(run)
     yield from _directories(run)
     for journal in sorted(path for path in run.curves.glob("*.jsonl") if path.is_file()):
@@ -69,6 +71,11 @@ def ledger_damage(run: RunDirectory) -> Iterator[Damage]:
 def session_damage(run: RunDirectory) -> Iterator[Damage]:
     """Damaged lines of the sessions."""
     return damaged_lines(session_lines(run), "a session, or its end, is not known")
+
+
+def round_damage(run: RunDirectory) -> Iterator[Damage]:
+    """Damaged lines of the rounds of searches."""
+    return damaged_lines(round_lines(run.rounds), "how far a search was is shown less exactly")
 
 
 def state_damage(run: RunDirectory) -> Iterator[Damage]:

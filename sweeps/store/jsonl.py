@@ -315,4 +315,9 @@ def append_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
         UserError: the disk is full or may not be written.
     """
     with disk_errors(path):
-        Addition(path, b"".join(sealed(json.dumps(fields).encode()) for fields in lines))()
+        Addition(path, sealed_lines(lines))()
+
+
+def sealed_lines(lines: Iterable[Mapping[str, Any]]) -> bytes:
+    """Fields as sealed lines."""
+    return b"".join(sealed(json.dumps(fields).encode()) for fields in lines)

@@ -61,6 +61,11 @@ class RunDirectory:
         return self.path / "study.journal"
 
     @property
+    def rounds(self) -> Path:
+        """The points that searches asked for, a line a round of a cell."""
+        return self.path / "rounds.jsonl"
+
+    @property
     def plugins(self) -> Path:
         """Copies of the plugins whose kinds its trials are of (`sweeps.store.run_plugins`)."""
         return self.path / "plugins"

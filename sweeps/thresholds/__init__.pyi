@@ -8,6 +8,7 @@ from .search_points import CellPoints as CellPoints, outcomes_by_cell as outcome
 from .search_state import (
     SearchPlan as SearchPlan,
     open_target as open_target,
+    plan_of as plan_of,
     plan_searches as plan_searches,
 )
 from .searched_thresholds import searched_threshold as searched_threshold

@@ -11,12 +11,17 @@ import numpy as np
 
 from sweeps.cells import SearchedCell, trial_operations
 from sweeps.sampler import Failed, SearchState, judge, posterior_of
+from sweeps.schedule import Ahead
 from sweeps.schema import Criterion, SearchSettings, SweepSpec
 from sweeps.store import Results
 from sweeps.thresholds.search_points import CellPoints, outcomes_by_cell
 
 EXPECTED_POINTS = 24
 """Points after which half of all searches have ended, or more (docs/search.md)."""
+
+NEAR, WIDE_ROUNDS = 3.5, 2
+"""After a round of simulated searches, half of those whose interval is at most so many times too long end with the next round,
+and half of the others after so many."""
 
 
 def state_of(points: CellPoints, criterion: Criterion, settings: SearchSettings) -> SearchState:
@@ -55,9 +60,14 @@ def open_target(points: CellPoints, criterion: Criterion, settings: SearchSettin
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """One cell's search: points that have ended, and how many more are expected and possible, with their multiply-adds."""
+    """One cell's search: points that have ended, and how many more are expected and possible, with their multiply-adds.
+
+    `middle` is a width about which most points will lie.
+    """
 
     cell: SearchedCell
+    batch: int
+    middle: int
     num_done: int
     num_expected: int
     num_most: int
@@ -80,31 +90,50 @@ class SearchPlan:
         """Expected model-steps."""
         return self.num_expected * len(self.cell.rates) * self.cell.family.sample.training.steps
 
+    def ahead(self, num: int) -> Ahead:
+        """So many points that are asked for later, in rounds."""
+        operations = num * _operations(self.cell, [self.middle])
+        return Ahead((self.cell.cell_id,), num * len(self.cell.rates), math.ceil(num / self.batch), operations)
+
 
 def plan_searches(spec: SweepSpec, results: Results) -> tuple[SearchPlan, ...]:
     """The plan of each searched cell, given what the ledger holds."""
     held = outcomes_by_cell(results.searched, results.records.judged_by(spec.criterion.metric))
-    return tuple(
-        _plan(spec, cell, CellPoints.of(cell, held.get(cell.cell_id, results.records[:0]))) for cell in results.searched
-    )
+    points = (CellPoints.of(cell, held.get(cell.cell_id, results.records[:0])) for cell in results.searched)
+    return tuple(plan_of(one, spec, *open_target(one, spec.criterion, spec.search)) for one in points)
 
 
-def _plan(spec: SweepSpec, cell: SearchedCell, points: CellPoints) -> SearchPlan:
-    states = [state_of(points, one, spec.search) for one in spec.criterion.each]
-    cap, batch, num = spec.search.cap, spec.search.batch, states[0].num_points
-    num_open, expected, most = sum(not state.finished for state in states), 0, 0
-    if num_open:  # further targets share the points of the first
-        expected, most = min(max(min(EXPECTED_POINTS, cap) - num, 1) + batch * (num_open - 1), cap - num), cap - num
-    first = list(cell.even_widths(batch)) if num < batch else []
-    middle = _middle(points)
+def plan_of(points: CellPoints, spec: SweepSpec, criterion: Criterion, state: SearchState) -> SearchPlan:
+    """The plan of one cell: its first open target and the state of that (`open_target`)."""
+    cell, cap, batch, num = points.cell, spec.search.cap, spec.search.batch, state.num_points
+    most = 0 if state.finished else cap - num
+    num_later = len(spec.criterion.each) - 1 - spec.criterion.each.index(criterion)  # they share the points of the first
+    expected = 0 if state.finished else min(_points_ahead(cell, state, spec) + batch * num_later, most)
+    first, middle = list(cell.even_widths(batch)) if num < batch else [], _middle(points)
     return SearchPlan(
         cell=cell,
+        batch=batch,
+        middle=middle,
         num_done=num,
         num_expected=expected,
         num_most=most,
         expected_operations=_operations(cell, [*first, *[middle] * (expected - len(first))][:expected]),
         most_operations=_operations(cell, [cell.high] * most),
     )
+
+
+def _points_ahead(cell: SearchedCell, state: SearchState, spec: SweepSpec) -> int:
+    """How many more points a search that goes on is expected to take: before the first round `EXPECTED_POINTS`, after it one
+    round where the interval of log m* is nearly as short as asked, else `WIDE_ROUNDS`.
+    """
+    settings = spec.search
+    if state.num_points < settings.batch:
+        return max(EXPECTED_POINTS, settings.batch) - state.num_points
+    low, high = state.posterior.interval(spec.criterion.level) if state.posterior is not None else (-math.inf, math.inf)
+    least, most = (math.exp(min(end, 700.0)) - cell.tolerance_offset(settings) for end in (low, high))
+    goal = max(2 * math.log1p(settings.tolerance), 2 / (least + most)) if least > 0 else 0.0
+    is_near = least > 0 and math.log(most / least) <= NEAR * goal
+    return settings.batch * (1 if is_near else WIDE_ROUNDS)
 
 
 def _middle(points: CellPoints) -> int:

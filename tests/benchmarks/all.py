@@ -32,6 +32,7 @@ RUNS = (
     "scale --cells 5000",
     "scheduler --packs 60000 --trials 2",
     "status",
+    "time_left",
     "wandb_cost --pairs 40",
     "search_scale",
     "objectives",

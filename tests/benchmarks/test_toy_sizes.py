@@ -30,6 +30,7 @@ ROWS = {
     "search": ["ours, to the end", "TPE", "valley", "laws, power"],
     "search_scale": ["2 searches in one journal", "the report"],
     "status": ["status of 1,000 of 2,000 trials"],
+    "time_left": ["quickstart: half way, "],
     "tune_overhead": ["tune_s_a_pack", "actor_s_a_pack"],
     "wandb_cost": ["training:", "publisher:"],
     "end_to_end --wandb": ["W&B offline", "ratio"],

@@ -204,6 +204,7 @@ class Hunt:
             journal=self.run.studies,
             owner=self.run.path.name,
             curves=lambda _: {},
+            rounds=self.run.rounds,
             again=again,
             former_seeds=former_search_seeds(self.run),
         )

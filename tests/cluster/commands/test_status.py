@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,14 @@ from synthetic_runs import in_training, make_run, packs_of, sweep
 from cluster.commands import status
 from cluster.commands.cli import main
 from cluster.commands.status import show_status
+from dashboards.page.run_sections import progress_section
+from stsq_core import TrialResult
+from sweeps.cells.loading import check_sweep
 from sweeps.findings.progress import read_progress
-from sweeps.store.run_directory import RunDirectory
+from sweeps.schema.overrides import apply_settings
+from sweeps.schema.yaml_source import parse
+from sweeps.store.ledger import Ledger, record_of_result
+from sweeps.store.run_directory import RunDirectory, create_or_open
 
 
 @pytest.fixture
@@ -57,3 +64,38 @@ def test_of_very_many_cells_the_first_are_shown(half: RunDirectory, monkeypatch:
     rest = f"and {len(progress.cells) - 1} more cells; --json prints all"
     assert out.getvalue().splitlines()[-1] == rest
     assert sum(line.startswith(("transformer", "fcn")) for line in out.getvalue().splitlines()) == 1
+
+
+def test_a_search_is_shown_as_what_it_is_expected_to_take(tmp_path: Path) -> None:
+    """After one point of about 24 there is no full bar and no search done; the cell that has not begun is listed."""
+    spec = check_sweep(apply_settings(parse(HUNT, "hunt.yaml"), ["task.T=8,12"])).spec
+    run = create_or_open(tmp_path / "run", spec)
+    (first, _) = run.read_sweep().searched
+    (config,) = first.trials([(8, 1)])
+    Ledger(run.ledger).append(
+        [record_of_result(TrialResult(config, "finished", 0.5, 0.01, 100, 1.0), pack_id="p", device="cpu")]
+    )
+    out, progress = io.StringIO(), read_progress(run)
+    show_status(Console(file=out, width=150), progress)
+    first_line, _, *rows = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    assert first_line == "1 of about 48 trials have ended, 0 of 2 searches done; nobody runs the sweep now"
+    assert [row.partition("minibatch ")[2] for row in rows] == ["1 about 24 0 0 0", "0 about 24 0 0 0"]
+    page = re.sub(r"<[^>]*>", " ", progress_section(progress).html)
+    assert "1 / about 24" in page
+    assert "0 / about 24" in page
+    assert 'aria-label="1 finished, 23 waiting"' in progress_section(progress).html
+
+
+HUNT = """\
+name: hunt
+hypothesis: The least width lies somewhere.
+criterion: {target_loss: 0.1}
+trials:
+  - name: fcn
+    base:
+      task: {kind: stsq, T: 8, q: 2, d: 2}
+      model: {kind: fcn}
+      optimizer: {kind: adam, lr: 0.01}
+      training: {objective: minibatch, steps: 100}
+    search: {low: 4, high: 256}
+"""

@@ -13,6 +13,7 @@ from cluster.run.progress_line import ProgressLine
 from stsq_core import Measurement, TrialConfig, TrialResult
 from sweeps.cells.packs import Room
 from sweeps.schedule.queue import PackOutcome, PackQueue
+from sweeps.schedule.time_left import Ahead, Outlook
 from sweeps.store.journal import JournalWriter
 from sweeps.store.ledger import Ledger
 
@@ -29,21 +30,24 @@ def queue(tmp_path: Path) -> PackQueue:
 
 def test_the_line_tells_what_running_packs_have_done(queue: PackQueue, tmp_path: Path) -> None:
     progress = ProgressLine(queue, tmp_path, Console(file=io.StringIO()), num_workers=2)
-    assert "0/4 trials · starting" in progress.line()
+    assert "0 of 4 trials · starting" in progress.line()
     pack = queue.next()
     assert pack is not None
     progress.started(pack)
     assert "sent to 2 workers" in progress.line()
     with JournalWriter(tmp_path / f"{pack.pack_id}.jsonl", pack) as journal:
         journal.append(Measurement(50, pack.trial_ids, (0.5, 0.4)))
+        time.sleep(0.01)
+        assert "model-steps/s" in progress.line()
+        assert "left" not in progress.line()  # it may have waited for its worker to start: the speed is that from here on
+        journal.append(Measurement(60, pack.trial_ids, (0.5, 0.4)))
     time.sleep(0.01)
-    assert "model-steps/s" in progress.line()
     assert "left" in progress.line()
     results = tuple(TrialResult(one, "finished", 0.1, 0.01, 100, 0.1) for one in pack.configs)
     outcome = PackOutcome(pack, results)
     queue.record(outcome)
     progress.ended(outcome)
-    assert progress.line().startswith("2/4 trials")
+    assert progress.line().startswith("2 of 4 trials")
     assert progress.summary().startswith("2 trials ended")
 
 
@@ -61,6 +65,9 @@ def test_a_pack_that_goes_on_from_before_the_end_of_its_journal_has_done_nothing
         journal.truncate(at)
         assert "sent to" in progress.line()
         journal.append(Measurement(20, pack.trial_ids, (0.5, 0.4)))
+        time.sleep(0.01)
+        assert "model-steps/s" in progress.line()
+        journal.append(Measurement(30, pack.trial_ids, (0.5, 0.4)))
     time.sleep(0.01)
     assert "model-steps/s" in progress.line()
     assert progress.pace.model_steps_per_s > 0
@@ -79,12 +86,41 @@ def test_a_plain_line_comes_at_once_with_the_first_result(queue: PackQueue, tmp_
         deadline = time.monotonic() + module.PLAIN_EVERY_S / 2
         while not said.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
-    assert said.getvalue().startswith("2/4 trials")
+    assert said.getvalue().startswith("2 of 4 trials")
 
 
-def test_plain_lines_come_every_few_seconds(queue: PackQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_lines_are_not_repeated_while_nothing_changes(
+    queue: PackQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "PLAIN_EVERY_S", 0.01)
-    said = io.StringIO()
-    with ProgressLine(queue, tmp_path, Console(file=said)):
+    said, pack = io.StringIO(), queue.next()
+    assert pack is not None
+    with ProgressLine(queue, tmp_path, Console(file=said)) as progress:
         time.sleep(0.2)
-    assert said.getvalue().count("0/4 trials") > 1
+        progress.started(pack)
+        deadline = time.monotonic() + 10
+        while "sent to" not in said.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert [line.partition(" · 0:0")[0] for line in said.getvalue().splitlines()] == [
+        "0 of 4 trials · starting",
+        "0 of 4 trials · 1 pack sent to 1 worker",
+    ]
+
+
+class Searching(Once):
+    """Two of four searches go on, and expect 16 more trials."""
+
+    outlook = Outlook(4, 2, (Ahead(("a", "b"), num_trials=16, num_rounds=2, operations=1e9),))
+
+
+def test_the_line_counts_what_searches_are_expected_to_ask_for(tmp_path: Path) -> None:
+    queue = PackQueue(Searching(tuple(map(config, range(4)))), Ledger(tmp_path / "ledger.jsonl"), room=Room(most=4))
+    progress, pack = ProgressLine(queue, tmp_path, Console(file=io.StringIO())), queue.next()
+    assert progress.state() == "0 of about 20 trials · 2 of 4 searches done · starting"
+    assert pack is not None
+    progress.started(pack)
+    outcome = PackOutcome(pack, tuple(TrialResult(one, "finished", 0.1, 0.01, 100, 0.1) for one in pack.configs))
+    queue.record(outcome)
+    progress.ended(outcome)
+    assert progress.state().startswith("4 of about 20 trials · 2 of 4 searches done · ")
+    assert progress.pace.seconds_left == pytest.approx(0.4 * 1e9 / pack.operations, rel=0.1)

@@ -61,7 +61,7 @@ def test_a_search_leaves_thresholds_studies_and_a_page(
     run = stsq.folder / "runs/hunt"
     assert ended.code == 0, ended
     assert "2 cells to search" in ended.err
-    assert "2/2 searches done" in ended.err or "trials ended" in ended.err
+    assert "trials ended" in ended.err
     assert states(run) == {"COMPLETE": len(numbers(run))}
     assert (run / "report/index.html").stat().st_size > 10_000
     assert len(list(run.glob("wandb/offline-run-*/*.wandb"))) == len(numbers(run))

@@ -1,6 +1,6 @@
 """Progress counts every trial once, and its times follow from operations, rate and workers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,12 +9,16 @@ from stsq_core import TrialConfig, TrialResult
 from sweeps.cells.cell import Cell
 from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.packs import trial_operations
-from sweeps.findings.progress import Progress, ProgressBasis, progress_of, read_progress
+from sweeps.findings.progress import Progress, progress_of, read_progress
+from sweeps.findings.progress_basis import ProgressBasis, basis_of
+from sweeps.schedule.time_left import Ahead, Outlook
 from sweeps.schema.spec import SweepSpec
 from sweeps.store.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result
 from sweeps.store.live_training import TrainingPack
 from sweeps.store.outcomes import Outcomes
-from sweeps.store.run_directory import create_or_open
+from sweeps.store.rounds import read_rounds
+from sweeps.store.run_directory import Lock, create_or_open
+from sweeps.store.sessions import session
 
 NOW = 1_000_000.0
 HOLDER = "process 7 on here since now"
@@ -44,9 +48,11 @@ def printed(
     records: list[LedgerRecord],
     *training: TrainingPack,
     holder: str | None = HOLDER,
-    searches: Mapping[str, bool] | None = None,
+    ahead: tuple[Ahead, ...] = (),
 ) -> Progress:
-    return progress_of(ProgressBasis(cells, Outcomes.of(records), searches or {}), training, holder=holder, now=NOW)
+    searching = frozenset(cell_id for one in ahead for cell_id in one.cell_ids)
+    outlook = Outlook(len(cells), len(searching), ahead)
+    return progress_of(ProgressBasis(cells, Outcomes.of(records), searching, outlook), training, holder=holder, now=NOW)
 
 
 def test_every_trial_is_counted_once(cells: tuple[Cell, ...]) -> None:
@@ -118,30 +124,56 @@ def test_a_run_directory_tells_its_progress(spec: SweepSpec, tmp_path: Path) -> 
     assert made.seconds_left is None
 
 
-def test_a_search_that_goes_on_leaves_a_run_incomplete_and_its_time_unknown(cells: tuple[Cell, ...]) -> None:
-    records = at_rate([c for cell in cells for c in cell.configs], 1e6)
-    goes_on = {cells[0].cell_id: False, "a cell without points": False, cells[1].cell_id: True}
-    stranger = TrainingPack("b", "process 7 on there", ("x", "y"), 40, NOW - 9, NOW - 2)
-    made = printed(cells, records, stranger, searches=goes_on)
-    assert (made.num_searches, made.num_searching) == (3, 2)
-    assert not made.complete
-    assert made.seconds_left is None
-    assert [cell.searching for cell in made.cells[:2]] == [True, False]
-    (worker,) = made.workers
-    assert (worker.worker, worker.num_trials, worker.step, worker.num_steps) == ("process 7 on there", 2, 40, None)
-    assert worker.cell_ids == ()
-    assert printed(cells, records, searches=dict.fromkeys(goes_on, True)).complete
+def test_what_a_search_is_expected_to_ask_for_counts_and_takes_its_time(cells: tuple[Cell, ...]) -> None:
+    rate, first = 2e6, list(cells[0].configs)
+    records = at_rate(first, rate)
+    ahead = Ahead((cells[0].cell_id,), num_trials=16, num_rounds=2, operations=trial_operations(first))
+    made = printed(cells[:1], records, ahead=(ahead,))
+    assert (made.num_ended, made.num_trials, made.complete) == (len(first), len(first) + 16, False)
+    assert made.cells[0].searching
+    assert made.seconds_left == pytest.approx(trial_operations(first) / rate)
+    assert printed(cells[:1], records).complete
 
 
 def test_a_searched_run_is_told_by_its_points(hunt, simulated) -> None:
+    """All cells from the start, and points of about so many."""
     one = hunt()
     before = read_progress(one.run)
-    assert (before.cells, before.num_searches, before.num_searching, before.complete) == ((), 1, 1, False)
+    assert [(cell.num_ended, cell.num_trials, cell.searching) for cell in before.cells] == [(0, 24, True)]
+    assert (before.outlook.num_searches, before.outlook.num_searching, before.complete) == (1, 1, False)
     one.go(simulated, trials=5)
     during = read_progress(one.run)
-    assert (during.num_ended, during.num_trials, during.num_searching) == (5, 5, 1)
-    assert during.cells[0].searching
+    assert (during.num_ended, during.num_trials, during.outlook.num_searching) == (5, 24, 1)
     one.go(simulated)
     after = read_progress(one.run)
     assert after.complete
-    assert after.num_ended == len(one.asked)
+    assert after.num_ended == after.num_trials == len(one.asked)
+
+
+def test_a_search_is_done_only_when_it_says_so_itself(hunt, simulated) -> None:
+    """In the middle of a round its points may be precise already: the round goes on, and everybody counts the same."""
+    one, asked, done, judged = hunt(), [], 0, []
+    search = one.strategy()
+    with Lock(one.run.lock), session(one.run):
+        while configs := search.ask():
+            asked += configs
+            for config in configs:
+                record, done = one._record(config, simulated(config)), done + 1
+                Ledger(one.run.ledger).append([record])
+                search.tell([record])
+                judged.append(one.thresholds()[0].search.finished)
+                shown, own = read_progress(one.run), search.outlook
+                assert (shown.outlook.num_searching, shown.num_ended) == (own.num_searching, done)
+                assert shown.num_trials == len(asked) + own.num_trials
+    assert shown.complete
+    assert any(judged[:-1]), "this search must be precise before its last round ends"
+
+
+def test_the_bar_of_a_worker_with_new_points_has_a_total(hunt) -> None:
+    one = hunt()
+    configs = one.strategy().ask()
+    pack = of_pack(list(configs[:3]), step=40)
+    with Lock(one.run.lock), session(one.run):
+        rounds = read_rounds(one.run.rounds)
+    (worker,) = progress_of(basis_of(one.run.read_sweep(), Outcomes.of([]), (), rounds), [pack], holder=HOLDER, now=NOW).workers
+    assert (worker.num_trials, worker.step, worker.num_steps, len(worker.cell_ids)) == (3, 40, 100, 1)

@@ -148,7 +148,7 @@ def test_status_page_and_results_agree_on_when_it_has_ended(family) -> None:
     one = family()
     one.go(LOGARITHM, trials=40)
     progress = read_progress(one.run)
-    assert (progress.complete, progress.num_searching) == (False, 12)
+    assert (progress.complete, progress.outlook.num_searching) == (False, 12)
     assert any("goes on until the odds are 20 to 1" in note for note in progress.notes)
     one.go(LOGARITHM)
     findings = read_findings(one.run.path)
