@@ -98,8 +98,14 @@ def table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequenc
 
 
 def print_table(console: Console, made: Table) -> None:
-    """Print a table without colouring numbers in it."""
-    console.print(made, highlight=False)
+    """Print a table without colouring numbers in it, and without blanks at the ends of its lines where it goes to a file."""
+    if console.is_terminal:
+        console.print(made, highlight=False)
+        return
+    with console.capture() as captured:
+        console.print(made, highlight=False)
+    lines = (line.rstrip() for line in captured.get().splitlines())
+    console.out("\n".join(lines), highlight=False)
 
 
 def error_line(error: Exception) -> str:
