@@ -21,8 +21,8 @@ demo: $(STAMP)  ## measure the thresholds of both architectures on this machine
 QUICK := not (ray or jobs or browser or slow or clusters or chaos or torture)
 WHOLE := not (clusters or chaos or torture)
 
-test: $(STAMP)  ## the tests, in six processes, because most of them wait for processes of their own
-	$(BIN)/python -m pytest -n 6 -m '$(WHOLE)'
+test: $(STAMP)  ## the tests, in four processes, because many of them wait for processes of their own
+	$(BIN)/python -m pytest -n 4 -m '$(WHOLE)'
 
 test-quick: $(STAMP)  ## the tests that start no Ray, browser or other process and take no longer than a second
 	$(BIN)/python -m pytest -n 2 -m '$(QUICK)'
