@@ -140,7 +140,10 @@ def job_logs(
 
 @open_app.command("page")
 def open_page(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories; several are compared side by side.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="A run; or several, to compare them; or a folder of runs."),
+    ],
     port: Port = 0,
     host: Annotated[
         str, typer.Option(help="The address to listen on; any other than this default lets other machines read.")
@@ -148,7 +151,7 @@ def open_page(
     browser: Annotated[bool, typer.Option("--browser", help="Open the page in the browser.")] = False,
     plugin: PluginFiles = None,
 ) -> None:
-    """Serve the live page of one or several runs until Ctrl-C; needs no account and no network."""
+    """Serve the live page of one or several runs, or of a folder of runs, until Ctrl-C; needs no account and no network."""
     from dashboards.serving import open_page as serve
 
     serve([str(run) for run in runs], host=host, port=port, browser=browser, say=_print_now)

@@ -8,6 +8,7 @@ from .report import (
     write_report as write_report,
     write_tables as write_tables,
 )
+from .run_index import index_of as index_of
 from .run_sections import progress_section as progress_section
 from .run_summary import RunSummary as RunSummary, summary_of as summary_of
 from .sections import page_section as page_section

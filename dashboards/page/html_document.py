@@ -26,7 +26,8 @@ class Document:
     def contents(self) -> Html:
         """Links to the sections."""
         links = (element("li", element("a", one.title, href=f"#{one.name}")) for one in self.sections)
-        return element("nav", element("ol", *links), id="contents", aria_label="Contents")
+        hidden = "hidden" if len(self.sections) < 2 else None
+        return element("nav", element("ol", *links), id="contents", aria_label="Contents", hidden=hidden)
 
     @property
     def parts(self) -> dict[str, Html]:

@@ -1,7 +1,7 @@
 """Draws the pages of runs into a folder, the shelf, again whenever a run has changed, until its standard input ends.
 
-`python -m dashboards.serving.renderer FOLDER RUN [RUN ...]`, started by `server`. It runs at low priority and takes about
-`SHARE` of one core's time at most, so that a sweep on the same cores hardly notices.
+`python -m dashboards.serving.renderer FOLDER RUN [RUN ...]`, or a folder of runs for a run, started by `server`. It runs at
+low priority and takes about `SHARE` of one core's time at most, so that a sweep on the same cores hardly notices.
 """
 
 import contextlib
@@ -19,13 +19,16 @@ from dashboards.page import (
     Compared,
     Contents,
     Document,
+    RunSummary,
     comparison_of,
     contents_of,
     footer,
     heading,
+    index_of,
     live_html,
     page_section,
     progress_section,
+    summary_of,
     write_figures,
     write_tables,
 )
@@ -33,7 +36,7 @@ from dashboards.words import Html, element, ended_words, left_words
 from stsq_core.configs import UserError
 from sweeps.cells import Cell
 from sweeps.findings import Findings, KnownThresholds, Progress, read_findings, read_progress
-from sweeps.store import RunDirectory, write_atomically
+from sweeps.store import RunDirectory, holds_runs, runs_in, write_atomically
 
 SHARE = 0.2
 """Upper limit on the share of one core's time: for the whole page as results come in, and apart from it for the progress."""
@@ -68,6 +71,19 @@ def render(folder: Path, runs: Sequence[str], *, wait: Callable[[float], bool]) 
             return
 
 
+def render_index(shelf: Path, folder: str, *, wait: Callable[[float], bool]) -> None:
+    """Draw the list of a folder's runs until `wait(seconds)` is true, and the page of each run that a reader has asked for."""
+    index, read_after = IndexView(folder, shelf), 0.0
+    while True:
+        began = time.process_time()
+        index.draw_wanted()
+        is_reading = time.monotonic() >= read_after and index.read_one()
+        if not is_reading:
+            read_after = time.monotonic() + (time.process_time() - began) * (1 - SHARE) / SHARE
+        if wait(0.0 if is_reading else LEAST_PAUSE_S):
+            return
+
+
 def main(arguments: Sequence[str]) -> None:
     """Render until the process that started this one closes its end of the pipe, or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the server ends this process in order
@@ -80,7 +96,11 @@ def main(arguments: Sequence[str]) -> None:
         over.set()
 
     threading.Thread(target=wait_for_end_of_input, daemon=True).start()
-    render(Path(arguments[0]), arguments[1:], wait=over.wait)
+    shelf, runs = Path(arguments[0]), arguments[1:]
+    if len(runs) == 1 and holds_runs(runs[0]):
+        render_index(shelf, runs[0], wait=over.wait)
+    else:
+        render(shelf, runs, wait=over.wait)
 
 
 class View:
@@ -131,7 +151,7 @@ class RunView:
         Without `draw` only the progress is updated, and new results wait for the next call.
         """
         results = _stamp([self._run.spec, self._run.ledger]) if draw or self._results is None else self._results
-        activity = self._activity()
+        activity = _activity(self._run)
         if (results, activity) == (self._results, self._last_activity):
             return False
         is_new = results != self._results
@@ -169,11 +189,6 @@ class RunView:
         words, running = headline(self._progress)
         self._view.put(document, words=words, running=running)
 
-    def _activity(self) -> object:
-        """A value that changes while packs train, and when a session begins or ends."""
-        journals = self._run.curves.glob("*.jsonl") if self._run.curves.is_dir() else ()
-        return _stamp([self._run.sessions, self._run.lock, self._run.rounds, *sorted(journals)])
-
 
 class ComparisonView:
     """The page that compares several runs."""
@@ -194,6 +209,56 @@ class ComparisonView:
         self._view.put(document, words=words, running=any(one.progress.holder for one in compared))
 
 
+class IndexView:
+    """The page that lists the runs of a folder, whose own pages lie in `runs/1` and so on.
+
+    A page is drawn once the server has made the file `wanted` beside it, because somebody asked for it.
+    """
+
+    def __init__(self, folder: str, shelf: Path) -> None:
+        self._folder = folder
+        self._shelf = shelf
+        self._view = View(shelf, root="")
+        self._places: dict[Path, int] = {}
+        self._told: dict[Path, tuple[object, RunSummary]] = {}
+        self._pages: dict[Path, RunView] = {}
+
+    def read_one(self) -> bool:
+        """Read a run that is new or has changed, and show it in the list; false where there is none."""
+        with contextlib.suppress(UserError):  # the folder was removed or is away: what is known of it stays
+            runs = {run.path: run for run in runs_in(self._folder)}
+            is_shorter = bool(self._told.keys() - runs.keys())
+            self._told = {path: told for path, told in self._told.items() if path in runs}
+            for path, run in runs.items():
+                stamp = _stamp([run.spec, run.ledger]), _activity(run)
+                if path not in self._told or self._told[path][0] != stamp:
+                    self._places.setdefault(path, len(self._places) + 1)
+                    self._place(path).mkdir(parents=True, exist_ok=True)
+                    self._told[path] = stamp, summary_of(run)
+                    self._put()
+                    return True
+            if is_shorter:
+                self._put()
+        return False
+
+    def draw_wanted(self) -> None:
+        """Draw the pages that readers have asked for, where something has changed."""
+        for path in self._told:
+            if path not in self._pages and (self._place(path) / "wanted").exists():
+                self._pages[path] = RunView(str(path), View(self._place(path), root="../../"))
+            if (page := self._pages.get(path)) is not None and page.refresh():
+                page.draw_figures()
+
+    def _place(self, path: Path) -> Path:
+        return self._shelf / "runs" / str(self._places[path])
+
+    def _put(self) -> None:
+        told = [summary for _, (_, summary) in sorted(self._told.items())]
+        document = index_of(self._folder, told, pages=[f"runs/{self._places[Path(one.path)]}/" for one in told])
+        running = sum(one.state == "running" for one in told)
+        self._view.put(document, words=f"{running} of {len(told)} runs are running", running=running > 0)
+
+
 def headline(progress: Progress) -> tuple[str, bool]:
     """How far a run is, in a few words, and whether it is running."""
     if progress.complete:
@@ -211,6 +276,12 @@ def _stamp(paths: Iterable[Path]) -> object:
             found = path.stat()
             stamps.append((path.name, found.st_size, found.st_mtime_ns))
     return tuple(stamps)
+
+
+def _activity(run: RunDirectory) -> object:
+    """A value that changes while packs train, and when a session begins or ends."""
+    journals = run.curves.glob("*.jsonl") if run.curves.is_dir() else ()
+    return _stamp([run.sessions, run.lock, *sorted(journals)])
 
 
 def _unreadable(given: str, reason: str) -> Document:

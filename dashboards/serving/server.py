@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dashboards.page import asset, plotly_script
 from stsq_core.configs import UserError
-from sweeps.store import held_folder, module_command, open_run
+from sweeps.store import held_folder, holds_runs, module_command, open_run
 
 LOOPBACK = "127.0.0.1"
 RESTART_PAUSE_S = 5.0
@@ -72,7 +72,7 @@ Say = Callable[[str], None]
 
 
 def open_page(runs: Sequence[str], *, host: str = LOOPBACK, port: int = 0, browser: bool = False, say: Say) -> None:
-    """Serve the live page of a run, or the comparison of several, until Ctrl-C; `say` gets the address.
+    """Serve the live page of a run, the comparison of several, or the list of a folder's, until Ctrl-C; `say` gets the address.
 
     Raises:
         UserError: a path is no run, or the address cannot be listened on.
@@ -108,14 +108,12 @@ def serving(
     Raises:
         UserError: as `open_page`.
     """
-    for run in runs:
+    is_folder = len(runs) == 1 and holds_runs(runs[0])
+    for run in () if is_folder else runs:
         open_run(run)
     with listening_socket(host, port) as listener, held_folder("stsq-page-") as shelf:
-        server = uvicorn.Server(
-            uvicorn.Config(
-                application(shelf, num_runs=len(runs), host=host), log_level="error", access_log=False, lifespan="off"
-            )
-        )
+        shelved = application(shelf, num_runs=None if is_folder else len(runs), host=host)
+        server = uvicorn.Server(uvicorn.Config(shelved, log_level="error", access_log=False, lifespan="off"))
         over = threading.Event()
 
         def serve() -> None:
@@ -215,21 +213,24 @@ def _url(listener: socket.socket, host: str) -> str:
     return f"http://{name}:{port}/"
 
 
-def application(shelf: Path, *, num_runs: int, host: str) -> ASGIApp:
-    """The server's application for a shelf of `num_runs` runs; `host` is the name or address that it listens on."""
+def application(shelf: Path, *, num_runs: int | None, host: str) -> ASGIApp:
+    """The server's application for a shelf of `num_runs` runs, None for those of a folder; `host` is what it listens on."""
 
     def folder_of(request: Request) -> Path:
         place = request.path_params.get("place")
         if place is None:
             return shelf
-        if not 1 <= place <= num_runs or num_runs == 1:
+        folder = shelf / "runs" / str(place)
+        if not folder.is_dir() if num_runs is None else not 1 <= place <= num_runs or num_runs == 1:
             raise HTTPException(404)
-        return shelf / "runs" / str(place)
+        return folder
 
     def page(request: Request) -> Response:
         folder = folder_of(request)
         if (folder / "index.html").exists():
             return _file(folder, "index.html")
+        if num_runs is None and folder != shelf:
+            (folder / "wanted").touch()
         return Response(WAITING, media_type=TYPES["html"], headers=HEADERS)
 
     def part(request: Request) -> Response:

@@ -69,7 +69,7 @@ from .run_directory import (
     former_search_seeds as former_search_seeds,
     open_run as open_run,
 )
-from .run_folders import removable_run as removable_run, remove_run as remove_run, runs_in as runs_in
+from .run_folders import holds_runs as holds_runs, removable_run as removable_run, remove_run as remove_run, runs_in as runs_in
 from .run_guard import RunGuard as RunGuard
 from .run_plugins import keep_plugins as keep_plugins, load_kept as load_kept, name_plugins as name_plugins
 from .sessions import Session as Session, elapsed_minutes as elapsed_minutes, read_sessions as read_sessions, session as session

@@ -25,6 +25,12 @@ def runs_in(folder: Path | str) -> tuple[RunDirectory, ...]:
         return tuple(_search(folder, MAX_DEPTH))
 
 
+def holds_runs(path: Path | str) -> bool:
+    """Whether a path is a folder of runs and no run itself."""
+    folder = Path(path)
+    return folder.is_dir() and any(run.path != folder for run in runs_in(folder))
+
+
 def _search(folder: Path, depth: int) -> Iterator[RunDirectory]:
     run = RunDirectory(folder)
     if run.spec.is_file() or run.shards:
