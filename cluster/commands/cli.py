@@ -383,6 +383,37 @@ def report(run: Run, plugin: PluginFiles = None) -> None:
 
 
 @app.command()
+def figure(
+    run: Run,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="[NAME]",
+            help="thresholds, phases, laws, losses, or a drawing of the sweep.",
+            show_default="the first",
+        ),
+    ] = "",
+    width: Annotated[
+        str | None, typer.Option(metavar="LENGTH", help="Such as 3.3in, 84mm or 240pt.", show_default="two columns")
+    ] = None,
+    panels: Annotated[
+        str | None, typer.Option(metavar="PANEL,PANEL", help="Numbers or beginnings of titles.", show_default="all")
+    ] = None,
+    formats: Annotated[str, typer.Option("--format", metavar="KIND,KIND", help="Of pdf, svg, png, pgf.")] = "pdf",
+    no_rival: Annotated[bool, typer.Option("--no-rival", help="Leave out the law expected of the other architecture.")] = False,
+    stem: Annotated[
+        Path | None, typer.Option("--out", metavar="PATH", help="Without its ending.", show_default="RUN/report/figure_NAME")
+    ] = None,
+    plugin: PluginFiles = None,
+) -> None:
+    """Draw one figure of a run for a paper."""
+    from cluster.commands.figure import draw
+
+    for path in draw(run, name, width=width, panels=panels, formats=formats, has_rival=not no_rival, out=stem):
+        print(path)
+
+
+@app.command()
 def trial(
     run: Run,
     trial_id: Annotated[str, typer.Argument(metavar="ID", help="A trial id of the ledger, or its beginning.")],

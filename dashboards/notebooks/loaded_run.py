@@ -14,7 +14,7 @@ from plotly.subplots import make_subplots
 
 from dashboards.boards import load_extra
 from dashboards.page import Spec, plotly_spec, status_words
-from dashboards.paper import law_rows, threshold_rows
+from dashboards.paper import chosen_figure, law_rows, threshold_rows
 from dashboards.plots import (
     CellView,
     Chart,
@@ -29,9 +29,19 @@ from dashboards.words import CARD, INK, element
 from sweeps.cells import Cell, pack_of, pack_row
 from sweeps.findings import Findings, read_findings
 from sweeps.schema import Criterion, fields_of, free_fields
-from sweeps.store import MEASURED, LedgerRecord, RunDirectory, is_solved, read_curves, read_metrics, trials_of_journal
+from sweeps.store import (
+    MEASURED,
+    LedgerRecord,
+    RunDirectory,
+    disk_errors,
+    is_solved,
+    read_curves,
+    read_metrics,
+    trials_of_journal,
+)
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from pandas import DataFrame
 
 Row = dict[str, Any]
@@ -41,6 +51,7 @@ RENAMED = {"model.kind", "task.T", "task.q", "task.d"}
 ENDED = (*MEASURED, "device", "finished_at", "reason")
 MAY_BE_MISSING = {"steps": "Int64", "M": "Int64", "solved": "boolean", "chosen": "boolean"}
 SHOWN = ("architecture", "T", "q", "d", "m_star", "low", "high", "status")
+TABLES = ("trials", "packs", "thresholds", "laws", "measurements")
 MAX_CELLS = 24
 """Cells that the figures of cells show."""
 
@@ -121,6 +132,36 @@ class LoadedRun:
         """Loss through training, a small figure a cell: the median over seeds of each width, narrow to wide."""
         return _small(curve_charts([view for view in self._views if view.curves]))
 
+    def figure(
+        self, name: str = "", *, width_in: float | None = None, panels: Sequence[str] = (), has_rival: bool = True
+    ) -> "Figure":
+        """A figure for a paper, by matplotlib: `thresholds`, `phases`, `laws`, `losses`, or a drawing of the sweep.
+
+        Args:
+            name: which figure; by default the first.
+            width_in: in inches; by default that of a page of two columns.
+            panels: numbers from 1, or beginnings of titles; by default all.
+            has_rival: whether to draw the grey laws that theory expects of the other architecture.
+
+        Raises:
+            UserError: the run has no such figure or panel.
+        """
+        return chosen_figure(self.findings, name, width_in=width_in, panels=panels, has_rival=has_rival)
+
+    def to_parquet(self, folder: Path | str) -> list[Path]:
+        """Write the tables to `folder` as `trials.parquet`, `packs.parquet` and so on; their paths.
+
+        Raises:
+            UserError: the folder cannot be written.
+        """
+        folder = Path(folder)
+        paths = [folder / f"{name}.parquet" for name in TABLES]
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, path in zip(TABLES, paths, strict=True):
+                _of_one_type(getattr(self, name)).to_parquet(path, index=False)
+        return paths
+
     @cached_property
     def _views(self) -> list[CellView]:
         return list(cell_views(self.findings.thresholds, read_shown_curves(self.findings)))[:MAX_CELLS]
@@ -146,6 +187,13 @@ def _frame(rows: Any, columns: Sequence[str] | None = None) -> "DataFrame":
 
     frame = pd.DataFrame(rows, columns=columns)
     return frame.astype({name: kind for name, kind in MAY_BE_MISSING.items() if name in frame})
+
+
+def _of_one_type(frame: "DataFrame") -> "DataFrame":
+    """The table with text in the columns that hold values of several types, which a file of columns has not."""
+    values = {name: frame[name].dropna() for name in frame if frame[name].dtype == object}
+    mixed = [name for name, own in values.items() if len(kinds := set(map(type, own))) > 1 or kinds & {tuple, list, dict}]
+    return frame.assign(**{name: frame[name].map(lambda one: None if one is None else str(one)) for name in mixed})
 
 
 def _grid(charts: Sequence[Chart], *, columns: int, size: tuple[int, int], small: bool) -> go.Figure:

@@ -43,6 +43,7 @@ from dashboards.words import CARD, FAINT, INK, MUTED, Dash, paper_mark, tick_wor
 
 TWO_COLUMNS_IN = 7.0
 MAX_SMALL_MULTIPLES = 20
+NARROW_IN = 4.0
 LEGEND_ROW_IN = 0.17
 LEGEND_LETTERS = 120
 """What fits in a row of a legend as wide as the page, with 8 for each mark."""
@@ -106,25 +107,40 @@ def load_backends() -> None:
             figure.savefig(BytesIO(), format=kind)
 
 
-def save_figure(figure: Figure, folder: Path, name: str) -> tuple[Path, ...]:
-    """Write `name.png`, `name.pdf` and `name.svg`; they carry no date, so that equal results give equal files."""
+def save_figure(figure: Figure, folder: Path, name: str, endings: Sequence[str] = ("png", *UNDATED)) -> tuple[Path, ...]:
+    """Write `name.png`, `name.pdf` and `name.svg`, or those of other endings; they carry no date, so that equal results give
+    equal files.
+    """
     with _paper():
-        figure.savefig(folder / f"{name}.png")
-        figure.set_layout_engine("none")  # the places found for the PNG serve the others
-        for ending, date in UNDATED.items():
-            figure.savefig(folder / f"{name}.{ending}", metadata={date: None})
-    return tuple(folder / f"{name}.{ending}" for ending in ("png", *UNDATED))
+        for place, ending in enumerate(endings):
+            figure.savefig(folder / f"{name}.{ending}", metadata={UNDATED[ending]: None} if ending in UNDATED else None)
+            if place == 0:
+                figure.set_layout_engine("none")  # the places found for the first serve the others
+    return tuple(folder / f"{name}.{ending}" for ending in endings)
 
 
-def threshold_figure(charts: Sequence[Chart]) -> Figure:
+def _columns(num: int, most: int, width_in: float | None) -> tuple[int, float]:
+    """How many of so many charts stand in a row, at most `most` across a page, and how wide the figure is, in inches.
+
+    Without a width the figure is as wide as the page, or a single chart some three fifths of it.
+    """
+    if width_in is None:
+        columns = min(most, max(1, num))
+        return columns, TWO_COLUMNS_IN * (0.6 if columns == 1 else 1)
+    return max(1, min(most, num, round(most * width_in / TWO_COLUMNS_IN))), width_in
+
+
+def threshold_figure(charts: Sequence[Chart], *, width_in: float | None = None) -> Figure:
     """The charts of thresholds, two in a row, each with its legend below; small multiples with one for all."""
     if charts[0].is_small:
         titles = [re.sub(r"\b([A-Za-z]) = ", r"$\1$ = ", textwrap.fill(chart.title, PANEL_LETTERS - 4)) for chart in charts]
-        return _charts_figure([replace(one, title=title) for one, title in zip(charts, titles, strict=True)], shared=False)
+        return _charts_figure(
+            [replace(one, title=title) for one, title in zip(charts, titles, strict=True)], shared=False, width_in=width_in
+        )
     with _paper():
-        columns = min(2, len(charts))
+        columns, width = _columns(len(charts), 2, width_in)
         rows = -(-len(charts) // columns)
-        figure = Figure(figsize=(TWO_COLUMNS_IN * (0.6 if columns == 1 else 1), 3.7), layout="constrained")
+        figure = Figure(figsize=(width, 3.7), layout="constrained")
         legend = 0
         for place, chart in enumerate(charts):
             axes = figure.add_subplot(rows, columns, place + 1)
@@ -155,14 +171,14 @@ def _legend_below(axes: Axes, *, width_in: float) -> int:
     return -(-sum(name.count("\n") + 1 for name in names) // columns)
 
 
-def laws_figure(residuals: Sequence[Chart], exponents: Chart | None) -> Figure:
+def laws_figure(residuals: Sequence[Chart], exponents: Chart | None, *, width_in: float = TWO_COLUMNS_IN) -> Figure:
     """The charts of residuals above the intervals of the exponents where there are any."""
-    columns = min(2, max(1, len(residuals)))
+    columns, width = _columns(len(residuals), 2, width_in)
     rows = -(-len(residuals) // columns)
     lines = sum(word.tex.count("\n") + 1 for word in exponents.y.words) if exponents else 0
     heights = [2.1 * rows] + ([0.55 + 0.24 * lines] if exponents else [])
     with _paper():
-        figure = Figure(figsize=(TWO_COLUMNS_IN, sum(heights)), layout="constrained")
+        figure = Figure(figsize=(width, sum(heights)), layout="constrained")
         parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
         for place, chart in enumerate(residuals):
             axes = parts[0].add_subplot(max(rows, 1), columns, place + 1)
@@ -176,12 +192,12 @@ def laws_figure(residuals: Sequence[Chart], exponents: Chart | None) -> Figure:
     return figure
 
 
-def phase_figure(charts: Sequence[Chart]) -> Figure:
+def phase_figure(charts: Sequence[Chart], *, width_in: float | None = None) -> Figure:
     """The panels of a phase diagram, two in a row, each with its legend below, and a key to the depth of the tiles."""
-    columns = min(2, len(charts))
+    columns, width = _columns(len(charts), 2, width_in)
     rows = -(-len(charts) // columns)
     with _paper():
-        figure = Figure(figsize=(TWO_COLUMNS_IN * (0.6 if columns == 1 else 1), 1), layout="constrained")
+        figure = Figure(figsize=(width, 1), layout="constrained")
         legend = 0
         for place, chart in enumerate(charts):
             axes = figure.add_subplot(rows, columns, place + 1)
@@ -189,26 +205,40 @@ def phase_figure(charts: Sequence[Chart]) -> Figure:
             axes.set_title(textwrap.fill(chart.title, PANEL_LETTERS), loc="left", fontweight="bold")
             legend = max(legend, _legend_below(axes, width_in=figure.get_figwidth() / columns))
         keys = [Patch(color=INK.light, alpha=tile_opacity(share), linewidth=0, label=f"{share:.0%}") for share in SHARES]
-        figure.legend(handles=keys, title="seeds solved", loc="outside upper right", ncols=len(keys), frameon=False)
+        figure.legend(
+            handles=keys,
+            title="seeds solved",
+            loc="outside upper right",
+            ncols=len(keys),
+            frameon=False,
+            **({"handlelength": 1.1, "columnspacing": 0.8} if width < NARROW_IN else {}),
+        )
         figure.set_figheight(0.4 + rows * (2.7 + LEGEND_ROW_IN * legend))
     return figure
 
 
-def losses_figure(charts: Sequence[Chart]) -> Figure:
+def losses_figure(charts: Sequence[Chart], *, width_in: float = TWO_COLUMNS_IN) -> Figure:
     """Loss against width, one small chart a cell: seeds as dots, their median as a line, the target, the interval."""
     shown = charts[:MAX_SMALL_MULTIPLES]
-    columns = min(4, max(1, len(shown)))
+    columns, width = _columns(len(shown), 4, width_in)
     rows = -(-len(shown) // columns)
     with _paper():
-        titles = [textwrap.fill(chart.title, TITLE_LETTERS) for chart in shown]
+        left = 0.095 * TWO_COLUMNS_IN / width
+        room = (0.985 - left) * width / columns / ((0.985 - 0.095) * TWO_COLUMNS_IN / 4)  # of one of four charts across a page
+        titles = [textwrap.fill(chart.title, max(8, int(TITLE_LETTERS * min(1, room)))) for chart in shown]
         lines = max((title.count("\n") + 1 for title in titles), default=1)
         head, panel, foot = 0.1 + 0.165 * lines, 1.15, 0.5  # inches
         gap = 0.28 + head
         height = head + rows * panel + (rows - 1) * gap + foot
-        figure = Figure(figsize=(TWO_COLUMNS_IN, height))
+        figure = Figure(figsize=(width, height))
         # Fixed places: a constrained layout measures every text of up to twenty charts, which takes longer than drawing them.
         figure.subplots_adjust(
-            left=0.095, right=0.985, top=1 - head / height, bottom=foot / height, wspace=0.32, hspace=gap / panel
+            left=0.095 * TWO_COLUMNS_IN / width,
+            right=0.985,
+            top=1 - head / height,
+            bottom=foot / height,
+            wspace=0.32,
+            hspace=gap / panel,
         )
         for place, (chart, title) in enumerate(zip(shown, titles, strict=True)):
             axes = figure.add_subplot(rows, columns, place + 1)
@@ -219,23 +249,23 @@ def losses_figure(charts: Sequence[Chart]) -> Figure:
     return figure
 
 
-def custom_figure(figure: CustomFigure) -> Figure:
+def custom_figure(figure: CustomFigure, *, width_in: float | None = None) -> Figure:
     """A figure that a sweep file declares."""
     match figure:
         case ChartFigure():
-            return _charts_figure(figure.charts)
+            return _charts_figure(figure.charts, width_in=width_in)
         case HeatFigure():
-            return _heat_figure(figure)
+            return _heat_figure(figure, width_in or TWO_COLUMNS_IN)
         case _:
             assert_never(figure)
 
 
-def _charts_figure(charts: Sequence[Chart], *, shared: bool = True) -> Figure:
+def _charts_figure(charts: Sequence[Chart], *, shared: bool = True, width_in: float | None = None) -> Figure:
     """Charts, at most three in a row, with one legend below; they share their y axis or have one each."""
-    columns = min(3, len(charts))
+    columns, width = _columns(len(charts), 3, width_in)
     rows = -(-len(charts) // columns)
     with _paper():
-        figure = Figure(figsize=(TWO_COLUMNS_IN * (0.6 if columns == 1 else 1), 2.5 * rows + 0.5), layout="constrained")
+        figure = Figure(figsize=(width, 2.5 * rows + 0.5), layout="constrained")
         grid = figure.subplots(rows, columns, sharey=shared, squeeze=False)
         labels: dict[str, Any] = {}
         for place, chart in enumerate(charts):
@@ -249,17 +279,17 @@ def _charts_figure(charts: Sequence[Chart], *, shared: bool = True) -> Figure:
         for place in range(len(charts), rows * columns):
             grid[place // columns, place % columns].set_visible(False)
         if labels:
-            in_a_row = max(1, min(len(labels), LEGEND_LETTERS // (max(map(len, labels)) + 8)))
+            in_a_row = max(1, min(len(labels), round(LEGEND_LETTERS * width / TWO_COLUMNS_IN) // (max(map(len, labels)) + 8)))
             figure.legend(list(labels.values()), list(labels), loc="outside lower center", frameon=False, ncols=in_a_row)
     return figure
 
 
-def _heat_figure(custom: HeatFigure) -> Figure:
+def _heat_figure(custom: HeatFigure, width_in: float) -> Figure:
     """Heat maps, a row a matrix, before and after side by side; colours of a row share their scale."""
     with _paper():
         heights = [max(0.35, heat.matrix.shape[0] / heat.matrix.shape[1]) for heat, *_ in custom.rows]
         columns = max(len(row) for row in custom.rows)
-        figure = Figure(figsize=(TWO_COLUMNS_IN, 0.4 + sum(heights) * TWO_COLUMNS_IN / columns * 0.82), layout="constrained")
+        figure = Figure(figsize=(width_in, 0.4 + sum(heights) * width_in / columns * 0.82), layout="constrained")
         grid = figure.subplots(len(custom.rows), columns, squeeze=False, height_ratios=heights)
         for axes_of_row, row in zip(grid, custom.rows, strict=True):
             limit = max(float(np.abs(heat.matrix).max()) for heat in row) or 1.0

@@ -72,6 +72,7 @@ class Marks:
     joined_opacity: float = 1.0
     texts: tuple[str, ...] = ()
     hover: str = "{text}"
+    role: Literal["rival", "data"] = "data"
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,7 @@ def _residuals(regime: Regime, law: ScalingLaw, letter: str) -> list[Marks]:
                     hollow=held_out,
                     dash="dashed" if is_rival and not held_out else None,
                     texts=tuple(texts),
+                    role="rival" if is_rival else "data",
                 )
             )
     return layers

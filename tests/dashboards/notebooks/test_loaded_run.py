@@ -134,3 +134,14 @@ def test_tables_survive_a_round_trip_through_csv(loaded: LoadedRun, tmp_path: Pa
     loaded.trials.to_csv(tmp_path / "trials.csv", index=False)
     again = pd.read_csv(tmp_path / "trials.csv")
     np.testing.assert_array_equal(again.relative_loss, loaded.trials.relative_loss)
+
+
+@pytest.mark.slow
+def test_tables_are_written_as_parquet_and_read_back(whole_run: RunDirectory, tmp_path: Path) -> None:
+    loaded = dashboards.load(whole_run.path)
+    paths = loaded.to_parquet(tmp_path / "tables")
+    assert [path.stem for path in paths] == ["trials", "packs", "thresholds", "laws", "measurements"]
+    trials = pd.read_parquet(paths[0])
+    assert trials["relative_loss"].tolist() == pytest.approx(loaded.trials["relative_loss"].tolist())
+    assert list(trials.columns) == list(loaded.trials.columns)
+    assert len(pd.read_parquet(paths[1])) == len(loaded.packs)

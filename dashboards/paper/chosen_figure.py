@@ -1,0 +1,101 @@
+"""One figure of a run for a paper: which, how wide, which of its panels, with or without the rival laws."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from matplotlib.figure import Figure
+
+from dashboards.paper.figures import TWO_COLUMNS_IN, custom_figure, laws_figure, losses_figure, phase_figure, threshold_figure
+from dashboards.plots import (
+    Chart,
+    ChartFigure,
+    cell_views,
+    custom_figures,
+    loss_charts,
+    phase_diagrams,
+    read_shown_curves,
+    residual_charts,
+    threshold_charts,
+)
+from stsq_core.configs import UserError
+from sweeps.findings import Findings
+
+FIGURES = ("thresholds", "phases", "laws", "losses")
+
+
+def chosen_figure(
+    findings: Findings, name: str = "", *, width_in: float | None = None, panels: Sequence[str] = (), has_rival: bool = True
+) -> Figure:
+    """A figure of a run, as matplotlib draws it for a paper.
+
+    Args:
+        findings: of the run.
+        name: `thresholds`, `phases`, `laws` or `losses`, or the name of a drawing of the sweep; by default the first.
+        width_in: in inches; by default that of a page of two columns.
+        panels: the panels to show, by their numbers from 1 or the beginnings of their titles; by default all.
+        has_rival: whether to draw, in grey, the laws that theory expects of the other architecture.
+
+    Raises:
+        UserError: the run has no such figure or panel.
+    """
+    customs = {
+        one.name: one
+        for one in custom_figures(
+            findings.spec.drawings, findings.observations, findings.run, level=findings.spec.criterion.level
+        )
+    }
+    names = tuple(customs) or FIGURES
+    name = name or names[0]
+    if name not in names:
+        raise UserError(f"{findings.spec.name} has no figure {name!r}: give one of {', '.join(names)}")
+    custom = customs.get(name)
+    if custom is not None and not isinstance(custom, ChartFigure):
+        return custom_figure(custom, width_in=width_in)
+    charts = custom.charts if custom else _charts(findings, name)
+    if not charts:
+        raise UserError(f"{findings.run.path} has nothing to draw for {name} yet")
+    shown = [one if has_rival else _without_rival(one) for one in _selected(charts, panels)]
+    if custom is not None:
+        return custom_figure(replace(custom, charts=tuple(shown)), width_in=width_in)
+    match name:
+        case "thresholds":
+            return threshold_figure(shown, width_in=width_in)
+        case "phases":
+            return phase_figure(shown, width_in=width_in)
+        case "laws":
+            return laws_figure(shown, None, width_in=width_in or TWO_COLUMNS_IN)
+        case _:
+            return losses_figure(shown, width_in=width_in or TWO_COLUMNS_IN)
+
+
+def _charts(findings: Findings, name: str) -> Sequence[Chart]:
+    match name:
+        case "thresholds":
+            return threshold_charts(findings.regimes)
+        case "phases":
+            return phase_diagrams(findings.regimes)
+        case "laws":
+            return residual_charts(findings.regimes)
+        case _:
+            return loss_charts(cell_views(findings.thresholds, read_shown_curves(findings)))
+
+
+def _selected(charts: Sequence[Chart], panels: Sequence[str]) -> list[Chart]:
+    """The charts that panels name, in their order; all where none is named."""
+    places: dict[int, None] = {}
+    for panel in panels:
+        word = panel.strip().lower()
+        own = [
+            place
+            for place, chart in enumerate(charts, start=1)
+            if (place == int(word) if word.isdigit() else word and chart.title.lower().startswith(word))
+        ]
+        if not own:
+            titles = "; ".join(f"{place} {chart.title}" for place, chart in enumerate(charts, start=1))
+            raise UserError(f"there is no panel {panel!r}: give the numbers or the beginnings of the titles of {titles}")
+        places |= dict.fromkeys(own)
+    return [charts[place - 1] for place in places] or list(charts)
+
+
+def _without_rival(chart: Chart) -> Chart:
+    return replace(chart, layers=tuple(one for one in chart.layers if getattr(one, "role", "") != "rival"))
