@@ -3,7 +3,9 @@
 A table is a pandas DataFrame and a figure a plotly one, so that a notebook can use all of pandas and plotly on them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +16,7 @@ from plotly.subplots import make_subplots
 
 from dashboards.boards import load_extra
 from dashboards.page import Spec, plotly_spec, status_words
-from dashboards.paper import chosen_figure, law_rows, threshold_rows
+from dashboards.paper import chosen_figure, law_rows, losses_figure, picture, threshold_figure, threshold_rows
 from dashboards.plots import (
     CellView,
     Chart,
@@ -52,6 +54,8 @@ ENDED = (*MEASURED, "device", "finished_at", "reason")
 MAY_BE_MISSING = {"steps": "Int64", "M": "Int64", "solved": "boolean", "chosen": "boolean"}
 SHOWN = ("architecture", "T", "q", "d", "m_star", "low", "high", "status")
 TABLES = ("trials", "packs", "thresholds", "laws", "measurements")
+PLOTLY = "application/vnd.plotly.v1+json"
+PICTURE_PX = 770
 MAX_CELLS = 24
 """Cells that the figures of cells show."""
 
@@ -120,15 +124,16 @@ class LoadedRun:
         """
         return _frame(measurement_rows(self.findings.run), columns=("trial_id", "step", "metric", "value"))
 
-    def plot_thresholds(self) -> go.Figure:
+    def plot_thresholds(self) -> "NotebookFigure":
         """Width thresholds against T with their intervals, the laws with their bands, and the exact floor."""
-        return _grid(threshold_charts(self.findings.regimes), columns=2, size=(440, 400), small=False)
+        charts = threshold_charts(self.findings.regimes)
+        return _grid(charts, threshold_figure, columns=2, size=(440, 400), small=False)
 
-    def plot_losses(self) -> go.Figure:
+    def plot_losses(self) -> "NotebookFigure":
         """Loss against width, a small figure a cell: a dot a trial, the median, the target, the threshold's interval."""
         return _small(loss_charts(self._views))
 
-    def plot_curves(self) -> go.Figure:
+    def plot_curves(self) -> "NotebookFigure":
         """Loss through training, a small figure a cell: the median over seeds of each width, narrow to wide."""
         return _small(curve_charts([view for view in self._views if view.curves]))
 
@@ -177,8 +182,29 @@ class LoadedRun:
         return head + str(self.thresholds[list(SHOWN)].to_html(index=False, float_format="%.2f", na_rep=""))
 
 
-def _small(charts: Sequence[Chart]) -> go.Figure:
-    return _grid(share_loss_axis(charts) if charts else [], columns=4, size=(280, 230), small=True)
+class NotebookFigure(go.Figure):  # type: ignore[misc]  # plotly has no types
+    """A plotly figure that a notebook keeps as a picture too, as matplotlib draws it, for readers that run no script.
+
+    The picture is of the figure as it was made: what `update_layout` and the like change is in plotly's form alone.
+    """
+
+    _picture: bytes | None = None
+    _ipython_display_ = None  # plotly's own shows one form alone
+
+    def _repr_mimebundle_(self, *_: object, **__: object) -> Row:
+        forms: Row = {PLOTLY: json.loads(self.to_json())}
+        if self._picture is not None:
+            text = base64.b64encode(self._picture).decode()
+            source = f"data:image/png;base64,{text}"
+            forms |= {
+                "image/png": text,
+                "text/html": str(element("img", src=source, alt="The figure as a picture", width=PICTURE_PX)),
+            }
+        return forms
+
+
+def _small(charts: Sequence[Chart]) -> NotebookFigure:
+    return _grid(share_loss_axis(charts) if charts else [], losses_figure, columns=4, size=(280, 230), small=True)
 
 
 def _frame(rows: Any, columns: Sequence[str] | None = None) -> "DataFrame":
@@ -196,10 +222,15 @@ def _of_one_type(frame: "DataFrame") -> "DataFrame":
     return frame.assign(**{name: frame[name].map(lambda one: None if one is None else str(one)) for name in mixed})
 
 
-def _grid(charts: Sequence[Chart], *, columns: int, size: tuple[int, int], small: bool) -> go.Figure:
-    """Charts as one figure in rows and columns, each of a width and height in pixels; of `small` ones the outer have labels."""
+def _grid(
+    charts: Sequence[Chart], draw: Callable[..., "Figure"], *, columns: int, size: tuple[int, int], small: bool
+) -> NotebookFigure:
+    """Charts as one figure in rows and columns, each of a width and height in pixels; of `small` ones the outer have labels.
+
+    `draw` makes its picture.
+    """
     if not charts:
-        return go.Figure(layout={"annotations": [{"text": "nothing to draw yet", "showarrow": False}], "height": 120})
+        return NotebookFigure(layout={"annotations": [{"text": "nothing to draw yet", "showarrow": False}], "height": 120})
     columns = min(columns, len(charts))
     rows = -(-len(charts) // columns)
     whole = make_subplots(rows, columns, subplot_titles=[chart.title for chart in charts], vertical_spacing=0.3 / rows)
@@ -216,7 +247,9 @@ def _grid(charts: Sequence[Chart], *, columns: int, size: tuple[int, int], small
     shown = {"width": width * columns, "height": height * rows + 90, "font": font, "legend": legend}
     whole.update_layout(**shown, paper_bgcolor=CARD.light, plot_bgcolor=CARD.light, margin={"l": 60, "r": 20, "t": 50, "b": 60})
     whole.update_annotations(font={"size": 13})
-    return whole
+    shown = NotebookFigure(whole)
+    shown._picture = picture(draw(charts))
+    return shown
 
 
 def _place(whole: go.Figure, spec: Spec, place: int) -> None:

@@ -4,6 +4,7 @@ from .figures import (
     laws_figure as laws_figure,
     losses_figure as losses_figure,
     phase_figure as phase_figure,
+    picture as picture,
     save_figure as save_figure,
     threshold_figure as threshold_figure,
 )

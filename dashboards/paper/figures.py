@@ -130,6 +130,14 @@ def _columns(num: int, most: int, width_in: float | None) -> tuple[int, float]:
     return max(1, min(most, num, round(most * width_in / TWO_COLUMNS_IN))), width_in
 
 
+def picture(figure: Figure) -> bytes:
+    """A figure as a PNG of 110 pixels an inch."""
+    file = BytesIO()
+    with _paper():
+        figure.savefig(file, format="png", dpi=110)
+    return file.getvalue()
+
+
 def threshold_figure(charts: Sequence[Chart], *, width_in: float | None = None) -> Figure:
     """The charts of thresholds, two in a row, each with its legend below; small multiples with one for all."""
     if charts[0].is_small:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dashboards
-from dashboards.notebooks.loaded_run import LoadedRun
+from dashboards.notebooks.loaded_run import PLOTLY, LoadedRun
 from stsq_core import UserError
 from sweeps import Ledger, expand, read_curves, read_metrics
 from sweeps.store.run_directory import RunDirectory
@@ -102,7 +102,7 @@ def test_figures_are_plotlys_and_show_every_cell(loaded: LoadedRun) -> None:
     marks = [trace for trace in loaded.plot_thresholds().data if trace.mode == "markers" and trace.error_y.array is not None]
     np.testing.assert_allclose(sorted(y for trace in marks for y in trace.y), sorted(loaded.thresholds.m_star), rtol=1e-5)
     for figure in (loaded.plot_thresholds(), losses, loaded.plot_curves()):
-        assert "plotly" in figure._repr_html_().lower()
+        assert {PLOTLY, "image/png", "text/html"} == figure._repr_mimebundle_().keys()
 
 
 def test_it_shows_itself_with_what_a_user_wrote_as_text(make_run: MakeRun) -> None:
