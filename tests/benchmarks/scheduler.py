@@ -304,7 +304,8 @@ def simulate(num_workers: int, num_packs: int, pack: int, mean_s: float, through
         budgets = Budgets(spec.budget, queue, spent_minutes=0.0)
         work = Work(queue, run, RunOptions(), progress, StopSignals(), retries=2, budgets=budgets)
         slots = {WorkerSlot("core"): num_workers}
-        pool = WorkerPool(work, lambda _: slots, num_single=tune_packs.MOST_SINGLE, now=clock.now)
+        num_single = tune_packs.MOST_SINGLE if through == "tune" else 0  # the pool alone asks no new workers in their place
+        pool = WorkerPool(work, lambda _: slots, num_single=num_single, now=clock.now)
         began, began_cpu = clock.now(), time.process_time()
         run.make_rooms()
         with progress:
