@@ -21,7 +21,7 @@ from sweeps.store import open_run
 
 GATE = 40.0
 SWEEPS = ("quickstart", "width_vs_T", "boolean_samples")
-TOY = ("quickstart", "--inline", "--set", "T=4", "--set", "training.steps=400")
+TOY = ("quickstart", "--inline", "--set", "task.T=4", "--set", "training.steps=400")
 
 
 @dataclass(frozen=True)
