@@ -3,6 +3,7 @@ from .result import ThresholdResult as ThresholdResult
 from .stopping import (
     Failed as Failed,
     SearchState as SearchState,
+    StopRule as StopRule,
     judge as judge,
     posterior_of as posterior_of,
 )

@@ -77,61 +77,60 @@ def posterior_of(
     )
 
 
-def judge(
-    posterior: ThresholdPosterior,
-    *,
-    num_failed: int,
-    level: float,
-    tolerance: float,
-    batch: int,
-    cap: int,
-    offset: float = 0,
-    unit: float = 1,
-) -> SearchState:
-    """The state of a search with this posterior and so many failed points; arguments as of `stop_reason`."""
-    reason = stop_reason(
-        posterior, num_failed=num_failed, level=level, tolerance=tolerance, batch=batch, cap=cap, offset=offset, unit=unit
-    )
+@dataclass(frozen=True)
+class StopRule:
+    """When a search is over.
+
+    Args:
+        level: of the interval.
+        tolerance: how far its ends, less `offset`, may lie from their middle, relative to it.
+        batch: points of a round.
+        cap: the most points of a search.
+        offset: the part of the width that is not searched, d of m = d + d_e.
+        unit: an interval of this length is narrow enough.
+    """
+
+    level: float
+    tolerance: float
+    batch: int
+    cap: int
+    offset: float = 0
+    unit: float = 1
+
+
+def judge(posterior: ThresholdPosterior, rule: StopRule, *, num_failed: int) -> SearchState:
+    """The state of a search with this posterior and so many failed points."""
+    reason = stop_reason(posterior, rule, num_failed=num_failed)
     has_loss = bool(np.isfinite(posterior.log_losses).any())
     return SearchState(reason != "", reason, len(posterior.widths) + num_failed, posterior if has_loss else None)
 
 
-def stop_reason(
-    posterior: ThresholdPosterior,
-    *,
-    num_failed: int,
-    level: float,
-    tolerance: float,
-    batch: int,
-    cap: int,
-    offset: float = 0,
-    unit: float = 1,
-) -> StopReason:
+def stop_reason(posterior: ThresholdPosterior, rule: StopRule, *, num_failed: int) -> StopReason:
     """Why a search may end; empty where it goes on.
 
     `below_range`: the threshold lies there as surely as the interval's `level` asks. `above_range` and `not_reached`: it is as
     sure that none lies within the range, no solved point stands alone, and it is clear whether the loss still falls at the
-    upper end. `precise`: the interval's ends, less `offset` (the part of the width that is not searched, d of m = d + d_e), lie
-    within `tolerance` of their middle, or one `unit` apart. `cap`: that many points have ended, failed ones among them.
+    upper end. `precise`: the interval's ends lie within the tolerance of their middle, or one unit apart. `cap`: that many
+    points have ended, failed ones among them.
     `diverged` and `failed`: a round over the whole range, of eight points or more, went without one loss.
     """
     num = len(posterior.widths) + num_failed
     if not np.isfinite(posterior.log_losses).any():
         # No width is to blame, and more rounds would bring no number.
-        is_over = num >= min(max(batch, LEAST_TRIED), cap)
+        is_over = num >= min(max(rule.batch, LEAST_TRIED), rule.cap)
         return "" if not is_over else "diverged" if len(posterior.widths) else "failed"
-    beyond = (1 + level) / 2
+    beyond = (1 + rule.level) / 2
     if posterior.probability_below >= beyond:
         return "below_range"
-    is_spent = num >= cap
+    is_spent = num >= rule.cap
     if posterior.probability_above + posterior.probability_not_reached >= beyond:
         is_clear = (posterior.trend != "unclear" or posterior.is_cut) and not len(posterior.lone_solved)
         standing = posterior.standing
         return standing if standing in ("above_range", "not_reached") and (is_spent or is_clear) else ""
-    low, high = posterior.interval(level)
+    low, high = posterior.interval(rule.level)
     is_bounded = math.isfinite(low) and math.isfinite(high) and posterior.probability_not_reached <= 1 - beyond
     if is_bounded:
-        least, most = math.exp(low) - offset, math.exp(high) - offset
-        if most - least <= unit or most <= least * (1 + tolerance) ** 2:
+        least, most = math.exp(low) - rule.offset, math.exp(high) - rule.offset
+        if most - least <= rule.unit or most <= least * (1 + rule.tolerance) ** 2:
             return "precise"
     return "cap" if is_spent else ""

@@ -32,7 +32,7 @@ from sweeps.sampler.objective import Objective, Scale
 from sweeps.sampler.parameter import Parameter
 from sweeps.sampler.posterior import ThresholdPosterior
 from sweeps.sampler.result import ThresholdResult
-from sweeps.sampler.stopping import Failed, SearchState, judge, posterior_of
+from sweeps.sampler.stopping import Failed, SearchState, StopRule, judge, posterior_of
 from sweeps.sampler.study_points import SOLVED, StudyPoints, name_among, values_of
 
 GOLDEN = (math.sqrt(5) - 1) / 2
@@ -292,16 +292,8 @@ class ThresholdSampler(BaseSampler):
             return SearchState(False, "", 0, None)
         posterior = self._posterior(known)
         tolerance, unit = known.parameter.narrowness(self.tolerance)
-        return judge(
-            posterior,
-            num_failed=len(known.failed),
-            level=self.level,
-            tolerance=tolerance,
-            batch=self.batch,
-            cap=self.cap,
-            offset=self.offset,
-            unit=unit,
-        )
+        rule = StopRule(self.level, tolerance, self.batch, self.cap, self.offset, unit)
+        return judge(posterior, rule, num_failed=len(known.failed))
 
 
 def publish(study: Study, result: ThresholdResult) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sweeps.cells import SearchedCell, trial_operations
-from sweeps.sampler import Failed, SearchState, judge, posterior_of
+from sweeps.sampler import Failed, SearchState, StopRule, judge, posterior_of
 from sweeps.schedule import Ahead
 from sweeps.schema import Criterion, SearchSettings, SweepSpec
 from sweeps.store import Results
@@ -38,15 +38,8 @@ def state_of(points: CellPoints, criterion: Criterion, settings: SearchSettings)
         log_target=math.log(criterion.target),
         success_rate=criterion.success_rate,
     )
-    return judge(
-        posterior,
-        num_failed=len(failed.widths),
-        level=criterion.level,
-        tolerance=settings.tolerance,
-        batch=settings.batch,
-        cap=settings.cap,
-        offset=points.cell.tolerance_offset(settings),
-    )
+    rule = StopRule(criterion.level, settings.tolerance, settings.batch, settings.cap, points.cell.tolerance_offset(settings))
+    return judge(posterior, rule, num_failed=len(failed.widths))
 
 
 def open_target(points: CellPoints, criterion: Criterion, settings: SearchSettings) -> tuple[Criterion, SearchState]:

@@ -1,6 +1,7 @@
 """When a search ends: each reason on either side of its edge."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,9 +9,9 @@ import numpy as np
 import pytest
 
 from sweeps.sampler.posterior import ThresholdPosterior
-from sweeps.sampler.stopping import Failed, posterior_of, stop_reason
+from sweeps.sampler.stopping import Failed, StopRule, posterior_of, stop_reason
 
-RULE = {"num_failed": 0, "level": 0.9, "tolerance": 0.1, "batch": 8, "cap": 96}
+RULE = StopRule(level=0.9, tolerance=0.1, batch=8, cap=96)
 
 
 def reason(
@@ -23,6 +24,7 @@ def reason(
     trend: str = "falling",
     is_cut: bool = False,
     lone: int = 0,
+    num_failed: int = 0,
     **rule: Any,
 ) -> str:
     """The stop reason of a posterior of which these numbers are known; `ends` are widths."""
@@ -39,7 +41,7 @@ def reason(
         standing="above_range" if trend == "falling" or is_cut else "not_reached",
         lone_solved=np.ones(lone),
     )
-    return stop_reason(posterior, **RULE | rule)  # type: ignore[arg-type]
+    return stop_reason(posterior, replace(RULE, **rule), num_failed=num_failed)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("level", [0.8, 0.9, 0.98])
@@ -128,13 +130,14 @@ def test_an_estimate_lies_within_the_widths_that_ended() -> None:
 def test_a_round_without_one_loss_ends_a_search() -> None:
     def ended(num: int, num_failed: int) -> str:
         posterior = ThresholdPosterior([8] * num, [math.inf] * num, low=4, high=64, log_target=math.log(0.1))
-        return stop_reason(posterior, **RULE | {"num_failed": num_failed})  # type: ignore[arg-type]
+        return stop_reason(posterior, RULE, num_failed=num_failed)
 
     assert (ended(0, 7), ended(0, 8)) == ("", "failed")
     assert (
         stop_reason(  # a small batch is no round over the whole range
             ThresholdPosterior([], [], low=4, high=64, log_target=math.log(0.1)),
-            **RULE | {"num_failed": 2, "batch": 2},  # type: ignore[arg-type]
+            replace(RULE, batch=2),
+            num_failed=2,
         )
         == ""
     )
@@ -185,6 +188,6 @@ def test_a_solved_point_that_stands_alone_is_looked_into() -> None:
     posterior = made([], [])
     assert posterior.probability_above + posterior.probability_not_reached > 0.95
     assert np.exp(posterior.lone_solved) == pytest.approx([35])
-    assert stop_reason(posterior, **RULE) == ""  # type: ignore[arg-type]
+    assert stop_reason(posterior, RULE, num_failed=0) == ""
     assert sum(30 <= width <= 41 for width in posterior.next_widths(8)) >= 4
     assert len(made([31, 37, 40], [0.2, 0.3, 0.3]).lone_solved) == 0
