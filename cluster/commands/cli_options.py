@@ -52,6 +52,7 @@ Settings = Annotated[
         autocompletion=completion.settings,
     ),
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 MoreSeeds = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="Train N further seeds of every cell of a grid; SWEEP is the run directory."),
