@@ -171,7 +171,8 @@ def sweep_path(name_or_path: str | Path) -> Path:
         if path.is_file():
             return path
         what = "is a directory" if path.is_dir() else "does not exist"
-        near = suggestion_of_run(path) or suggestion(path.stem, catalog_names())
+        of_run, of_catalog = suggestion_of_run(path), suggestion(path.stem, catalog_names())
+        near = (of_catalog or of_run) if path.suffix in (".yaml", ".yml") else (of_run or of_catalog)
         raise UserError(
             f"the sweep file {str(path)!r} {what}{near}: give a YAML file, a run directory, or a name of the catalogue, such "
             f"as {nearest(path.stem, catalog_names())} (`stsq list`)"

@@ -207,6 +207,16 @@ def make_run(path: Path, spec: SweepSpec, outcome: Outcome = measured, *, share:
     return run
 
 
+def folder_of_runs(folder: Path) -> Path:
+    """A folder with a complete run, a part of one deeper down that nobody runs, one that cannot be read, and what is no run."""
+    spec = sweep(trials=[transformers([16, 32])])
+    make_run(folder / "whole", spec)
+    make_run(folder / "half" / "of_it", spec, share=0.5)
+    make_run(folder / "torn", spec).spec.write_text("name: [", encoding="utf-8")
+    (folder / "notes").mkdir()
+    return folder
+
+
 @contextmanager
 def in_training(run: RunDirectory, pack: Pack, *, points: int = 5) -> Iterator[None]:
     """The run as it is while somebody runs it, and a worker trains this pack."""

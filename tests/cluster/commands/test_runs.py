@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from synthetic_runs import fully_connected, in_training, make_run, measured, packs_of, sweep, transformers
+from synthetic_runs import folder_of_runs, fully_connected, in_training, make_run, measured, packs_of, sweep, transformers
 from typer.testing import CliRunner
 
 from cluster.commands.cli import app, main
@@ -22,13 +22,7 @@ def output(*arguments: object) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A complete run, a part of one that nobody runs, one that cannot be read, and what is no run."""
-    spec = sweep(trials=[transformers([16, 32])])
-    make_run(tmp_path / "runs" / "whole", spec)
-    make_run(tmp_path / "runs" / "half" / "of_it", spec, share=0.5)
-    make_run(tmp_path / "runs" / "torn", spec).spec.write_text("name: [", encoding="utf-8")
-    (tmp_path / "runs" / "notes").mkdir()
-    return tmp_path / "runs"
+    return folder_of_runs(tmp_path / "runs")
 
 
 def test_runs_are_listed_with_state_progress_and_result(folder: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from browsing import PHONE, Browser, in_a_browser
-from synthetic_runs import in_training, make_run, packs_of, sweep, transformers
+from synthetic_runs import folder_of_runs, in_training, make_run, packs_of, sweep, transformers
 
 from dashboards.page.run_index import index_of
 from dashboards.page.run_summary import summary_of
@@ -17,14 +17,10 @@ from sweeps.store.run_folders import holds_runs, runs_in
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A complete run, a part of one deeper down, one that cannot be read, and what is no run."""
-    spec = sweep(trials=[transformers([16, 32])])
-    make_run(tmp_path / "runs" / "whole", spec)
-    make_run(tmp_path / "runs" / "half" / "of_it", spec, share=0.5)
-    make_run(tmp_path / "runs" / "torn", spec).spec.write_text("name: [", encoding="utf-8")
-    (tmp_path / "runs" / "notes").mkdir()
-    (tmp_path / "runs" / "link").symlink_to(tmp_path / "runs" / "whole")
-    return tmp_path / "runs"
+    """One that has a link to a run, too."""
+    folder = folder_of_runs(tmp_path / "runs")
+    (folder / "link").symlink_to(folder / "whole")
+    return folder
 
 
 def test_a_folder_of_runs_is_told_from_a_run_and_links_are_not_followed(folder: Path, tmp_path: Path) -> None:
@@ -67,6 +63,7 @@ class TestInABrowser:
                 urllib.request.urlopen(f"{url}runs/9/", timeout=60)
 
     def test_the_list_fits_on_a_phone_in_the_dark(self, folder: Path, browser: Browser) -> None:
+        folder = folder.rename(folder.with_name("a_name_without_a_place_to_break_a_line_at" * 3))
         with serving([str(folder)]) as (url, _), browser.tab(url, size=PHONE, scheme="dark") as tab:
             tab.wait("document.querySelectorAll('table.runs tbody tr').length == 3")
             assert tab.fits

@@ -91,7 +91,8 @@ def test_looking_changes_nothing_in_the_run(run: RunDirectory) -> None:
 
 
 def test_what_is_no_run_and_a_port_that_is_taken_are_refused(run: RunDirectory, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no run"), serving([str(tmp_path)]):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="no run"), serving([str(tmp_path / "empty")]):
         pass
     with serving([str(run.path)]) as (url, _):
         port = int(url.rstrip("/").rpartition(":")[2])

@@ -104,7 +104,10 @@ def test_a_sweep_too_large_to_be_meant_is_refused_without_being_built(tmp_path, 
     assert "--set task.T=16 --out runs/T16" in message
 
 
-def test_unknown_sweeps_and_files_are_answered_with_the_catalogue(tmp_path):
+def test_unknown_sweeps_and_files_are_answered_with_the_catalogue(tmp_path, monkeypatch):
+    (tmp_path / "runs/quickstart").mkdir(parents=True)  # a run of the same name, as after the first command of the README
+    (tmp_path / "runs/quickstart/spec.yaml").touch()
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(
         UserError, match=r"there is no sweep 'quikstart'; did you mean quickstart\?; the catalogue holds parity, "
     ):
