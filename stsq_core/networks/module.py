@@ -45,7 +45,7 @@ class ModuleModel(Architecture):
         return _num_parameters(self, task)
 
     def multiplications(self, task: TokenTask) -> float:
-        """An upper bound: each parameter once a token."""
+        """An estimate, as a module does not tell: each parameter once a token."""
         return float(self.num_parameters(task) * task.T)
 
     def made(self, task: TokenTask) -> torch.nn.Module:

@@ -90,12 +90,19 @@ class Parameter:
             return int(width) + steps * int(self.step)
         return width * math.exp(steps * NUDGE)
 
+    def is_one_step(self, low: float, high: float) -> bool:
+        """Whether an interval of log widths is no longer than one step of whole numbers."""
+        if not (self.is_whole and math.isfinite(low) and math.isfinite(high)):
+            return False
+        return abs(self.value(high) - self.value(low)) <= self.step
+
     def narrowness(self, tolerance: float) -> tuple[float, float]:
         """The tolerance and the unit by which an interval of widths is narrow enough; `tolerance` is relative to the range on a
         linear axis.
         """
         if not self.is_linear:
-            return tolerance, self.step if self.is_whole else 0.0
+            has_unit = self.is_whole and not self.is_upper  # the widths of an axis that is turned around are no values
+            return tolerance, self.step if has_unit else 0.0
         length = self.distribution.high - self.distribution.low
         part = max(tolerance, self.step / length / 2 if length else 0.0)
         return math.expm1(SPAN * part), 0.0

@@ -293,7 +293,11 @@ class ThresholdSampler(BaseSampler):
         posterior = self._posterior(known)
         tolerance, unit = known.parameter.narrowness(self.tolerance)
         rule = StopRule(self.level, tolerance, self.batch, self.cap, self.offset, unit)
-        return judge(posterior, rule, num_failed=len(known.failed))
+        state = judge(posterior, rule, num_failed=len(known.failed))
+        is_sure = not state.finished and posterior.probability_not_reached <= (1 - self.level) / 2
+        if is_sure and known.parameter.is_one_step(*posterior.interval(self.level)):
+            return replace(state, finished=True, reason="precise")
+        return state
 
 
 def publish(study: Study, result: ThresholdResult) -> None:

@@ -118,6 +118,22 @@ def test_whole_numbers_from_0_on_and_steps_are_kept() -> None:
     assert holds(result, 150)
 
 
+@pytest.mark.parametrize(("threshold", "high"), [(900, 1000), (5.5, 64)])
+def test_the_tolerance_of_a_largest_whole_number_is_of_its_own_size(threshold: float, high: int) -> None:
+    """The largest batch that trains: its interval is 10% to either side, or one step, in its own numbers."""
+    _, result = search(
+        lambda trial: accuracy(threshold / trial.suggest_int("batch", 1, high, log=True), 1, trial),
+        target=0.8,
+        scale="linear",
+        reached="below",
+        direction="maximize",
+    )
+    assert result.reason == "precise"
+    assert holds(result, threshold)
+    low, high_end = result.interval
+    assert high_end <= low * 1.1**2 + 1e-9 or high_end - low <= 1
+
+
 def test_success_may_be_said_in_the_users_own_words() -> None:
     def solved(trial: Trial) -> float:
         width = trial.suggest_int("width", 2, 512, log=True)
