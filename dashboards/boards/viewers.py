@@ -20,7 +20,16 @@ import plotly.graph_objects as go
 
 from dashboards.boards.extras import load_extra
 from dashboards.page import plotly_spec
-from dashboards.plots import CellView, Chart, cell_views, curve_charts, loss_charts, read_shown_curves, threshold_charts
+from dashboards.plots import (
+    CellView,
+    Chart,
+    cell_views,
+    curve_charts,
+    curve_words,
+    loss_charts,
+    read_shown_curves,
+    threshold_charts,
+)
 from dashboards.words import STATUS_WORDS, interval_text, whole_letter
 from stsq_core.configs import UserError
 from sweeps.cells import Cell
@@ -234,7 +243,7 @@ def _figures(view: CellView | None) -> dict[str, go.Figure]:
     figures = {"loss-against-width": _titled(losses, f"Loss against {size.quantity}")}
     if view.curves:
         [curves] = curve_charts([view])
-        figures["loss-through-training"] = _titled(curves, f"Loss through training, median of each {size.noun}")
+        figures["loss-through-training"] = _titled(curves, f"Loss through training, {curve_words(view.curves, size.noun)}")
     return figures
 
 

@@ -130,11 +130,11 @@ class LoadedRun:
         return _grid(charts, threshold_figure, columns=2, size=(440, 400), small=False)
 
     def plot_losses(self) -> "NotebookFigure":
-        """Loss against width, a small figure a cell: a dot a trial, the median, the target, the threshold's interval."""
+        """Loss against width, a small figure a cell: a dot a trial, the median of its seeds, the target, the interval."""
         return _small(loss_charts(self._views))
 
     def plot_curves(self) -> "NotebookFigure":
-        """Loss through training, a small figure a cell: the median over seeds of each width, narrow to wide."""
+        """Loss through training, a small figure a cell: each width, narrow to wide, where it has several seeds their median."""
         return _small(curve_charts([view for view in self._views if view.curves]))
 
     def figure(

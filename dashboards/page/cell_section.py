@@ -16,7 +16,7 @@ from dashboards.page.sections import (
     rest_note,
     status_tag,
 )
-from dashboards.plots import MAX_CELLS, MAX_SEED_LINES, CellView, cell_names, cell_strips
+from dashboards.plots import MAX_CELLS, MAX_SEED_LINES, CellView, cell_names, cell_strips, median_words
 from dashboards.words import (
     Html,
     architecture_name,
@@ -85,7 +85,7 @@ def _panel(threshold: WidthThreshold, name: str, view: CellView | None, run: str
     else:
         words = f"{kind}, {name}: {threshold.measure}, share of seeds solved and threshold against {threshold.size.quantity}"
         picture = [
-            element("p", *_keys(view), class_="key"),
+            element("p", *cell_keys(view), class_="key"),
             *figure_element(plotly_strips(cell_strips(view)), words),
             _saving(threshold, name),
         ]
@@ -100,13 +100,14 @@ def _panel(threshold: WidthThreshold, name: str, view: CellView | None, run: str
     )
 
 
-def _keys(view: CellView) -> list[Html]:
+def cell_keys(view: CellView) -> list[Html]:
+    """The legend of a cell's picture."""
     few = not view.quantiles and view.threshold.num_seeds <= MAX_SEED_LINES
     keys = [
         legend_entry("dot", "one seed" if few else "5, 25, 75 and 95% of seeds" if view.quantiles else "one seed at one width")
     ]
     keys += [
-        legend_entry("", "median over seeds"),
+        legend_entry("", median_words(view.median_seeds, view.threshold.size.noun)),
         legend_entry("dashed", "target", colour="var(--target)"),
         legend_entry("band", "interval"),
     ]

@@ -27,8 +27,10 @@ from dashboards.plots import (
     Marks,
     cell_names,
     curve_charts,
+    curve_words,
     history_chart,
     loss_charts,
+    median_words,
     settings_differ,
     share_loss_axis,
     tile_opacity,
@@ -153,7 +155,7 @@ def losses_section(views: Sequence[CellView], names: Sequence[str]) -> PageSecti
     )
     keys = [
         legend_entry("dot", dots),
-        legend_entry("", "median over seeds"),
+        legend_entry("", median_words((num for view in views for num in view.median_seeds), views[0].threshold.size.noun)),
         legend_entry("dashed", "target", colour="var(--target)"),
         legend_entry("band", "interval of the threshold"),
     ]
@@ -181,14 +183,12 @@ def curves_section(views: Sequence[CellView]) -> PageSection | None:
         "span", *(element("i", style=f"background:light-dark({shade.light}, {shade.dark})") for shade in WIDTHS), class_="ramp"
     )
     size = views[0].threshold.size
+    shown = curve_words([curve for view in views for curve in view.curves], size.noun)
     ends = ("narrow", ramp, "wide") if size == WIDTH else (f"few {size.quantity}", ramp, "many")
     return page_section(
         "curves",
         "Loss through training",
-        lead_paragraph(
-            "Relative loss of the training batch against step, the median over seeds of each"
-            f" {size.noun} at its chosen learning rate."
-        ),
+        lead_paragraph(f"Relative loss of the training batch against step, {shown}, at the chosen learning rate."),
         element(
             "p",
             element("span", *ends),
@@ -248,7 +248,9 @@ def custom_figures_section(figures: Sequence[CustomFigure], names: Sequence[str]
     return page_section(
         "drawings",
         "Figures",
-        lead_paragraph(f"Lines are means over seeds; bands and bars are {level:.0%} intervals; dotted lines are theory."),
+        lead_paragraph(
+            f"Lines are means over the seeds of a setting; bands and bars are {level:.0%} intervals; dotted lines are theory."
+        ),
         *(_custom_figure(figure, names) for figure in figures),
     )
 

@@ -3,7 +3,9 @@ from .cells import (
     CellView as CellView,
     cell_names as cell_names,
     cell_views as cell_views,
+    curve_words as curve_words,
     median_curve as median_curve,
+    median_words as median_words,
     read_shown_curves as read_shown_curves,
 )
 from .chart import (

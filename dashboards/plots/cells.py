@@ -30,11 +30,12 @@ LEAST_SHOWN = 1e-6
 
 @dataclass(frozen=True)
 class MedianCurve:
-    """The median over seeds of the relative training loss of one width."""
+    """The median over seeds of the relative training loss of one width; of one seed its own curve."""
 
     width: int
     steps: np.ndarray
     losses: np.ndarray
+    num_seeds: int
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class CellView:
     """What the small figures of a cell show; trials with the chosen rate of each width only.
 
     `floor` is the exact floor of a fully connected net over the widths tried; `quantiles` says that dots are quantiles and not
-    trials.
+    trials, and `median_seeds` of how many seeds each median is one: points of a search mostly have one each.
     """
 
     threshold: WidthThreshold
@@ -52,6 +53,7 @@ class CellView:
     quantiles: bool
     median_widths: tuple[int, ...]
     median_losses: tuple[float, ...]
+    median_seeds: tuple[int, ...]
     floor: tuple[np.ndarray, np.ndarray] | None
     curves: tuple[MedianCurve, ...]
 
@@ -163,8 +165,8 @@ def _view(threshold: WidthThreshold, name: str, curves: Mapping[str, Curve]) -> 
     quantiles = len(dots) > MAX_DOTS
     if quantiles:
         dots = [(width, _quantile(own, share)) for width, own in logs.items() for share in QUANTILES]
-    medians = [(width, _quantile(own, 0.5)) for width, own in logs.items()]
-    medians = [(width, loss) for width, loss in medians if math.isfinite(loss)]
+    medians = [(width, _quantile(own, 0.5), len(own)) for width, own in logs.items()]
+    medians = [(width, loss, num_seeds) for width, loss, num_seeds in medians if math.isfinite(loss)]
     dots = [(width, loss) for width, loss in dots if math.isfinite(loss)]
     return CellView(
         threshold=threshold,
@@ -172,8 +174,9 @@ def _view(threshold: WidthThreshold, name: str, curves: Mapping[str, Curve]) -> 
         dot_widths=tuple(width for width, _ in dots),
         dot_losses=tuple(loss for _, loss in dots),
         quantiles=quantiles,
-        median_widths=tuple(width for width, _ in medians),
-        median_losses=tuple(loss for _, loss in medians),
+        median_widths=tuple(width for width, _, _ in medians),
+        median_losses=tuple(loss for _, loss, _ in medians),
+        median_seeds=tuple(num_seeds for _, _, num_seeds in medians),
         floor=_floor(threshold),
         curves=() if is_counted else tuple(_curves(points, curves)),
     )
@@ -248,7 +251,24 @@ def median_curve(width: int, curves: Sequence[Curve]) -> MedianCurve:
         row[present] = np.where(np.isfinite(own_losses[places[present]]), own_losses[places[present]], np.inf)
     medians = np.sort(losses, axis=0)[(len(curves) - 1) // 2]
     finite = np.isfinite(medians)
-    return MedianCurve(width, steps[finite], np.maximum(medians[finite], LEAST_SHOWN))
+    return MedianCurve(width, steps[finite], np.maximum(medians[finite], LEAST_SHOWN), len(curves))
+
+
+def median_words(num_seeds: Iterable[int], noun: str) -> str:
+    """What a line through one loss of each width (the `noun`) shows, by the number of seeds of each."""
+    several = {num > 1 for num in num_seeds}
+    if several == {False}:
+        return f"one seed at each {noun}"
+    return "median over seeds" if several != {True, False} else f"median over seeds, or the only seed of a {noun}"
+
+
+def curve_words(curves: Sequence[MedianCurve], noun: str) -> str:
+    """What the training curves of a cell or of several show, by the number of seeds of each."""
+    several = {curve.num_seeds > 1 for curve in curves}
+    if several == {False}:
+        return f"one seed of each {noun}"
+    rest = " (where it has several)" if several == {True, False} else ""
+    return f"the median over seeds of each {noun}{rest}"
 
 
 def _ordered_logs(losses: np.ndarray) -> list[float]:

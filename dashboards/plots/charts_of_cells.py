@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dashboards.plots.cells import LEAST_SHOWN, CellView
+from dashboards.plots.cells import LEAST_SHOWN, CellView, median_words
 from dashboards.plots.chart import Axis, Chart, Layer, Line, Marks, Rule, Span, size_label
 from dashboards.words import (
     INK,
@@ -33,12 +33,12 @@ DENSITY_POINTS = 160
 
 
 def loss_charts(cells: Sequence[CellView]) -> list[Chart]:
-    """Loss against width, a chart a cell: a dot a seed, the median, the target, the exact floor, the threshold's interval."""
+    """Loss against width, a chart a cell: a dot a seed, their median, the target, the exact floor, the threshold's interval."""
     return [_loss_chart(cell, _dots(cell)) for cell in cells]
 
 
 def curve_charts(cells: Sequence[CellView]) -> list[Chart]:
-    """Loss through training, a chart a cell: the median over seeds of every width, in colours from narrow to wide."""
+    """Loss through training, a chart a cell: the median over the seeds of every width, in colours from narrow to wide."""
     charts = []
     for cell in cells:
         letter, num = cell.threshold.size.letter, len(cell.curves)
@@ -138,8 +138,9 @@ def _loss_chart(cell: CellView, *dots: Layer, median_width: float = 2) -> Chart:
         layers.append(Span(threshold.low, threshold.high, shade))
     if cell.floor is not None:
         layers.append(Line(*cell.floor, INK, "dotted", 1.2, role="floor"))
+    shown = median_words(cell.median_seeds, threshold.size.noun)
     median = Line(
-        cell.median_widths, cell.median_losses, shade, width=median_width, hover=f"{letter} = {{x}}<br>median {{y:.4g}}"
+        cell.median_widths, cell.median_losses, shade, width=median_width, hover=f"{letter} = {{x}}<br>{{y:.4g}}, {shown}"
     )
     layers += [*dots, median, Rule("y", cell.target_loss, TARGET)]
     x = Axis(size_label(threshold.size), ends=cell.width_range, ticks=cell.width_ticks)

@@ -4,13 +4,19 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from synthetic_runs import catalogue_run
 
+from dashboards.page.cell_section import cell_keys
+from dashboards.page.figure_sections import curves_section, losses_section
 from dashboards.page.summary import heading, headline
+from dashboards.plots.cells import CellView, cell_views
 from dashboards.plots.chart import Chart, Marks, OpenEnd
+from dashboards.plots.charts_of_cells import loss_charts
 from dashboards.plots.charts_of_thresholds import threshold_charts
 from dashboards.plots.series import LETTERS, MAX_SERIES
+from stsq_core.configs import SAMPLES
 from sweeps.cells.loading import catalog_names, load_sweep
 from sweeps.findings.run_findings import Findings, read_findings
 
@@ -35,12 +41,16 @@ def drawn_cells(chart: Chart) -> int:
     return marks + sum(layer.is_threshold for layer in chart.layers if isinstance(layer, OpenEnd))
 
 
-@pytest.mark.parametrize("name", catalog_names())
-def test_the_axes_and_the_headline_follow_what_varies_within_families(name: str, tmp_path: Path) -> None:
-    findings = read_findings(catalogue_run(tmp_path / name, load_sweep(name)).path)
+@pytest.fixture(scope="module", params=catalog_names())
+def findings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Findings:
+    """A run of each catalogue sweep."""
+    return read_findings(catalogue_run(tmp_path_factory.mktemp("run") / request.param, load_sweep(request.param)).path)
+
+
+def test_the_axes_and_the_headline_follow_what_varies_within_families(findings: Findings) -> None:
     charts = threshold_charts(findings.regimes)
     check_axes(findings, charts)
-    check_headline(findings, charts, pattern=HEADLINES.get(name, ""))
+    check_headline(findings, charts, pattern=HEADLINES.get(findings.spec.name, ""))
 
 
 def check_axes(findings: Findings, charts: Sequence[Chart]) -> None:
@@ -91,3 +101,43 @@ def test_what_is_censored_is_named(tmp_path: Path) -> None:
     assert re.search(
         r"from `T` = 16 to 32 a transformer [^;]*\), (above the|not reached at any) widths? tried at `T` = 64, 128; from", text
     ), text
+
+
+def test_a_median_over_seeds_is_said_of_widths_with_several_seeds_alone(findings: Findings) -> None:
+    views = cell_views(findings.thresholds, {record.trial_id: (np.arange(1, 4), np.ones(3)) for record in findings.records})
+    losses, curves = losses_section(views, []), curves_section(views)
+    seeds = [count for view in views for count in seeds_of_lines(view)]
+    noun = findings.spec.criterion.size.noun
+    words = {
+        frozenset({True}): ("median over seeds", f"the median over seeds of each {noun}"),
+        frozenset({False}): (f"one seed at each {noun}", f"one seed of each {noun}"),
+        frozenset({True, False}): (
+            f"median over seeds, or the only seed of a {noun}",
+            f"the median over seeds of each {noun} (where it has several)",
+        ),
+    }
+    if losses is not None:
+        said = words[frozenset(count > 1 for count in seeds)]
+        assert f"</i>{said[0]}</span>" in losses.html
+        assert curves is None or f"against step, {said[1]}, at the chosen learning rate." in curves.html
+    for view in views:
+        said = words[frozenset(count > 1 for count in seeds_of_lines(view))]
+        assert f"</i>{said[0]}</span>" in "".join(cell_keys(view))
+        [line] = [line for line in loss_charts([view])[0].lines if line.role != "floor"]
+        assert line.hover.endswith(f", {said[0]}")
+
+
+def seeds_of_lines(view: CellView) -> list[int]:
+    """The seeds behind each place of a cell's line through losses: those of a width, or, where samples are counted, all."""
+    chosen = view.threshold.points.take(view.threshold.points.chosen)
+    if view.threshold.size == SAMPLES:
+        return [len(chosen)]
+    return [int((chosen.widths == width).sum()) for width in set(view.median_widths)]
+
+
+def test_a_search_says_that_its_widths_have_one_seed_each(tmp_path: Path) -> None:
+    findings = read_findings(catalogue_run(tmp_path / "searched", load_sweep("quickstart")).path)
+    section = losses_section(cell_views(findings.thresholds, {}), [])
+    assert section is not None
+    assert "one seed at each width" in section.html
+    assert "median" not in section.html
