@@ -35,7 +35,7 @@ from cluster.run import (
     run_path,
     stop_signals,
 )
-from dashboards.publishing import PublisherProcess, check_names, has_key, offline_reason
+from dashboards.publishing import PublisherProcess, check_names, has_key, offline_reason, unconfirmed_words
 from stsq_core.configs import UserError
 from stsq_core.plugins import used_plugins
 from sweeps.cells import ExpandedSweep, Trials, load_expanded, recheck_trials
@@ -327,6 +327,8 @@ def _publication(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log
                 print_line(log, f"W&B: not everything is published yet; {why}, then publish the rest with {rest}")
             elif process is not None and (reason := offline_reason(run.path)):
                 print_line(log, f"W&B: written offline to {run.wandb}: {reason}; publish with {later}")
+            if process is not None and publication.complete and (words := unconfirmed_words(run.path)):
+                print_line(log, f"W&B: {words}")
 
 
 @contextmanager

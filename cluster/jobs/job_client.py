@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,9 @@ CONNECT_TRIES = 13
 CONNECT_PAUSE_S = 5.0
 """Between two tries: a minute in all, as a head that starts may need."""
 
+ANSWER_TIMEOUT_S = 20.0
+"""How long a job server may take from accepting a connection to its first answer."""
+
 PAUSE_S = 2.0
 MIN_RAY = (2, 51)
 PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
@@ -30,7 +34,8 @@ def print_error(text: str) -> None:
 def connect(address: str | None, *, notify: Callable[[str], None] = print_error) -> Any:
     """A client of the job server at an address, by default `RAY_API_SERVER_ADDRESS`, `RAY_ADDRESS` or this machine's.
 
-    A server that refuses the connection may be starting: it is tried `CONNECT_TRIES` times, for a minute.
+    A server that refuses the connection may be starting: it is tried `CONNECT_TRIES` times, for a minute. One that accepts it
+    and answers nothing is given up after `ANSWER_TIMEOUT_S`; Ray's client would wait for ever.
 
     Raises:
         UserError: no job server there, or no access to it.
@@ -41,7 +46,12 @@ def connect(address: str | None, *, notify: Callable[[str], None] = print_error)
     named = address or os.environ.get("RAY_API_SERVER_ADDRESS") or os.environ.get("RAY_ADDRESS") or DEFAULT_ADDRESS
     for num_left in reversed(range(CONNECT_TRIES)):
         try:
-            return JobSubmissionClient(named)
+            return _in_time(lambda: JobSubmissionClient(named))
+        except TimeoutError as error:
+            raise UserError(
+                f"what accepts connections at {named} has not answered within {ANSWER_TIMEOUT_S:g} s, so it is no job server "
+                f"of Ray, or hangs: give the address of one with --address, such as http://HOST:8265{_behind_a_proxy()}"
+            ) from error
         except AuthenticationError as error:
             is_wrong = "403" in str(error) or "invalid" in str(error).lower()
             raise UserError(
@@ -58,6 +68,32 @@ def connect(address: str | None, *, notify: Callable[[str], None] = print_error)
         notify(f"no job server answers at {named} yet; trying again ({num_left} {'time' if num_left == 1 else 'times'} more)")
         time.sleep(CONNECT_PAUSE_S)
     raise AssertionError("the last try returns or raises")
+
+
+def _in_time(make: Callable[[], Any]) -> Any:
+    """What a function returns or raises.
+
+    Raises:
+        TimeoutError: it does neither within `ANSWER_TIMEOUT_S`.
+    """
+    made: list[Any] = []
+    failed: list[Exception] = []
+
+    def attempt() -> None:
+        try:
+            made.append(make())
+        except Exception as error:
+            failed.append(error)
+
+    # a thread that may outlive its use, because a request that hangs cannot be called off
+    attempting = threading.Thread(target=attempt, daemon=True)
+    attempting.start()
+    attempting.join(ANSWER_TIMEOUT_S)
+    if failed:
+        raise failed[0]
+    if not made:
+        raise TimeoutError
+    return made[0]
 
 
 def _behind_a_proxy() -> str:

@@ -41,6 +41,11 @@ START_PATIENCE_S = 300.0
 DEATH_NOTICED_S = 15.0
 """How long Ray may take to notice that a node is gone."""
 ANSWER_TIMEOUT_S = 10.0
+"""How long what accepts connections at the address of a cluster may take to answer a greeting."""
+SETTINGS_FRAME = b"\0\0\0\4\0\0\0\0\0"
+SETTINGS_TYPE_AT = 3
+HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS_FRAME
+"""With it a client opens a connection, and a server begins with a frame of the same type (RFC 9113, 3.4)."""
 GPU_POLL_S = 1.0
 
 MOST_PRELOADED = 16
@@ -101,19 +106,50 @@ def cluster_address(address: str | None) -> str | None:
 
 
 def check_answers(address: str | None) -> None:
-    """Make sure that somebody answers at the address of a cluster to join, within seconds: Ray waits for many minutes.
+    """Make sure that a head answers at the address of a cluster to join, within seconds: Ray waits for many minutes.
 
     Raises:
-        UserError: nobody does, or an address that Tune cannot drive.
+        UserError: nobody does, something else than a head of Ray does, or an address that Tune cannot drive.
     """
     named = cluster_address(address)
     if named is None:
         return
     try:
         host, _, port = head_at(named).rpartition(":")
-        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_TIMEOUT_S).close()
+        speaks = _speaks_grpc(host.strip("[]"), int(port))
+    except TimeoutError as error:
+        raise UserError(
+            f"no Ray cluster answers at {named!r}: nothing came within {ANSWER_TIMEOUT_S:g} s; without one, "
+            "leave out the address"
+        ) from error
     except (OSError, ValueError) as error:
         raise UserError(f"no Ray cluster answers at {named!r}: {error}; without one, leave out the address") from error
+    if not speaks:
+        raise UserError(
+            f"what answers at {named!r} is no head of a Ray cluster: give the address that `ray start --head` printed, such as "
+            "HOST:6379; to send the sweep to a job server use `stsq job submit SWEEP --address http://HOST:8265`"
+        )
+
+
+def _speaks_grpc(host: str, port: int) -> bool:
+    """Whether what accepts connections there answers the greeting of HTTP/2, in which a head of Ray is spoken to.
+
+    Raises:
+        OSError: nobody accepts connections, or nobody answers in time.
+    """
+    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    with socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S) as connection:
+        if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+            return True  # the greeting would need the cluster's certificates
+        connection.sendall(HTTP2_GREETING)
+        answer = b""
+        while len(answer) < len(SETTINGS_FRAME):
+            connection.settimeout(max(0.01, deadline - time.monotonic()))
+            piece = connection.recv(64)
+            if not piece:
+                return False
+            answer += piece
+        return answer[SETTINGS_TYPE_AT] == SETTINGS_FRAME[SETTINGS_TYPE_AT]
 
 
 @contextmanager

@@ -9,7 +9,11 @@ from .destination import (
 )
 from .keys import CELL as CELL, STATUS as STATUS
 from .mode import decide_mode as decide_mode, has_key as has_key
-from .process import PublisherProcess as PublisherProcess, offline_reason as offline_reason
+from .process import (
+    PublisherProcess as PublisherProcess,
+    offline_reason as offline_reason,
+    unconfirmed_words as unconfirmed_words,
+)
 from .published import directory_id as directory_id, publishing_damage as publishing_damage
 from .publisher import publish as publish, sync as sync
 from .wandb_border import (

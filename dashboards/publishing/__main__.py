@@ -4,7 +4,8 @@ It publishes while the sweep runs. When its standard input reaches end of file (
 when the driver dies), when its parent process is gone, or on SIGTERM, it publishes the rest and exits. `process` starts and
 ends it so. Without `--follow` it makes one pass.
 
-The exit code is 0 when every ended run is published, 1 otherwise, and 2 for a user's error; `sync` can publish the rest.
+The exit code is 0 when every ended run is published or was sent, 1 otherwise, and 2 for a user's error; `sync` can publish the
+rest.
 """
 
 import argparse
@@ -41,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "W&B %s: %d runs published, %d were up to date, %d missing",
         report.mode, report.num_published, report.num_up_to_date, report.num_missing,
     )  # fmt: skip
+    if words := report.unconfirmed_words:
+        LOG.info("W&B %s", words)
     return 1 if report.num_missing else 0
 
 

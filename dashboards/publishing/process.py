@@ -11,6 +11,7 @@ driver's terminal does not interrupt it in mid-file; its log is `RUN/wandb/publi
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import threading
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from dashboards.publishing.destination import NOTHING_ASKED, Asked
 from sweeps.store import disk_errors, module_command
@@ -104,11 +106,27 @@ class PublisherProcess:
 
 def offline_reason(run_path: Path) -> str | None:
     """Why the last publication of a run directory left runs offline; None if it did not, or left no report."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    report = _last_report(run_path)
+    return str(report["reason"]) if report.get("mode") == "offline" and "reason" in report else None
+
+
+def unconfirmed_words(run_path: Path) -> str | None:
+    """How many runs of the last publication are not confirmed, and what asks again; None where all are confirmed."""
+    words = _last_report(run_path).get("unconfirmed")
+    return f"{words}; {asks_again(run_path)}" if words else None
+
+
+def asks_again(run_path: Path) -> str:
+    """What to do where runs are not confirmed."""
+    return f"`stsq wandb sync {shlex.quote(str(run_path))}` asks again, and sends only what the server lacks"
+
+
+def _last_report(run_path: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
         report = json.loads((run_path / "wandb" / "report.json").read_text())
-        if report["mode"] == "offline":
-            return str(report["reason"])
-    return None
+        if isinstance(report, dict):
+            return report
+    return {}
 
 
 def watch_driver() -> Callable[[], bool]:

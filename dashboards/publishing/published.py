@@ -33,12 +33,15 @@ from sweeps.store import (
     unsealed,
 )
 
+SENT = "sent"
+"""The mode of a run that was sent whole, while the server has not said that it holds it."""
+
 
 @dataclass(frozen=True)
 class PublishedRun:
     """One run as it was published: the `digest` of its content and destination, and the offline file's name, if any.
 
-    `key` is the trial's or the cell's id; `at` is in seconds since 1970.
+    `key` is the trial's or the cell's id; `mode` is "online", "offline", or `SENT`; `at` is in seconds since 1970.
     """
 
     key: str
@@ -72,6 +75,15 @@ class Published:
         if known.mode == "online":
             return True
         return mode == "offline" and known.file is not None and (self._folder / known.file).exists()
+
+    def sent(self, keys: Collection[str]) -> set[str]:
+        """Those of these runs that were sent and are not confirmed, in their present content or an earlier one."""
+        return {key for key in keys if key in self._latest and self._latest[key].mode == SENT}
+
+    def was_sent(self, key: str, digest: str) -> bool:
+        """Whether this content was sent and is not confirmed."""
+        known = self._latest.get(key)
+        return known is not None and known.mode == SENT and known.digest == digest
 
     def offline(self, keys: Collection[str]) -> set[str]:
         """Those of these runs that are not online yet."""

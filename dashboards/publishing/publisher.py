@@ -30,6 +30,7 @@ from dashboards.publishing.client import server_url
 from dashboards.publishing.destination import NOTHING_ASKED, Asked, choose_destination
 from dashboards.publishing.files import Target
 from dashboards.publishing.mode import Request, decide_mode
+from dashboards.publishing.process import asks_again
 from dashboards.publishing.published import directory_id
 from dashboards.publishing.replay import FIRST_PAUSE_S, PublishReport, Replay, Runs
 from dashboards.publishing.trial_runs import TrialRuns
@@ -85,7 +86,8 @@ def publish(
             _sleep(max(poll_s, 4 * (time.monotonic() - began)), stop)
         report = replay.finish()
     with suppress(UserError):  # a full disk: the log has it
-        write_atomically(run.wandb / "report.json", json.dumps(asdict(report)).encode())
+        fields = asdict(report) | {"unconfirmed": report.unconfirmed_words}
+        write_atomically(run.wandb / "report.json", json.dumps(fields).encode())
     return report
 
 
@@ -93,7 +95,7 @@ def sync(run_path: Path, *, asked: Asked = NOTHING_ASKED, shard: Shard = WHOLE) 
     """Publish a run directory online now, from its journals; runs that are online already are left alone.
 
     Raises:
-        UserError: there is no key, the server does not answer, or it refused some runs.
+        UserError: there is no key, the server does not answer, or it refused or did not confirm some runs.
     """
     decision = decide_mode("online", "online", server=server_url)
     if decision.mode != "online":
@@ -104,6 +106,8 @@ def sync(run_path: Path, *, asked: Asked = NOTHING_ASKED, shard: Shard = WHOLE) 
             f"the W&B server did not take every run of {run_path}: {report.reason}."
             " The missing runs are kept; run the same command again"
         )
+    if words := report.unconfirmed_words:
+        raise UserError(f"{words}; {asks_again(run_path)}")
     return report
 
 

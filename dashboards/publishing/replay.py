@@ -2,6 +2,9 @@
 
 A published run is noted at once, so that a publisher that is killed at any time leaves nothing to be done twice. A server that
 was lost is tried again after a pause that doubles, up to five minutes; in the meantime runs are written offline.
+
+Runs that were sent while the server did not say whether it holds them are noted as sent. It is asked about them again before
+anything is sent, after the same pauses; only those that it then lacks are sent again.
 """
 
 import logging
@@ -16,7 +19,7 @@ from dashboards.publishing.files import Target
 from dashboards.publishing.held import Account
 from dashboards.publishing.mode import Decision, Mode, can_reach, key_for
 from dashboards.publishing.projection import RunProjection
-from dashboards.publishing.published import Published, PublishedRun
+from dashboards.publishing.published import SENT, Published, PublishedRun
 from dashboards.publishing.stream import OnlineStream
 from stsq_core.configs import UserError
 from sweeps.cells import Shard
@@ -36,7 +39,8 @@ MAX_LOSSES = 2
 class PublishReport:
     """The result of one publication: its last mode and the reason for it; runs published now, up to date before, and missing.
 
-    `num_missing` runs are neither online nor offline.
+    `num_missing` runs are neither online nor offline, and `num_unconfirmed` were sent while the server did not say that it
+    holds them, for the reason `silence`.
     """
 
     mode: Mode
@@ -44,6 +48,19 @@ class PublishReport:
     num_published: int
     num_up_to_date: int
     num_missing: int
+    num_unconfirmed: int = 0
+    silence: str = ""
+
+    @property
+    def unconfirmed_words(self) -> str:
+        """How many runs are confirmed and how many are not; empty where all are."""
+        if not self.num_unconfirmed:
+            return ""
+        num_confirmed = self.num_published + self.num_up_to_date
+        return (
+            f"not confirmed: {self.num_unconfirmed} of {num_confirmed + self.num_unconfirmed} runs, which were sent; "
+            f"{num_confirmed} are confirmed; {self.silence or 'the server was not asked again'}"
+        )
 
 
 class Runs(Protocol):
@@ -75,6 +92,8 @@ class Replay:
         self._target = target
         self._published = Published(target.files, shard)
         self._connection = Connection(decision, target, pause_s=pause_s)
+        self._question = Pause(pause_s)
+        self._silence = ""
         self._pending: set[str] = set()
         self._done: set[str] = set()
         self._up_to_date: set[str] = set()
@@ -94,15 +113,24 @@ class Replay:
             self._pending |= self._published.offline(self._runs.ended_keys)
         last, progress = self._connection.num_losses + MAX_LOSSES, True
         while self._pending and progress and self._connection.num_losses < last and self._is_online():
-            left = len(self._pending)
+            left, unconfirmed = len(self._pending), self._published.sent(self._pending)
+            self._question.reset()
             self._send(live=False)
             progress = len(self._pending) < left or self._connection.stream is None
+            progress |= self._published.sent(self._pending) != unconfirmed
         self._write_files()
         self._connection.close()
+        unconfirmed = self._published.sent(self._pending) if self._connection.is_wanted else set()
         owed = self._published.offline(self._runs.ended_keys) if self._connection.mode == "online" else set()
-        mode: Mode = "offline" if owed else self._connection.mode
+        mode: Mode = "offline" if owed - unconfirmed else self._connection.mode
         return PublishReport(
-            mode, self._connection.reason, len(self._done), len(self._up_to_date - self._done), len(self._pending)
+            mode,
+            self._connection.reason,
+            num_published=len(self._done),
+            num_up_to_date=len(self._up_to_date - self._done),
+            num_missing=len(self._pending - unconfirmed),
+            num_unconfirmed=len(unconfirmed),
+            silence=self._silence,
         )
 
     def _is_online(self) -> bool:
@@ -113,9 +141,10 @@ class Replay:
         if stream is None:
             return
         try:
-            for keys in _batches(self._pending):
+            for keys in _batches(self._pending - self._ask_again(stream)):
                 if projections := self._changed(keys):
-                    stream.deliver(projections, lambda held: self._note(held, {}))
+                    stream.deliver(projections, note=lambda held: self._note(held, {}), note_sent=self._note_sent)
+                    self._silence = stream.silence or ""
             if live:
                 stream.stream(self._runs.live())
             self._connection.reset_pause()
@@ -124,11 +153,31 @@ class Replay:
         except UserError as error:  # a full disk: the next round finds on the server the runs that were not recorded
             LOG.warning("%s", error)
 
+    def _ask_again(self, stream: OnlineStream) -> set[str]:
+        """Ask the server about the runs that were sent and are not confirmed; returns those that it is still silent about."""
+        sent = self._published.sent(self._pending)
+        if not sent or not self._question.is_over:
+            return sent
+        silent: set[str] = set()
+        for keys in _batches(sent):
+            asked = [one for one in self._runs.ended(keys) if self._published.was_sent(one.key, self._digest(one))]
+            held, unknown = stream.held(asked)
+            self._note(held, {})
+            silent |= {one.key for one in unknown}
+            self._silence = stream.silence or ""
+        if silent:
+            self._question.begin()
+        else:
+            self._question.reset()
+        return silent
+
     def _write_files(self) -> None:
         if self._connection.stream is not None:
             return
         for keys in _batches(self._pending):
             projections = self._changed(keys)
+            if self._connection.is_wanted:  # what was sent is asked about first: the server may have all of it
+                projections = [one for one in projections if not self._published.was_sent(one.key, self._digest(one))]
             try:
                 self._note(projections, self._runs.write_offline(projections, self._target))
             except UserError as error:  # a full disk: the next round tries again
@@ -145,6 +194,13 @@ class Replay:
         keys = {projection.key for projection in projections}
         self._pending -= keys
         self._done |= keys
+
+    def _note_sent(self, projections: Sequence[RunProjection]) -> None:
+        """Record runs as sent and not confirmed."""
+        at = time.time()
+        new = [one for one in projections if not self._published.was_sent(one.key, self._digest(one))]
+        self._published.add(PublishedRun(one.key, one.run_id, SENT, self._digest(one), at=at) for one in new)
+        self._question.begin()
 
     def _changed(self, keys: Collection[str]) -> list[RunProjection]:
         """Those of these ended runs whose present state is not published; the others are up to date."""
@@ -168,6 +224,28 @@ def _batches(keys: Collection[str]) -> list[list[str]]:
     return [ordered[start : start + BATCH] for start in range(0, len(ordered), BATCH)]
 
 
+class Pause:
+    """A pause before something is tried again, which doubles from time to time until it is `reset`."""
+
+    def __init__(self, first_s: float) -> None:
+        self._first_s = self._next_s = first_s
+        self._ends_at = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it may be tried now."""
+        return time.monotonic() >= self._ends_at
+
+    def begin(self) -> None:
+        """It failed: begin the next pause."""
+        self._ends_at = time.monotonic() + self._next_s
+        self._next_s = min(2 * self._next_s, LONGEST_PAUSE_S)
+
+    def reset(self) -> None:
+        """Let it be tried now, and let the next pause be the shortest."""
+        self._next_s, self._ends_at = self._first_s, 0.0
+
+
 class Connection:
     """The stream to the server while it can be reached, and the reason for the present mode in words."""
 
@@ -176,9 +254,8 @@ class Connection:
         self.stream: OnlineStream | None = None
         self.num_losses = 0
         self._target = target
-        self._wanted = decision.mode == "online" or decision.may_heal
-        self._first_pause_s = self._pause_s = pause_s
-        self._next_try = 0.0
+        self.is_wanted = decision.mode == "online" or decision.may_heal
+        self._pause = Pause(pause_s)
         self._has_service = False
         if decision.mode == "online":
             self._open(server_url())
@@ -191,11 +268,11 @@ class Connection:
 
     def heal(self, *, now: bool = False) -> bool:
         """Try a lost server again, if the pause is over or `now`; true where it answers."""
-        if self.stream is not None or not self._wanted or not (now or time.monotonic() >= self._next_try):
+        if self.stream is not None or not self.is_wanted or not (now or self._pause.is_over):
             return False
         url = server_url()
         if not can_reach(url):
-            self._wait()
+            self._pause.begin()
             return False
         self._open(url)
         self.reason = f"publishing to {url}"
@@ -208,11 +285,11 @@ class Connection:
         self.num_losses += 1
         self.reason = f"the server stopped taking runs ({error}); runs are written offline until it takes them again"
         LOG.warning("W&B offline: %s", self.reason)
-        self._wait()
+        self._pause.begin()
 
     def reset_pause(self) -> None:
         """Try again soon, should the server be lost again: it has taken runs."""
-        self._pause_s = self._first_pause_s
+        self._pause.reset()
 
     def close(self) -> None:
         """Interrupt open runs and end the service."""
@@ -224,7 +301,3 @@ class Connection:
     def _open(self, url: str) -> None:
         self.stream = OnlineStream(self._target, Account(url, key_for(url) or ""))
         self._has_service = True
-
-    def _wait(self) -> None:
-        self._next_try = time.monotonic() + self._pause_s
-        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)

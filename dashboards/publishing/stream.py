@@ -1,7 +1,8 @@
 """Streams projected runs to a server with the wandb client.
 
 Every call into wandb is bounded in time. An error of wandb is caught here and logged once, and the run counts as not
-published; the caller decides when to try again. A run counts as published when the server confirms that it holds it.
+published; the caller decides when to try again. A run counts as published when the server confirms that it holds it; where
+it gives no answer, the run counts as sent and not confirmed.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 
 from dashboards.publishing.client import FINISH_TIMEOUT_S, INIT_TIMEOUT_S, Service, end_run, log_rows, open_run
 from dashboards.publishing.files import Target, delete_local, local_files
-from dashboards.publishing.held import Account
+from dashboards.publishing.held import BATCH, Account
 from dashboards.publishing.projection import RunProjection
 
 LOG = logging.getLogger(__name__)
@@ -42,9 +43,16 @@ class OnlineStream:
         self._service = Service()
         self._open: dict[str, Any] = {}
         self._next_step: dict[str, int] = {}
+        self.silence: str | None = None
+        """Why the server did not say what it holds when it was last asked; None where it did."""
 
-    def deliver(self, projections: Sequence[RunProjection], note: Note) -> None:
-        """Send runs that have ended, as many at once as may be open; `note` gets those that the server holds.
+    def deliver(self, projections: Sequence[RunProjection], *, note: Note, note_sent: Note) -> None:
+        """Send runs that have ended, as many at once as may be open.
+
+        Args:
+            projections: the runs.
+            note: gets those that the server holds.
+            note_sent: gets those that were sent, and about which the server gives no answer.
 
         Raises:
             ConnectionError: the service died, or the server takes nothing; a later call sends the runs that were not recorded.
@@ -59,11 +67,14 @@ class OnlineStream:
                 self._renew_if_worn()
             opened = self._advance(wave)
             self._service.ended(len(opened))
-            held = self._held(self._in_threads(lambda one: end_run(self._open.pop(one.key), one.outcome), opened))
+            ended = self._in_threads(lambda one: end_run(self._open.pop(one.key), one.outcome), opened)
+            # a server that was silent last time is given one chance to answer: training may wait for the publisher's end
+            held, unknown = self.held(ended, patience_s=HELD_PATIENCE_S if self.silence is None else 0.0)
             note(held)
-            for path in (path for one in held for path in local_files(self._target, one.run_id)):
-                path.with_name(path.name + ".synced").touch()  # wandb's own mark: `wandb sync` does not append it again
-            if not held:
+            if unknown:
+                LOG.warning("W&B: %d of %d runs are not confirmed: %s", len(unknown), len(wave), self.silence)
+                note_sent(unknown)
+            if not held and not unknown:
                 raise self._lost(f"the server took none of {len(wave)} runs")
 
     def stream(self, projections: Sequence[RunProjection]) -> None:
@@ -129,24 +140,43 @@ class OnlineStream:
             raise self._lost(f"W&B's service was lost: {error}") from error
         return at_hand
 
-    def _held(self, projections: Sequence[RunProjection]) -> list[RunProjection]:
-        """Those of these runs that the server holds, asked again until it holds all or `HELD_PATIENCE_S` is over."""
-        deadline, pause = time.monotonic() + HELD_PATIENCE_S, 0.1
+    def held(
+        self, projections: Sequence[RunProjection], *, patience_s: float = 0.0
+    ) -> tuple[list[RunProjection], list[RunProjection]]:
+        """Those of these runs that the server holds, and those about which it gives no answer.
+
+        Args:
+            projections: runs that were sent.
+            patience_s: how long it is asked again about those that it does not hold yet.
+        """
+        deadline, pause = time.monotonic() + patience_s, 0.1
         waiting, held = list(projections), []
-        try:
-            while waiting:
-                answer = self._account.held([one.run_id for one in waiting], self._target.project, self._target.entity)
-                found = [one for one in waiting if one.run_id in answer and answer[one.run_id].covers(one)]
-                held += found
-                known = {one.key for one in found}
-                waiting = [one for one in waiting if one.key not in known]
-                if not waiting or time.monotonic() + pause > deadline:
-                    break
-                time.sleep(pause)
-                pause = min(2 * pause, 2.0)
-        except ConnectionError as error:
-            LOG.warning("%s", error)
-        return held
+        while True:
+            found, unknown = self._ask(waiting)
+            held += found
+            known = {one.key for one in found}
+            waiting = [one for one in waiting if one.key not in known]
+            if not waiting or time.monotonic() + pause > deadline:
+                break
+            time.sleep(pause)
+            pause = min(2 * pause, 2.0)
+        for path in (path for one in held for path in local_files(self._target, one.run_id)):
+            path.with_name(path.name + ".synced").touch()  # wandb's own mark: `wandb sync` does not append it again
+        return held, unknown
+
+    def _ask(self, projections: Sequence[RunProjection]) -> tuple[list[RunProjection], list[RunProjection]]:
+        """Ask once; as `held`."""
+        found: list[RunProjection] = []
+        self.silence = None
+        for start in range(0, len(projections), BATCH):
+            some = projections[start : start + BATCH]
+            try:
+                answer = self._account.held([one.run_id for one in some], self._target.project, self._target.entity)
+            except ConnectionError as error:
+                self.silence = str(error)
+                return found, list(projections[start:])
+            found += [one for one in some if one.run_id in answer and answer[one.run_id].covers(one)]
+        return found, []
 
     def _in_threads(self, act: Callable[[T], None], items: Sequence[T]) -> list[T]:
         """Do something to all runs at once, because each waits for the server; returns those for which it succeeded.

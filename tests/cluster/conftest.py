@@ -4,6 +4,7 @@ import copy
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,6 +71,13 @@ def write_sweep(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def silent_server() -> Iterator[int]:
+    """The port of a server that accepts connections and answers nothing."""
+    with socket.create_server(("", 0)) as listening:
+        yield listening.getsockname()[1]
 
 
 class Stsq:

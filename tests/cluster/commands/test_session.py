@@ -202,6 +202,15 @@ def test_a_cluster_that_cannot_be_joined_is_refused_before_anything_is_made(
     assert here("run", sweep, "--out", out, "--address", address, "--wandb", "disabled").code == 0  # it is complete
 
 
+def test_what_accepts_connections_and_is_no_ray_is_refused_in_bounded_time(
+    stsq: Any, write_sweep: Write, silent_server: int
+) -> None:
+    ended = stsq.run("run", write_sweep(), "--address", f"127.0.0.1:{silent_server}", timeout_s=60)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), ended
+    assert ended.err.startswith(f"stsq: no Ray cluster answers at '127.0.0.1:{silent_server}': nothing came within 10 s")
+    assert not (stsq.folder / "runs").exists()
+
+
 def test_two_at_once_are_refused_and_a_dead_holder_is_taken_over(
     stsq: Any, write_sweep: Write, small: dict[str, Any], until: Any
 ) -> None:

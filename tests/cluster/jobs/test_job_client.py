@@ -405,6 +405,23 @@ def test_an_address_that_can_never_answer_is_told_at_once(monkeypatch: pytest.Mo
         job_client.connect("http://there:8265", notify=lambda text: sys.exit(text))
 
 
+@pytest.mark.parametrize("words", [("submit", "smoke"), ("status", "job"), ("stop", "job"), ("list",), ("logs", "job")])
+def test_a_server_that_accepts_connections_and_answers_nothing_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    silent_server: int,
+    words: tuple[str, ...],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(job_client, "ANSWER_TIMEOUT_S", 0.5)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.chdir(tmp_path)
+    address = f"http://127.0.0.1:{silent_server}"
+    code, out, err = ended(capsys, "job", *words, "--address", address)
+    assert (code, out, err.count("\n")) == (2, "", 1), err
+    assert err.startswith(f"stsq: what accepts connections at {address} has not answered within 0.5 s, so it is no job server")
+
+
 @pytest.mark.parametrize("name", ["a/b", "x" * 129, "", "-rf", "a b"])
 def test_an_id_that_cannot_name_a_log_is_refused_before_anything_is_sent(capsys: pytest.CaptureFixture[str], name: str) -> None:
     code, _, err = ended(capsys, "job", "submit", "smoke", f"--submission-id={name}")

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -34,12 +35,35 @@ def test_an_address_at_which_nobody_answers_is_refused_at_once(monkeypatch: pyte
         probe.listen()
         address = "127.0.0.1:{1}".format(*probe.getsockname())
         monkeypatch.setenv("RAY_ADDRESS", address)
-        check_answers(None)  # somebody answers
+        monkeypatch.setattr(module, "ANSWER_TIMEOUT_S", 0.3)
+        with pytest.raises(UserError, match=rf"no Ray cluster answers at '{address}': nothing came within 0\.3 s"):
+            check_answers(None)
     with pytest.raises(UserError, match=f"no Ray cluster answers at '{address}': .*Connection refused"):
         check_answers(None)
     with pytest.raises(UserError, match="no Ray cluster answers at 'head': Invalid address"):
         check_answers("head")
     check_answers("local")
+
+
+@pytest.mark.parametrize(("greeting", "is_head"), [
+    (b"\0\0\x06\4\0\0\0\0\0\0\4\0\0\xff\xff", True), (b"HTTP/1.1 400 Bad Request\r\n\r\n", False), (b"", False),
+])  # fmt: skip
+def test_only_what_greets_as_a_head_does_is_one(greeting: bytes, is_head: bool) -> None:
+    with socket.create_server(("", 0)) as listening:
+
+        def greet() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(greeting)
+
+        threading.Thread(target=greet, daemon=True).start()
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        if is_head:
+            check_answers(address)
+        else:
+            with pytest.raises(UserError, match=r"no head of a Ray cluster.*HOST:6379.*stsq job submit SWEEP"):
+                check_answers(address)
 
 
 def test_a_long_root_gives_way_to_a_short_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,6 +50,7 @@ class Server(ThreadingHTTPServer):
 
     `failure` is how it answers every request now: None well, a number with that HTTP status, "hang" not at all until it is set
     to something else. `fails_after` rows received, `failure` becomes `next_failure`: a failure in the middle of a run.
+    `silence` is a failure of the query for what it holds, alone; `num_questions` counts these.
     """
 
     daemon_threads = True
@@ -62,6 +63,8 @@ class Server(ThreadingHTTPServer):
         self.failure: int | str | None = None
         self.next_failure: int | str | None = None
         self.fails_after: int | None = None
+        self.silence: int | str | None = None
+        self.num_questions = 0
         self.keys: set[str] = set()
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
@@ -69,7 +72,7 @@ class Server(ThreadingHTTPServer):
         self.next_failure, self.fails_after = failure, after
 
     def heal(self) -> None:
-        self.failure, self.fails_after = None, None
+        self.failure, self.fails_after, self.silence = None, None, None
 
     def check_rows(self) -> None:
         if self.fails_after is not None and sum(run.num_received for run in [*self.runs.values()]) >= self.fails_after:
@@ -123,16 +126,21 @@ class Requests(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
         self.server.keys.add(self.headers.get("Authorization") or "")
-        while self.server.failure == "hang":
+        is_question = "StsqRunsHeld" in body.get("query", "")
+        self.server.num_questions += is_question
+        while self.failure(is_question) == "hang":
             threading.Event().wait(0.05)
-        if isinstance(self.server.failure, int):
-            self.reply({"error": "refused"}, status=self.server.failure)
+        if isinstance(status := self.failure(is_question), int):
+            self.reply({"error": "refused"}, status=status)
         elif self.path.endswith("/graphql"):
             self.reply({"data": self.server.answer(body.get("query", ""), body.get("variables") or {})})
         else:
             self.server.runs[self.path.split("/")[4]].take(body)
             self.server.check_rows()
             self.reply({"exitcode": None, "limits": {}})
+
+    def failure(self, is_question: bool) -> int | str | None:
+        return self.server.failure or (self.server.silence if is_question else None)
 
     def reply(self, body: dict[str, Any], status: int = 200) -> None:
         data = json.dumps(body).encode()
