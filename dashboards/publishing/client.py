@@ -56,8 +56,9 @@ def restart_service(patience_s: float = TEARDOWN_PATIENCE_S) -> None:
     ending = threading.Thread(target=_tear_down, daemon=True)
     ending.start()
     ending.join(patience_s)
-    if ending.is_alive() and process is not None:
-        process.kill()
+    if ending.is_alive():
+        if process is not None:
+            process.kill()
         ending.join(TEARDOWN_PATIENCE_S)
     os.environ.pop(SERVICE_VARIABLE, None)  # left behind by a dead service, it would send the next one to a dead socket
 

@@ -7,6 +7,7 @@ import subprocess
 from typing import Any
 
 import wandb
+from wandb.sdk import wandb_setup
 
 QUICK_FILES_FROM, QUICK_FILES_BELOW = (0, 31), (0, 32)
 """The releases of wandb whose offline files `files` writes itself; any other release writes its own, with its client."""
@@ -41,8 +42,9 @@ def quiet_settings() -> dict[str, bool]:
 
 
 def service_process() -> "subprocess.Popen[bytes] | None":
-    """The service process of this process; None without one, or where a release of wandb keeps it elsewhere."""
-    connection = getattr(wandb.setup(), "_connection", None)
+    """The service process of this process; None without one, or where a release of wandb keeps it elsewhere. It starts none."""
+    singleton = getattr(wandb_setup, "singleton", wandb.setup)
+    connection = getattr(singleton(), "_connection", None)
     process = getattr(getattr(connection, "_proc", None), "_process", None)
     return process if isinstance(process, subprocess.Popen) else None
 

@@ -41,6 +41,12 @@ def test_every_quiet_setting_is_there() -> None:
     assert all(getattr(wandb.Settings(**border.quiet_settings()), name) == value for name, value in border.QUIET.items())
 
 
+def test_looking_for_the_service_starts_none() -> None:
+    assert border.service_process() is None
+    restart_service()
+    assert border.SERVICE_VARIABLE not in os.environ
+
+
 def test_the_service_is_found_by_its_process_and_its_variable() -> None:
     run = wandb.init(mode="offline", dir=os.environ["HOME"], settings=wandb.Settings(silent=True))
     process = border.service_process()

@@ -36,20 +36,21 @@ def document(words: str) -> Document:
     return Document("a page", head, (page_section("one", "One", element("p", words)),), element("p", "foot"))
 
 
-@pytest.fixture
-def shelf(tmp_path: Path) -> Path:
-    folder = tmp_path / "shelf"
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    outside = tmp_path_factory.mktemp("served")
+    folder = outside / "shelf"
     for place in (1, 2):
         View(folder / "runs" / str(place), root="../../").put(document(f"run {place}"), words="quiet", running=False)
     View(folder, root="").put(document("both"), words="quiet", running=False)
     (folder / "trials.csv").write_text("a,b\n")
     (folder / "secret").write_text("no ending")
-    (tmp_path / "outside.csv").write_text("outside")
-    (folder / "link.csv").symlink_to(tmp_path / "outside.csv")
+    (outside / "outside.csv").write_text("outside")
+    (folder / "link.csv").symlink_to(outside / "outside.csv")
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def port(shelf: Path) -> Iterator[int]:
     with listening(shelf, num_runs=2) as port:
         yield port
