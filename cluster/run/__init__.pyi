@@ -8,7 +8,7 @@ from .options import (
     run_path as run_path,
 )
 from .progress_line import ProgressLine as ProgressLine, rate_of as rate_of
-from .runner import InlineRunner as InlineRunner, Runner as Runner, Work as Work
+from .runner import LOOK_EVERY_S as LOOK_EVERY_S, InlineRunner as InlineRunner, Runner as Runner, Work as Work
 from .stop import Stopped as Stopped, StopSignals as StopSignals, sheltered as sheltered, stop_signals as stop_signals
 from .terminal import (
     drop as drop,

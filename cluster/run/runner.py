@@ -1,5 +1,6 @@
 """Ways of running packs: what each of them works on, how it takes an outcome back, and the plain one, in this process."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -16,6 +17,9 @@ from stsq_core.numerics import Device, free_memory, resolve_device
 from sweeps.cells import Pack, Room
 from sweeps.schedule import PackOutcome, PackQueue
 from sweeps.store import RunDirectory, retry_io
+
+LOOK_EVERY_S = 2.0
+"""How often a run makes sure, while packs train, that its files are still there."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +151,17 @@ class InlineRunner(Runner):
         return 1
 
     def train(self, work: Work) -> None:
+        looks_at = 0.0
+
+        def look() -> bool:
+            nonlocal looks_at
+            if time.monotonic() >= looks_at:
+                looks_at = time.monotonic() + LOOK_EVERY_S
+                work.check_files()
+            return False
+
         while (order := work.next_order()) is not None:
-            work.take(train_order(order.as_json()), order.pack)
+            work.take(train_order(order.as_json(), look), order.pack)
 
     def __enter__(self) -> Self:
         return self

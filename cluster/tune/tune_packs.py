@@ -23,7 +23,7 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import NoopStopper, Stopper
 
-from cluster.run import Order, Work
+from cluster.run import LOOK_EVERY_S, Order, Work
 from cluster.tune.metrics import Metrics
 from cluster.tune.node_losses import Node
 from cluster.tune.placement import WorkerSlot
@@ -52,9 +52,6 @@ MOST_RECORDS = 20_000
 
 MOST_SESSIONS = 3
 """Sessions whose files Tune keeps in a run directory."""
-
-LOOK_EVERY_S = 2.0
-"""How soon it is noticed that somebody has removed the ledger."""
 
 LET_GO_AFTER_S = 10.0
 """How long a worker that no pack waits for is kept: the next packs may come in a moment."""

@@ -62,7 +62,8 @@ def retry_io(path: Path, action: Callable[[], Done], *, notify: Callable[[str], 
     that is made below a mount that went away would take results that nobody finds. `notify` gets a line when waiting begins.
 
     Raises:
-        UserError: the storage did not come back within `OUTAGE_PATIENCE_S`, or (at once) it is full or may not be written.
+        UserError: the storage did not come back within `OUTAGE_PATIENCE_S`, or (at once) it is full, may not be written, or the
+            file's folder was removed from its run directory.
     """
     pause_s, longest_s = _PAUSES_S
     began: float | None = None
@@ -72,6 +73,8 @@ def retry_io(path: Path, action: Callable[[], Done], *, notify: Callable[[str], 
                 return action()
         except OSError as error:
             why = error.strerror or str(error)
+            if is_removed(path.parent):
+                raise UserError(f"{str(path.parent)!r} was removed under the run that writes there") from None
             if began is None:
                 began = time.monotonic()
                 if notify is not None:
@@ -83,6 +86,16 @@ def retry_io(path: Path, action: Callable[[], Done], *, notify: Callable[[str], 
                 ) from None
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, longest_s)
+
+
+def is_removed(folder: Path) -> bool:
+    """Whether a folder of a run directory is gone while the directory is there.
+
+    A link may lead to other storage, which is waited for. Without the sweep file, the directory's own storage is away.
+    """
+    with suppress(OSError):
+        return not folder.is_dir() and not folder.is_symlink() and (folder.parent / "spec.yaml").is_file()
+    return False
 
 
 def write_atomically(path: Path, data: bytes) -> None:

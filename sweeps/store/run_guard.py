@@ -1,7 +1,7 @@
 """Notices what is removed from a run directory under a run that is at work."""
 
 from stsq_core.configs import UserError
-from sweeps.store.files import UNREACHABLE, disk_errors
+from sweeps.store.files import UNREACHABLE, disk_errors, is_removed
 from sweeps.store.run_directory import Lock, RunDirectory
 
 
@@ -26,8 +26,7 @@ class RunGuard:
         with disk_errors(run.ledger, but=UNREACHABLE):
             run.spec.stat()  # raises where the storage is away, which would look like missing files
             size = run.ledger.stat().st_size if run.ledger.exists() else 0
-            # a link may lead to other storage, which is waited for
-            gone = [folder for folder in (run.curves, run.checkpoints) if not folder.is_dir() and not folder.is_symlink()]
+            gone = [folder for folder in (run.curves, run.checkpoints) if is_removed(folder)]
         if size < self._size:
             what = "has become shorter" if size else "was removed"
             raise UserError(

@@ -21,8 +21,8 @@ VICTIMS: tuple[Victim, ...] = ("worker", "worker", "node", "driver", "hungry wor
 ILL_NODE_ENDS = 3
 """Workers that a node ends before it is left out."""
 
-HUNGER_BYTES, SPARE_BYTES = 2**27, 4 * 2**30
-"""How much memory is taken at a time, and how much there is until Ray's memory monitor takes a worker."""
+HUNGER_BYTES = 2**28
+"""How much memory is taken at a time."""
 
 
 @dataclass
@@ -41,17 +41,18 @@ class Killer:
     """Takes one victim after another until a round's are done; `start` starts the driver and is called again after its death.
 
     The order, the trials that must have ended before each (so that kills spread over the run) and the pause after it are
-    functions of `seed`; which process that hits is the run's own matter.
+    functions of `seed`; which process that hits is the run's own matter. `spare` is how many bytes of memory there are until
+    Ray's monitor takes a worker.
     """
 
     def __init__(
-        self, seed: int, nodes: RayNodes, run: Path, start: Callable[[], subprocess.Popen[str]], num_trials: int
+        self, seed: int, nodes: RayNodes, run: Path, start: Callable[[], subprocess.Popen[str]], *, num_trials: int, spare: int
     ) -> None:
         draw = random.Random(seed)
         self.order: list[Victim] = [*draw.sample(VICTIMS[:-1], len(VICTIMS) - 1), VICTIMS[-1]]
         self._after = sorted(draw.randrange(int(0.5 * num_trials)) for _ in self.order)
         self._pauses = [draw.uniform(0.0, 1.0) for _ in self.order]
-        self._draw, self._nodes, self._run, self._start = draw, nodes, run, start
+        self._draw, self._nodes, self._run, self._start, self._spare = draw, nodes, run, start, spare
         self.driver = start()
         self.toll = Toll()
 
@@ -89,7 +90,7 @@ class Killer:
     def _kill_hungry_worker(self, workers: list[int]) -> None:
         """Memory fills up until Ray's monitor ends a worker."""
         workers, taken = in_mid_training(self._run) or workers, []
-        while all(map(_is_alive, workers)) and len(taken) * HUNGER_BYTES < 2 * SPARE_BYTES and self.driver.poll() is None:
+        while all(map(_is_alive, workers)) and len(taken) * HUNGER_BYTES < 2 * self._spare and self.driver.poll() is None:
             taken.append(b"x" * HUNGER_BYTES)
             time.sleep(0.05)
         self.toll.hits += not all(map(_is_alive, workers))

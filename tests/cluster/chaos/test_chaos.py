@@ -12,11 +12,12 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from killer import SPARE_BYTES, VICTIMS, Killer
+from killer import VICTIMS, Killer
 from ray_nodes import RayNodes
 from wandb_files import read_run
 
@@ -65,9 +66,20 @@ SWEEP: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[RayNodes]:
-    memory = {line.split(":")[0]: 1024 * int(line.split()[1]) for line in Path("/proc/meminfo").read_text().splitlines()}
-    threshold = 1 - (memory["MemAvailable"] - SPARE_BYTES) / memory["MemTotal"]
+def memory() -> dict[str, int]:
+    """What the system says of this machine's memory, in bytes."""
+    return {line.split(":")[0]: 1024 * int(line.split()[1]) for line in Path("/proc/meminfo").read_text().splitlines()}
+
+
+@pytest.fixture(scope="module")
+def spare(memory: dict[str, int]) -> int:
+    """Bytes until Ray's monitor takes a worker: what else runs on this machine may grow by as much before it disturbs."""
+    return memory["MemAvailable"] // 2
+
+
+@pytest.fixture(scope="module")
+def nodes(memory: dict[str, int], spare: int) -> Iterator[RayNodes]:
+    threshold = 1 - (memory["MemAvailable"] - spare) / memory["MemTotal"]
     monitor = {"RAY_memory_usage_threshold": str(threshold), "RAY_memory_monitor_refresh_ms": "100"}
     with RayNodes(head_cpus=1, **monitor) as cluster:
         cluster.add()
@@ -76,7 +88,12 @@ def nodes() -> Iterator[RayNodes]:
 
 
 def test_ten_rounds_of_kills_change_no_bit_and_lose_no_trial(
-    nodes: RayNodes, stsq: Any, write_sweep: Callable[..., Path], numbers: Numbers, capsys: pytest.CaptureFixture[str]
+    nodes: RayNodes,
+    spare: int,
+    stsq: Any,
+    write_sweep: Callable[..., Path],
+    numbers: Numbers,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     seed = int(os.environ.get("CHAOS_SEED") or random.randrange(10_000))
     rounds = int(os.environ.get("CHAOS_ROUNDS") or ROUNDS)
@@ -91,7 +108,8 @@ def test_ten_rounds_of_kills_change_no_bit_and_lose_no_trial(
         words = ("run", sweep, "--address", nodes.address, "--out", run, "--wandb", "offline", "--checkpoint-every", 0.1)
         words += ("--set", "budget.retries=20")
         began = time.monotonic()
-        killer = Killer(seed + number, nodes, run, lambda words=words: stsq.start(*words, **nodes.access), NUM_TRIALS)
+        start = partial(stsq.start, *words, **nodes.access)
+        killer = Killer(seed + number, nodes, run, start, num_trials=NUM_TRIALS, spare=spare)
         killer.kill_all(patience_s=PATIENCE_S)
         ended = stsq.wait(killer.driver, timeout_s=PATIENCE_S)
         assert ended.code == 0, ended.err

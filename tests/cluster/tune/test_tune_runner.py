@@ -238,14 +238,22 @@ def test_garbage_that_holds_references_of_rays_does_not_end_the_driver(tmp_path:
     assert (ended.returncode, ended.stdout) == (0, "alive\n"), ended.stderr
 
 
+@pytest.mark.parametrize("way", [ALONE, ("--wandb", "disabled", "--inline")], ids=["ray", "inline"])
 @pytest.mark.parametrize("removed", ["ledger.jsonl", "checkpoints", "curves"])
 def test_what_is_removed_under_a_run_is_said_at_once_and_nothing_is_trained_in_vain(
-    stsq: Any, here: Callable[..., Any], write_sweep: Write, small: dict[str, Any], until: Any, numbers: Numbers, removed: str
+    stsq: Any,
+    here: Callable[..., Any],
+    write_sweep: Write,
+    small: dict[str, Any],
+    until: Any,
+    numbers: Numbers,
+    removed: str,
+    way: tuple[Any, ...],
 ) -> None:
     run = stsq.folder / "runs/small"
     ended_alone = write_sweep(small | {"trials": small["trials"][1:]}, "ended.yaml")
     assert here("run", ended_alone, "--inline", "--wandb", "disabled", "--out", run).code == 0
-    process = stsq.start("run", write_sweep(slow(small, steps=10**7)), *ALONE, "--checkpoint-every", 0.5)
+    process = stsq.start("run", write_sweep(slow(small, steps=10**7)), *way, "--checkpoint-every", 0.5)
     until(lambda: list(run.glob("checkpoints/*.state")), what="a state")
     before = numbers(run)
     (run / removed).rename(stsq.folder / removed)

@@ -58,7 +58,7 @@ def test_a_trial_has_the_same_bits_alone_and_in_a_pack(text: str, width: int) ->
 
 
 def test_trials_are_stacked_where_their_bits_allow() -> None:
-    """Which widths round alike in a stack is the machine's: some do on each (3, 8 and 64 on an AMD EPYC; 16 to 64 on an Intel Xeon)."""
+    """Some widths round alike in a stack on each machine: 3, 8 and 64 on an AMD EPYC, 16 to 64 on an Intel Xeon."""
     loaded()
     stacked = []
     for width in (3, 8, 16, 32, 64):

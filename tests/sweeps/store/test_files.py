@@ -94,3 +94,24 @@ def test_what_is_kept_is_whole_after_an_outage(tmp_path, quick, monkeypatch):
     write_with_retries(tmp_path / "file", b"state")
     assert (tmp_path / "file").read_bytes() == b"state"
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+def test_a_folder_that_was_removed_from_its_run_is_an_error_at_once_and_one_whose_storage_is_away_is_waited_for(
+    tmp_path, quick
+):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "spec.yaml").touch()
+    path = run / "checkpoints" / "a.state"
+    notes = []
+    with pytest.raises(UserError, match=r"^'.*/run/checkpoints' was removed under the run that writes there$"):
+        retry_io(path, path.read_bytes, notify=notes.append)
+    assert notes == []
+    path.parent.symlink_to(tmp_path / "other-storage")
+    with pytest.raises(UserError, match="could not be reached"):
+        retry_io(path, path.read_bytes, notify=notes.append)
+    path.parent.unlink()
+    (run / "spec.yaml").unlink()
+    with pytest.raises(UserError, match="could not be reached"):
+        retry_io(path, path.read_bytes, notify=notes.append)
+    assert len(notes) == 2

@@ -192,18 +192,18 @@ def test_a_journal_whose_file_went_stale_in_mid_line_is_opened_again_and_goes_on
 
 
 def test_a_journal_that_vanished_is_not_begun_anew_below_its_place(run, pack, monkeypatch):
-    path, away = run.curves / f"{pack.pack_id}.jsonl", run.path / "away"
+    path, away = run.curves / f"{pack.pack_id}.jsonl", run.path.with_name("away")
     real, failures = os.pwrite, iter([116])
 
     def pwrite(descriptor, data, offset):
         for number in failures:
-            run.curves.rename(away)
+            run.path.rename(away)
             raise OSError(number, os.strerror(number))
         return real(descriptor, data, offset)
 
     def come_back(seconds):
         if away.exists() and next(looks) > 2:
-            away.rename(run.curves)
+            away.rename(run.path)
 
     looks = iter(range(10))
     monkeypatch.setattr("time.sleep", come_back)
