@@ -2,8 +2,8 @@
 
 A trial counts for its cell's threshold as soon as it has ended, where the cell has one learning rate. Where it has several, the
 rate of a width is chosen among all of them, which needs every declared trial of the cell to have ended; the runs of that cell
-are then published once more, with that field and without a new row. The trials of a search are not declared beforehand: their
-runs appear when they have ended.
+are then published once more, with that field and without a new row. The trials of a search are not declared beforehand: the
+rounds that it asked for (`RUN/rounds.jsonl`) name them before they train.
 """
 
 import math
@@ -25,7 +25,16 @@ from dashboards.publishing.projection import (
 )
 from stsq_core.configs import Measurement, TrialConfig
 from sweeps.cells import ExpandedSweep, Shard, cell_of, describe
-from sweeps.store import Ledger, LedgerRecord, RunDirectory, follow, read_curves, read_metrics, trials_of_journal
+from sweeps.store import (
+    Ledger,
+    LedgerRecord,
+    RunDirectory,
+    follow,
+    follow_rounds,
+    read_curves,
+    read_metrics,
+    trials_of_journal,
+)
 from sweeps.thresholds import width_thresholds
 
 MAX_ROWS = 1000
@@ -46,6 +55,8 @@ class TrialRuns:
         self._planned = {trial_id: cell for cell in sweep.cells for trial_id in cell.trials.trial_ids}
         self._left = {cell.cell_id: set(cell.trials.trial_ids) for cell in sweep.cells}
         self._searched = {cell.cell_id: cell for cell in sweep.searched}
+        self._asked: dict[str, TrialConfig] = {}
+        self._rounds_read = 0
         self._records: dict[str, LedgerRecord] = {}
         self._counts: dict[str, bool] = {}
         self._tails = JournalTails(run.curves)
@@ -63,6 +74,9 @@ class TrialRuns:
         newest = {record.trial_id: record for record in records}
         self._records |= newest
         self._tails.forget(newest)
+        for trial_id in newest:
+            self._asked.pop(trial_id, None)
+            self._started.pop(trial_id, None)
         self._counts |= {i: newest[i].status != "failed" for i in newest if self._is_of_one_rate(newest[i])}
         changed = set(newest) | self._judge({self._planned[i].cell_id for i in newest if i in self._planned}, newest)
         return {trial_id for trial_id in changed if self._shard.owns(trial_id)}
@@ -84,17 +98,42 @@ class TrialRuns:
         return projections
 
     def live(self) -> list[RunProjection]:
-        """The runs of declared trials that are training now."""
-        self._tails.read_on(lambda i: i in self._planned and i not in self._records and self._shard.owns(i))
+        """The runs of trials that are training now: declared ones, and points that a search asked for."""
+        journals = self._tails.journals()  # first: a round is written before the journals of its trials
+        self._read_rounds()
+        self._tails.read_on(journals, self._is_wanted, self._is_settled)
         live = []
         for trial_id in self._tails.trial_ids:
             if trial_id not in self._started:
-                trials = self._planned[trial_id].trials
-                config = trials[trials.trial_ids.index(trial_id)]
+                config = self._config(trial_id)
                 self._started[trial_id] = self._project(config, (), None), Thinning(config)
             run, thinning = self._started[trial_id]
             live.append(replace(run, rows=tuple(thinning.kept(self._tails.rows(trial_id), ended=False))))
         return live
+
+    def _read_rounds(self) -> None:
+        """Note the trials that searches asked for since the last look."""
+        rounds, self._rounds_read = follow_rounds(self._run.rounds, self._rounds_read)
+        for one in rounds:
+            if one.points and (cell := self._searched.get(one.cell_id)) is not None:
+                trials = cell.trials(one.points)
+                for place, trial_id in enumerate(trials.trial_ids):
+                    if trial_id not in self._records and self._shard.owns(trial_id):
+                        self._asked[trial_id] = trials[place]
+
+    def _is_wanted(self, trial_id: str) -> bool:
+        is_known = trial_id in self._planned or trial_id in self._asked
+        return is_known and trial_id not in self._records and self._shard.owns(trial_id)
+
+    def _is_settled(self, trial_id: str) -> bool:
+        """Whether it will never be wanted: it has ended, or belongs to another shard."""
+        return trial_id in self._records or not self._shard.owns(trial_id)
+
+    def _config(self, trial_id: str) -> TrialConfig:
+        if trial_id in self._asked:
+            return self._asked[trial_id]
+        trials = self._planned[trial_id].trials
+        return trials[trials.trial_ids.index(trial_id)]
 
     def _project(self, config: TrialConfig, rows: tuple[Row, ...], outcome: Outcome | None) -> RunProjection:
         size, planned = self._criterion.size, self._planned.get(config.trial_id)
@@ -174,14 +213,22 @@ class JournalTails:
         self._over: set[str] = set()
         self._rows: dict[str, list[Row]] = {}
 
-    def read_on(self, wanted: Callable[[str], bool]) -> None:
-        """Read what was written since the last look; a journal without a wanted trial is never opened again."""
-        for path in sorted(self._folder.glob("*.jsonl")):
+    def journals(self) -> list[Path]:
+        """The journals that there are now."""
+        return sorted(self._folder.glob("*.jsonl"))
+
+    def read_on(self, journals: Iterable[Path], wanted: Callable[[str], bool], settled: Callable[[str], bool]) -> None:
+        """Read what was written since the last look; a journal all of whose trials are `settled` is never opened again.
+
+        Trials of which nothing is known yet are neither: their journals are looked at again.
+        """
+        for path in journals:
             if path.name in self._over:
                 continue
             trial_ids = trials_of_journal(path)
             if trial_ids and not any(map(wanted, trial_ids)):
-                self._over.add(path.name)
+                if all(map(settled, trial_ids)):
+                    self._over.add(path.name)
                 continue
             measurements, self._offsets[path.name] = follow(path, self._offsets.get(path.name, 0))
             for measurement in measurements:

@@ -61,7 +61,12 @@ from .outcomes import (
     none_of_nan as none_of_nan,
 )
 from .results import Results as Results, cells_with_points as cells_with_points, read_results as read_results
-from .rounds import Round as Round, append_rounds as append_rounds, read_rounds as read_rounds
+from .rounds import (
+    Round as Round,
+    append_rounds as append_rounds,
+    follow_rounds as follow_rounds,
+    read_rounds as read_rounds,
+)
 from .run_directory import (
     Lock as Lock,
     RunDirectory as RunDirectory,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.store.files import retry_io
-from sweeps.store.jsonl import Addition, JsonLines, read_lines, sealed_lines
+from sweeps.store.jsonl import Addition, JsonLines, read_lines, sealed_lines, warn_once
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,16 @@ def round_lines(path: Path) -> JsonLines[Round]:
 def read_rounds(path: Path) -> dict[str, Round]:
     """The newest round of each search, by its cell."""
     return {one.cell_id: one for one in read_lines(round_lines(path))}
+
+
+def follow_rounds(path: Path, offset: int = 0) -> tuple[list[Round], int]:
+    """The rounds asked for after `offset` bytes, and the offset to go on from next time."""
+    lines, rounds = round_lines(path), []
+    for one, end in lines.after(offset):
+        rounds.append(one)
+        offset = end
+    warn_once(lines.note)
+    return rounds, offset
 
 
 def _round(fields: dict[str, Any], _: bool) -> Round:

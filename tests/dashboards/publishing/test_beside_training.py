@@ -201,6 +201,24 @@ def test_three_failed_trials_are_retried_alone_and_their_runs_say_so(
     assert {path: path.stat().st_mtime_ns for path in files} == files
 
 
+def test_the_rows_of_a_search_stream_while_its_first_points_train(
+    tmp_path: Path, call: Callable[..., Any], server: Any
+) -> None:
+    base = FCN["base"] | {
+        "model": {"kind": "fcn", "tail_width": 16},
+        "training": {"batch_size": 16, "steps": 10**6, "log_every": 1000},
+    }
+    searched = {"name": "fcn", "base": base, "search": {"low": 2, "high": 24}}
+    sweep = _written(tmp_path, {"trials": [searched], "search": {"batch": 4, "cap": 8}})
+    run = RunDirectory(tmp_path / "run")
+    process = call("run", sweep, "--inline", "--out", run.path)
+    _until(lambda: process.poll() is not None or any(len(one.rows) > 1 for one in [*server.runs.values()]))
+    assert process.poll() is None, process.communicate()
+    assert not run.ledger.exists()
+    process.kill()
+    _until(lambda: all(one.exit_code == 130 for one in server.runs.values()))
+
+
 @pytest.mark.ray
 def test_twenty_trials_through_reused_workers_are_twenty_runs_with_their_own_configs(
     tmp_path: Path, call: Callable[..., Any]
