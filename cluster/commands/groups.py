@@ -185,12 +185,15 @@ def wandb_sync(
     plugin: PluginFiles = None,
 ) -> None:
     """Publish a run to W&B now, from its journals; runs that are up to date are skipped."""
-    from dashboards.publishing import sync
+    from dashboards.publishing import check_names, silence_client, sync
     from sweeps.cells import WHOLE, read_shard
     from sweeps.store import open_run
 
+    silence_client()
     own = read_shard(shard) if shard else WHOLE
-    done = sync(open_run(run).path, asked=wandb_destination(wandb_project, wandb_entity, wandb_tags), shard=own)
+    asked = wandb_destination(wandb_project, wandb_entity, wandb_tags)
+    check_names(asked)
+    done = sync(open_run(run).path, asked=asked, shard=own)
     print(f"W&B {done.mode}: {done.num_published} runs published, {done.num_up_to_date} were up to date")
 
 
@@ -199,29 +202,39 @@ def wandb_setup(
     target: Annotated[
         str, typer.Argument(metavar="RUN|SWEEP", help="A run directory, or a sweep with the run directory runs/NAME.")
     ],
+    wandb_project: WandbProject = None,
+    wandb_entity: WandbEntity = None,
     json_folder: Annotated[
         Path | None, typer.Option("--json", metavar="DIR", help="Write the boards as JSON to a folder, without an account.")
     ] = None,
     plugin: PluginFiles = None,
 ) -> None:
-    """Create or replace the W&B workspace and report of a run: thresholds with both laws, loss against width, curves."""
+    """Create or replace the W&B workspace and report of a run: thresholds with both laws, loss against width, curves.
+
+    A project and an entity that are named here are those of the run's later publications, too.
+    """
     from cluster.run import located, run_path
     from dashboards.boards import save_boards, write_documents
+    from dashboards.publishing import check_names, destination_words, silence_client
     from sweeps.cells import load_expanded
     from sweeps.store import create_or_open, open_run
 
+    silence_client()
+    asked = wandb_destination(wandb_project, wandb_entity, None)
+    check_names(asked)
     _, place = located(target, None)
     if place is not None or Path(target).is_dir():
-        run = open_run(target).path
+        run = open_run(target)
     else:  # the run directory of a sweep is made where there is none, for its later runs
         expanded = load_expanded(target)
         path = run_path(expanded.spec.name, None)
-        run = (open_run(path) if path.is_dir() else create_or_open(path, expanded)).path
+        run = open_run(path) if path.is_dir() else create_or_open(path, expanded)
+    _print_error(f"W&B: {destination_words(asked, run.read_spec().wandb, run.wandb)}")
     if json_folder is not None:
-        for path in write_documents(run, json_folder):
+        for path in write_documents(run.path, json_folder, asked=asked):
             print(path)
         return
-    saved = save_boards(run)
+    saved = save_boards(run.path, asked=asked)
     print(f"workspace: {saved.workspace_url}")
     print(f"report: {saved.report_url}")
 

@@ -35,7 +35,7 @@ from cluster.run import (
     run_path,
     stop_signals,
 )
-from dashboards.publishing import PublisherProcess, check_names, has_key, offline_reason, unconfirmed_words
+from dashboards.publishing import PublisherProcess, check_names, has_key, offline_reason, silence_client, unconfirmed_words
 from stsq_core.configs import UserError
 from stsq_core.plugins import used_plugins
 from sweeps.cells import ExpandedSweep, Trials, load_expanded, recheck_trials
@@ -322,6 +322,7 @@ def _publication(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log
             if not publication.complete:
                 from dashboards.publishing import server_url  # loads wandb, which no process that trains does
 
+                silence_client()
                 rest = later if has_key(server_url()) else f"`stsq run {place} --wandb offline`, which trains nothing again"
                 why = f"see {run.wandb / 'publisher.log'}"
                 print_line(log, f"W&B: not everything is published yet; {why}, then publish the rest with {rest}")

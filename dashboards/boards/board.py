@@ -11,7 +11,7 @@ from typing import Any
 
 from dashboards.boards.charts import BoardChart, loss_chart, phase_chart, status_chart, threshold_chart
 from dashboards.plots import cell_views, loss_charts, phase_diagrams, threshold_charts
-from dashboards.publishing import NOTHING_ASKED, choose_destination, directory_id, keys
+from dashboards.publishing import NOTHING_ASKED, Asked, choose_destination, directory_id, keys
 from stsq_core.configs import Size
 from sweeps.cells import Cell
 from sweeps.findings import Findings, read_findings
@@ -120,15 +120,15 @@ class Board:
         return {chart.kind: chart for chart in made}
 
 
-def read_board(run_path: Path | str) -> Board:
-    """The boards' contents of a run.
+def read_board(run_path: Path | str, asked: Asked = NOTHING_ASKED) -> Board:
+    """The boards' contents of a run, in the project and entity that are asked for; its later runs go there too.
 
     Raises:
         UserError: it is no run, or its ledger or sweep cannot be read.
     """
     run = open_run(run_path)
     findings = read_findings(run.path)
-    place = choose_destination(NOTHING_ASKED, findings.spec.wandb, run.wandb)
+    place = choose_destination(asked, findings.spec.wandb, run.wandb)
     return Board(
         findings=findings,
         cells=(*findings.cells, *_cells_to_search(findings)),

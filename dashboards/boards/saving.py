@@ -14,7 +14,15 @@ from pydantic import TypeAdapter
 
 from dashboards.boards.board import Board, read_board
 from dashboards.boards.extras import load_extra
-from dashboards.publishing import decide_mode, document_of, server_url, set_workspace_id, workspace_id
+from dashboards.publishing import (
+    NOTHING_ASKED,
+    Asked,
+    decide_mode,
+    document_of,
+    server_url,
+    set_workspace_id,
+    workspace_id,
+)
 from stsq_core.configs import UserError
 from sweeps.store import disk_errors, warn_once, write_atomically
 
@@ -32,14 +40,14 @@ class SavedBoards:
     report_url: str
 
 
-def write_documents(run_path: Path | str, folder: Path) -> tuple[Path, ...]:
+def write_documents(run_path: Path | str, folder: Path, *, asked: Asked = NOTHING_ASKED) -> tuple[Path, ...]:
     """Write a run's workspace, report and charts as the JSON that W&B would be sent.
 
     Raises:
         UserError: it is no run, wandb-workspaces is missing, or the folder cannot be written.
     """
     make_workspace, make_report = _makers()
-    board = read_board(run_path)
+    board = read_board(run_path, asked)
     board = replace(board, entity=board.entity or NO_ENTITY)
     documents = {
         "workspace.json": document_of(make_workspace(board)),
@@ -53,8 +61,8 @@ def write_documents(run_path: Path | str, folder: Path) -> tuple[Path, ...]:
     return tuple(folder / name for name in documents)
 
 
-def save_boards(run_path: Path | str) -> SavedBoards:
-    """Make or replace the workspace and the report of a run on the W&B server.
+def save_boards(run_path: Path | str, *, asked: Asked = NOTHING_ASKED) -> SavedBoards:
+    """Make or replace the workspace and the report of a run on the W&B server, in the project and entity that are asked for.
 
     Raises:
         UserError: it is no run, wandb-workspaces is missing, there is no key, or the server does not take the boards.
@@ -71,10 +79,10 @@ def save_boards(run_path: Path | str) -> SavedBoards:
     with _server_errors("let us in"):
         api = wandb.Api(timeout=TIMEOUT_S)
         own_entity = api.default_entity
-    board = read_board(run_path)
+    board = read_board(run_path, asked)
     board = replace(board, entity=board.entity or own_entity or "")
     if not board.entity:
-        raise UserError("the W&B account has no default entity: name one in the sweep file, as `wandb: {entity: NAME}`")
+        raise UserError("the W&B account has no default entity: name one with --wandb-entity NAME")
     memory = _Memory(board)
     _register(api, board, memory)
     workspace, report = make_workspace(board), make_report(board)

@@ -5,6 +5,7 @@ from .destination import (
     Asked as Asked,
     check_names as check_names,
     choose_destination as choose_destination,
+    destination_words as destination_words,
     tags_of as tags_of,
 )
 from .keys import CELL as CELL, STATUS as STATUS
@@ -12,6 +13,7 @@ from .mode import decide_mode as decide_mode, has_key as has_key
 from .process import (
     PublisherProcess as PublisherProcess,
     offline_reason as offline_reason,
+    silence_client as silence_client,
     unconfirmed_words as unconfirmed_words,
 )
 from .published import directory_id as directory_id, publishing_damage as publishing_damage

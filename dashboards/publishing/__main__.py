@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dashboards.publishing.destination import Asked, tags_of
 from dashboards.publishing.mode import REQUESTS
-from dashboards.publishing.process import watch_driver
+from dashboards.publishing.process import silence_client, watch_driver
 from dashboards.publishing.publisher import publish
 from stsq_core.configs import UserError
 from sweeps.cells import WHOLE, read_shard
@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Publish, and log the result."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    silence_client()
     os.nice(10)  # training goes first
     stop = watch_driver() if options.follow else lambda: True
     asked = Asked(options.project, options.entity, None if options.tags is None else tags_of(options.tags))

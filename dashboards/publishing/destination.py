@@ -64,9 +64,28 @@ def choose_destination(
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, sealed(json.dumps(asdict(kept)).encode()))
-    sweep = Asked(settings.project, settings.entity, settings.tags)
-    asked = caller.beside(_of(environment)).beside(earlier).beside(sweep)
+    asked = caller.beside(_of(environment)).beside(earlier).beside(_of_sweep(settings))
     return Destination(asked.project or PROJECT, asked.entity, asked.tags or ())
+
+
+def destination_words(
+    caller: Asked, settings: WandbSettings, folder: Path, *, environment: Mapping[str, str] = os.environ
+) -> str:
+    """The project and the entity that `choose_destination` chooses, and who named each."""
+    path = folder / "asked.json"
+    sources = (
+        ("--wandb-{}", caller),
+        ("WANDB_{}", _of(environment)),
+        ("asked for before", (read_asked(path) if path.exists() else None) or NOTHING_ASKED),
+        ("the sweep", _of_sweep(settings)),
+        ("by default", Asked(PROJECT, "your own")),
+    )
+
+    def words(name: str) -> str:
+        source, value = next((source, value) for source, one in sources if (value := getattr(one, name)))
+        return f"{name} {value} ({source.format(name.upper() if source.startswith('WANDB') else name)})"
+
+    return f"{words('project')}, {words('entity')}"
 
 
 def check_names(caller: Asked, *, environment: Mapping[str, str] = os.environ) -> None:
@@ -92,7 +111,12 @@ def tags_of(text: str) -> tuple[str, ...]:
 
 def _of(environment: Mapping[str, str]) -> Asked:
     tags = environment.get("WANDB_TAGS")
-    return Asked(environment.get("WANDB_PROJECT"), environment.get("WANDB_ENTITY"), tags_of(tags) if tags else None)
+    project, entity = (environment.get(name) or None for name in ("WANDB_PROJECT", "WANDB_ENTITY"))
+    return Asked(project, entity, tags_of(tags) if tags else None)
+
+
+def _of_sweep(settings: WandbSettings) -> Asked:
+    return Asked(settings.project, settings.entity, settings.tags)
 
 
 def read_asked(path: Path) -> Asked | None:

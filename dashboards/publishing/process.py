@@ -104,6 +104,11 @@ class PublisherProcess:
                     self.process = again()
 
 
+def silence_client() -> None:
+    """Keep W&B's client, also in child processes, from printing lines of its own; `WANDB_SILENT=false` lets it."""
+    os.environ.setdefault("WANDB_SILENT", "true")
+
+
 def offline_reason(run_path: Path) -> str | None:
     """Why the last publication of a run directory left runs offline; None if it did not, or left no report."""
     report = _last_report(run_path)

@@ -171,6 +171,14 @@ def _wandb_project(name: str) -> str:
     return name
 
 
+def _wandb_entity(name: str) -> str:
+    if not 1 <= len(name) <= 128 or set(name) & set("/\\#?%: "):
+        raise ValueError(
+            f"a W&B entity has a name of 1 to 128 characters, none of them a blank or / \\ # ? % :; got {shown(name)}"
+        )
+    return name
+
+
 def _wandb_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
     for place, tag in enumerate(tags):
         if not 1 <= len(tag) <= 64:
@@ -185,7 +193,7 @@ class WandbSettings(Record):
 
     project: Annotated[str, AfterValidator(_wandb_project)] | None = None
     """The W&B project; stsq where none is named."""
-    entity: str | None = None
+    entity: Annotated[str, AfterValidator(_wandb_entity)] | None = None
     """The W&B entity; your own where none is named."""
     tags: Annotated[tuple[str, ...], BeforeValidator(as_tuple), AfterValidator(_wandb_tags)] = ()
     """Tags of every run."""

@@ -1,5 +1,6 @@
 """Run directories made through the sweeps' own API, with synthetic results that look like a measured sweep."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -114,6 +115,21 @@ def wandb_command(tmp_path: Path) -> Callable[..., str]:
         done = subprocess.run([command, *arguments], capture_output=True, text=True, cwd=tmp_path, timeout=120)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def said(tmp_path: Path) -> Callable[..., tuple[int, str]]:
+    """Runs `stsq` in a process of its own, with both outputs in one file; gives the exit code and what the file holds."""
+
+    def run(*words: object) -> tuple[int, str]:
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+        path = tmp_path / "said.txt"
+        with path.open("w") as out:
+            command = [sys.executable, "-m", "stsq", *map(str, words)]
+            done = subprocess.run(command, stdout=out, stderr=out, cwd=tmp_path, env=environment, timeout=240, check=False)
+        return done.returncode, path.read_text()
 
     return run
 

@@ -167,6 +167,20 @@ def test_the_server_receives_charts_workspace_and_report(named_run: RunDirectory
 
 
 @pytest.mark.slow
+def test_the_command_saves_where_it_says_and_prints_no_line_of_the_clients(
+    named_run: RunDirectory, boards_server: Any, said: Callable[..., tuple[int, str]]
+) -> None:
+    code, text = said("wandb", "setup", named_run.path, "--wandb-project", "widths", "--wandb-entity", "lab")
+    assert code == 0, text
+    first, *urls = text.splitlines()
+    assert first == "W&B: project widths (--wandb-project), entity lab (--wandb-entity)"
+    assert [line.partition(": ")[0] for line in urls] == ["workspace", "report"]
+    views = boards_server.views.values()
+    assert {(view["entityName"], view["projectName"]) for view in views} == {("lab", "widths")}
+    assert read_board(named_run.path).project == "widths"
+
+
+@pytest.mark.slow
 def test_saved_again_they_replace_themselves(
     named_run: RunDirectory,
     boards_server: Any,

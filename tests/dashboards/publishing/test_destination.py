@@ -51,6 +51,8 @@ def test_another_project_is_another_publication(make_run: Callable[..., RunDirec
     [
         (Asked(project="a/b"), {}, "--wandb-project: a W&B project has a name of 1 to 128 characters, none of them / "),
         (Asked(project="x" * 129), {}, "--wandb-project: a W&B project has a name of 1 to 128 characters"),
+        (Asked(entity="a b"), {}, "--wandb-entity: a W&B entity has a name of 1 to 128 characters, none of them a blank or / "),
+        (Asked(entity=""), {}, "--wandb-entity: a W&B entity has a name of 1 to 128 characters"),
         (Asked(tags=("x" * 65,)), {}, "--wandb-tags: a W&B tag has 1 to 64 characters; got 'xxx"),
         (Asked(tags=("a", "b", "a")), {}, "--wandb-tags: every tag stands once; 'a' stands there twice"),
         (NOTHING_ASKED, {"WANDB_PROJECT": "100%"}, "WANDB_PROJECT: a W&B project has a name of"),
@@ -63,9 +65,12 @@ def test_a_name_that_wandb_would_refuse_is_refused_first(asked: Asked, environme
 
 def test_names_that_wandb_takes_are_taken() -> None:
     check_names(Asked(project="größe 1.0", entity="lab", tags=("a", "b c")), environment={"WANDB_PROJECT": "x"})
+    check_names(NOTHING_ASKED, environment={"WANDB_PROJECT": "", "WANDB_ENTITY": ""})  # exported and empty: nothing is asked
 
 
-@pytest.mark.parametrize("fields", [{"project": "a#b"}, {"project": ""}, {"tags": [""]}, {"tags": ["a", "a"]}])
+@pytest.mark.parametrize(
+    "fields", [{"project": "a#b"}, {"project": ""}, {"entity": "a/b"}, {"tags": [""]}, {"tags": ["a", "a"]}]
+)
 def test_a_sweep_file_is_held_to_the_same_names(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         WandbSettings.model_validate(fields)
