@@ -7,7 +7,7 @@ workers and job commands load this module too and need few of them.
 import atexit
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
@@ -242,3 +242,19 @@ def job_server_get(client: Any, path: str) -> dict[str, Any]:
     except (AttributeError, OSError, RuntimeError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def progress_table(trials: Sequence[Any], settings: Sequence[str], numbers: Sequence[str], *, max_rows: int) -> str:
+    """Tune's own table of its trials, with these of their settings and results as columns."""
+    from ray.tune.progress_reporter import _trial_progress_str
+
+    return str(
+        _trial_progress_str(
+            list(trials),
+            metric_columns=list(numbers),
+            parameter_columns=list(settings),
+            max_column_length=40,
+            force_table=True,
+            max_rows=max_rows,
+        )
+    )

@@ -18,7 +18,6 @@ from typing import Any
 
 import ray
 from ray import tune
-from ray.tune.logger import JsonLoggerCallback
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import NoopStopper, Stopper
@@ -39,6 +38,7 @@ from cluster.tune.ray_private import (
     take_memory_kills_as_losses,
     wait_without_shuffling,
 )
+from cluster.tune.records import EventFiles, ProgressTable, Rows
 from cluster.tune.trainable import PackTrainable
 from cluster.tune.watch import HeadWatch, Watchdog
 from cluster.tune.worker_pool import OUT_OF_MEMORY, PREEMPTED, WorkerPool
@@ -46,9 +46,6 @@ from sweeps.cells import pack_row
 
 MOST_SINGLE = 2000
 """Packs of a session that have a Tune trial each; docs/scale.md says what that costs."""
-
-MOST_RECORDS = 20_000
-"""Rows of packs that Tune's files keep of a session, some kilobyte each; the ledger and `dashboards.load` have them all."""
 
 MOST_SESSIONS = 3
 """Sessions whose files Tune keeps in a run directory."""
@@ -208,19 +205,6 @@ class PoolCallback(tune.Callback):
         return tune.Callback, ()
 
 
-class Records(JsonLoggerCallback):
-    """Keeps the rows of packs as Tune's users expect them: `result.json` in a folder a trial."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._num = 0
-
-    def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
-        self._num += 1
-        if self._num <= MOST_RECORDS:
-            super().log_trial_result(iteration, trial, result)
-
-
 class Abort(BaseException):
     """Carries an error of the run itself (the disk is full) through Tune, which takes an `Exception` for a failed trial."""
 
@@ -308,7 +292,10 @@ def fit_pool(pool: WorkerPool, metrics: Metrics, head: HeadWatch | None) -> None
             storage_path=str(run.ray.resolve()),
             stop=reports,
             verbose=0,
-            callbacks=[PoolCallback(pool, reports.orders, metrics, watchdog, head), Records()],
+            callbacks=[
+                PoolCallback(pool, reports.orders, metrics, watchdog, head),
+                *(Rows(), EventFiles(), ProgressTable(run.ray / name)),
+            ],
             failure_config=tune.FailureConfig(max_failures=0),  # the pool counts losses, by pack
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),

@@ -50,6 +50,7 @@ FILES = (
     "ledger.jsonl",
     "sessions.jsonl",
     "spec.yaml",
+    "rounds.jsonl",
     "study.id",
     "study.journal",
     "curves/ENDED.jsonl",

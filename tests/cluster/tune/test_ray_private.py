@@ -184,6 +184,16 @@ def test_a_tune_trial_holds_its_actor_and_its_error(tmp_path: Path, monkeypatch:
     assert str(ray_private.error_of(trial)) == "boom"
 
 
+def test_tunes_table_shows_settings_and_numbers_of_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Trial("nothing", trial_id="7", stub=True)
+    monkeypatch.setattr(trial, "storage", SimpleNamespace(experiment_driver_staging_path="/nowhere"))
+    trial.set_config({"T": 64, "code": "random_sign"})
+    table = ray_private.progress_table([trial], ("T", "code"), ("median_loss",), max_rows=5)
+    assert re.search(r"\| nothing_7 +\| PENDING +\| +\| +64 \| random_sign \|", table), table
+    trial.run_metadata.last_result = {"median_loss": 0.25}
+    assert " 0.25 |" in ray_private.progress_table([trial], ("T",), ("median_loss",), max_rows=5)
+
+
 def test_ray_lists_what_it_would_upload_and_its_limit(tmp_path: Path) -> None:
     for name in ("kept.py", "deep/kept.txt", ".venv/lib.py", "ignored.txt", "hidden.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -76,7 +76,37 @@ def check_records(run: Path) -> None:
     assert {pack: [rows[pack][name] for name in columns] for pack in rows} == {
         one["pack"]: [*one.values()] for one in packs.to_dict("records")
     }
+    settings, losses = [settings[1:], ["pack/least_loss", "pack/median_loss", "pack/largest_loss"]]
+    for result in results:
+        (events,) = Path(result.path).glob("events.out.tfevents.*")
+        given, scalars = read_events(events)
+        assert given == {name: result.config[name] for name in settings}
+        assert [scalars[name] for name in losses] == pytest.approx([result.metrics[name[5:]] for name in losses], rel=1e-6)
+    table = (session / "progress.txt").read_text()
+    assert f"Number of trials: {len(packs)} ({len(packs)} TERMINATED)" in table
+    (head,) = (line for line in table.splitlines() if "Trial name" in line)
+    assert head.replace("|", " ").split()[4:] == [*settings, "finished", "diverged", "failed", *(name[5:] for name in losses)]
+    assert sum("random_sign" in line for line in table.splitlines()) == sum(packs["code"] == "random_sign")
     assert sum(path.stat().st_size for path in session.rglob("*") if path.is_file()) < 200_000
+
+
+def read_events(path: Path) -> tuple[dict[str, Any], dict[str, float]]:
+    """The hyperparameters and the scalars of an event file: records of length, checksum, message, checksum."""
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
+
+    data, given, scalars = path.read_bytes(), {}, {}
+    while data:
+        size = int.from_bytes(data[:8], "little")
+        event, data = Event.FromString(data[12 : 12 + size]), data[16 + size :]
+        for value in event.summary.value:
+            if value.metadata.plugin_data.plugin_name == "hparams":
+                start = HParamsPluginData.FromString(value.metadata.plugin_data.content).session_start_info
+                for name, setting in start.hparams.items():
+                    given[name] = getattr(setting, str(setting.WhichOneof("kind")))
+            else:
+                scalars[value.tag] = value.simple_value
+    return given, scalars
 
 
 def test_files_of_the_oldest_sessions_are_removed_those_of_killed_ones_too(tmp_path: Path) -> None:
