@@ -17,6 +17,7 @@ import typer.core
 
 from cluster.commands.cli_options import (
     MoreSeeds,
+    Notify,
     PluginFiles,
     Run,
     Settings,
@@ -217,6 +218,15 @@ def run(
             show_default="300, or ten times the longest pause measured",
         ),
     ] = None,
+    notify: Notify = None,
+    stalled_after: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help="Say that the run stalls after SECONDS in which no trial ended and no step was trained; 0 never.",
+        ),
+    ] = 1800.0,
     accept_versions: Annotated[
         bool,
         typer.Option(
@@ -256,6 +266,8 @@ def run(
         address=address,
         checkpoint_every_s=checkpoint_every,
         hung_after_s=hung_after,
+        notify=notify,
+        stalled_after_s=stalled_after,
         accept_versions=accept_versions,
     )
     with unfailing_output():

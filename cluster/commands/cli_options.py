@@ -23,6 +23,15 @@ def _load_plugins(context: typer.Context, files: list[Path] | None) -> list[Path
     return files
 
 
+def _check_notify(command: str | None) -> str | None:
+    """Refuse a command that cannot be one."""
+    if command is not None:
+        from cluster.run import command_words
+
+        command_words(command)
+    return command
+
+
 PluginFiles = Annotated[
     list[Path] | None,
     typer.Option(
@@ -56,6 +65,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 MoreSeeds = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="Train N further seeds of every cell of a grid; SWEEP is the run directory."),
+]
+Notify = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND",
+        callback=_check_notify,
+        help="Run COMMAND when the sweep ends, fails, is stopped or stalls, with a summary as JSON on its standard input.",
+    ),
 ]
 WandbProject = Annotated[
     str | None, typer.Option(help="W&B project.", show_default="WANDB_PROJECT, else the sweep's, else stsq")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from cluster.commands.cli_options import (
+    Notify,
     PluginFiles,
     Run,
     Settings,
@@ -55,6 +56,7 @@ def job_submit(
         str | None, typer.Option(help="An id for the job.", show_default="the sweep's name and a digest")
     ] = None,
     netrc: Annotated[str | None, typer.Option(metavar="PATH", help="A file on the cluster that holds your W&B key.")] = None,
+    notify: Notify = None,
     follow: Annotated[bool, typer.Option("--follow", help="Print the job's output and return its exit code.")] = False,
 ) -> None:
     """Send a sweep to a Ray cluster; arguments after `--` go to `stsq run` there, such as `-- --out /shared/run`.
@@ -64,8 +66,9 @@ def job_submit(
     from cluster.jobs import control, submission
 
     # the arguments are parsed as `stsq run` would there, so that it refuses here what it would refuse on the cluster
+    arguments = (*context.args, *(() if notify is None else ("--notify", notify)))
     commands = cast("typer.core.TyperGroup", context.find_root().command).commands
-    values: dict[str, Any] = commands["run"].make_context("stsq run", [sweep, *context.args]).params
+    values: dict[str, Any] = commands["run"].make_context("stsq run", [sweep, *arguments]).params
     if values["out"] is not None and not values["out"].is_absolute():
         raise UserError(
             f"--out {values['out']} would be in the job's working directory, which Ray deletes: give an absolute path"
@@ -73,7 +76,7 @@ def job_submit(
     request = submission.JobRequest(
         sweep,
         settings=tuple(settings or ()),
-        arguments=tuple(context.args),
+        arguments=arguments,
         working_dir=working_dir,
         submission_id=submission_id,
         more_settings=tuple(values["settings"] or ()),

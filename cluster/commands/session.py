@@ -3,9 +3,10 @@
 import importlib
 import os
 import shlex
+import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,13 +15,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.console import Console
 
+from cluster.commands.end_notice import EndNotice
 from cluster.run import (
     STOPPED,
     Budgets,
     InlineRunner,
+    Notifier,
     ProgressLine,
     Runner,
     RunOptions,
+    StallWatch,
     Stopped,
     StopSignals,
     Work,
@@ -34,8 +38,17 @@ from cluster.run import (
     rate_of,
     run_path,
     stop_signals,
+    without_command,
 )
-from dashboards.publishing import PublisherProcess, check_names, has_key, offline_reason, silence_client, unconfirmed_words
+from dashboards.publishing import (
+    PublisherProcess,
+    check_names,
+    has_key,
+    may_be_online,
+    offline_reason,
+    silence_client,
+    unconfirmed_words,
+)
 from stsq_core.configs import UserError
 from stsq_core.plugins import used_plugins
 from sweeps.cells import ExpandedSweep, Trials, load_expanded, recheck_trials
@@ -93,10 +106,31 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
     options = replace(options, keep_weights=options.keep_weights or keeps_weights(spec.drawings))
     options = options.bounded(spec.budget.max_workers)
     check_names(options.wandb_asked)
-    path = run_path(spec.name, options.out)
-    shard = options.shard or RunDirectory(path).shard
-    _check_cluster(RunDirectory(path), options)
-    run = create_or_open(path, expanded) if options.shard is None else create_shard(path, expanded, shard)
+    run = RunDirectory(run_path(spec.name, options.out))
+    notice = EndNotice(_notifier(run, spec, options, log=log), spec.name, run)
+    try:
+        code = _run(run, expanded, settings, options, notice, out=out, log=log)
+    except Exception as error:
+        notice.failed(error)
+        raise
+    notice.ended(code)
+    return code
+
+
+def _run(
+    run: RunDirectory,
+    expanded: ExpandedSweep,
+    settings: Sequence[str],
+    options: RunOptions,
+    notice: EndNotice,
+    *,
+    out: Console,
+    log: Console,
+) -> int:
+    """Run what is left of a sweep in its run directory; returns the exit code."""
+    spec, shard = expanded.spec, options.shard or run.shard
+    _check_cluster(run, options)
+    run = create_or_open(run.path, expanded) if options.shard is None else create_shard(run.path, expanded, shard)
     num_cells, expanded = len(expanded.labels), expanded.of_shard(shard)
     if not expanded.labels:
         print_line(log, f"shard {shard} has none of the {num_cells} cells of {spec.name}: nothing to train")
@@ -104,6 +138,7 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
     with stop_signals() as stop:
         try:
             with Lock(run.lock) as lock:
+                notice.run, notice.holds = run, True
                 if run.shards:
                     num_new, num = merge_shards(run), len(run.shards)
                     print_line(log, f"{num_new} trials of {num} shard{'s' if num > 1 else ''} are new in {run.ledger}")
@@ -113,11 +148,12 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
                 with _publication(run, spec, options, log=log) as publication:
                     try:
                         with ExitStack() as last:
-                            with session(run):
-                                _train_rest(run, expanded, options, lock=lock, stop=stop, log=log, last=last)
+                            with session(run, without_command(sys.argv, options.notify)):
+                                _train_rest(run, expanded, options, notice, lock=lock, stop=stop, log=log, last=last)
                             publication.finish()
-                            return _conclude(run, expanded, options, out=out, log=log)
+                            return _conclude(run, expanded, options, notice, out=out, log=log)
                     except Stopped as stopped:
+                        notice.stopped_by = stopped.signal_name
                         publication.patience_s = STOP_PATIENCE_S
                         done = f"{len(Ledger(run.ledger).trial_ids())} trials in {run.ledger}"
                         # The run directory holds the sweep with its further seeds: the same command would add some again.
@@ -128,8 +164,18 @@ def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: 
         except (Stopped, KeyboardInterrupt) as stopped:  # while the publisher or the lock was being let go
             if isinstance(stopped.__context__, UserError):
                 raise stopped.__context__ from None
-            print_line(log, f"stopped by {getattr(stopped, 'signal_name', 'SIGINT')}: every result is kept in {run.ledger}")
+            notice.stopped_by = getattr(stopped, "signal_name", "SIGINT")
+            print_line(log, f"stopped by {notice.stopped_by}: every result is kept in {run.ledger}")
             return STOPPED
+
+
+def _notifier(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log: Console) -> Notifier:
+    """Sends the notices of a run; W&B gets alerts where the run may be published online."""
+    alerts = False
+    with suppress(UserError):  # a mode that does not exist: the publisher says so
+        alerts = _publishes(run, spec, options) and may_be_online(options.wandb, spec.wandb.mode)
+    notify = partial(print_line, log)
+    return Notifier(options.notify, alerts=alerts, mode=options.wandb, asked=options.wandb_asked, log=notify)
 
 
 def _check_cluster(run: RunDirectory, options: RunOptions) -> None:
@@ -160,6 +206,7 @@ def _train_rest(
     run: RunDirectory,
     sweep: ExpandedSweep,
     options: RunOptions,
+    notice: EndNotice,
     *,
     lock: Lock,
     stop: StopSignals,
@@ -206,7 +253,8 @@ def _train_rest(
                 last.callback(runner.wait_for_end)
                 queue.fit(room=runner.room, slots=runner.slots)
                 line = ProgressLine(queue, run.curves, log, num_workers=runner.slots, rate_before=rate_of(held))
-                with line as progress, _page_prepared(queue):
+                watch = StallWatch(line.signs, lambda why: notice.stalled(why, queue, line), after_s=options.stalled_after_s)
+                with line as progress, watch, _page_prepared(queue):
                     runner.train(Work(queue, run, options, progress, stop, sweep.spec.budget.retries, budgets, guard))
                 print_line(log, progress.summary())
             if not queue.finished:
@@ -305,8 +353,7 @@ def _publication(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log
     place = shlex.quote(str(run.path))
     later = f"`stsq wandb sync {place}`"
     process = None
-    of_sweep = os.environ.get("WANDB_MODE") or spec.wandb.mode
-    if (options.wandb or (of_sweep if run.shard.count == 1 else "disabled")) != "disabled":
+    if _publishes(run, spec, options):
         try:
             notify = partial(print_line, log)
             process = PublisherProcess.start(run.path, mode=options.wandb, asked=options.wandb_asked, notify=notify)
@@ -332,6 +379,13 @@ def _publication(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log
                 print_line(log, f"W&B: {words}")
 
 
+def _publishes(run: RunDirectory, spec: SweepSpec, options: RunOptions) -> bool:
+    """Whether this command publishes the run, online or offline."""
+    of_sweep = os.environ.get("WANDB_MODE") or spec.wandb.mode
+    shard = options.shard or run.shard
+    return (options.wandb or (of_sweep if shard.count == 1 else "disabled")) != "disabled"
+
+
 @contextmanager
 def _page_prepared(queue: PackQueue) -> Iterator[None]:
     """Load what draws the page (seconds) once the first trials have ended, so that the run's end does not wait for it."""
@@ -354,7 +408,9 @@ def _page_prepared(queue: PackQueue) -> Iterator[None]:
         thread.join()
 
 
-def _conclude(run: RunDirectory, sweep: ExpandedSweep, options: RunOptions, *, out: Console, log: Console) -> int:
+def _conclude(
+    run: RunDirectory, sweep: ExpandedSweep, options: RunOptions, notice: EndNotice, *, out: Console, log: Console
+) -> int:
     """Print and draw the findings of a run; returns its exit code."""
     from cluster.commands.results import show_findings
     from sweeps.findings import findings_of
@@ -362,7 +418,7 @@ def _conclude(run: RunDirectory, sweep: ExpandedSweep, options: RunOptions, *, o
 
     results = read_results(run, sweep)
     thresholds = thresholds_of(sweep.spec, results)
-    findings = findings_of(run, sweep, results, thresholds)
+    notice.findings = findings = findings_of(run, sweep, results, thresholds)
     page, refused = None, None
     try:
         page = write_page(run, findings, log=log)  # before anything is printed, which a pager may hold up

@@ -1,6 +1,13 @@
 from .budgets import Budgets as Budgets
 from .claim import claim_path as claim_path
 from .exit_codes import STOPPED as STOPPED, exit_code as exit_code
+from .notices import (
+    MOST_THRESHOLDS as MOST_THRESHOLDS,
+    Notifier as Notifier,
+    Summary as Summary,
+    command_words as command_words,
+    without_command as without_command,
+)
 from .options import (
     RunOptions as RunOptions,
     load_remembered as load_remembered,
@@ -9,6 +16,7 @@ from .options import (
 )
 from .progress_line import ProgressLine as ProgressLine, rate_of as rate_of
 from .runner import LOOK_EVERY_S as LOOK_EVERY_S, InlineRunner as InlineRunner, Runner as Runner, Work as Work
+from .stall import StallWatch as StallWatch
 from .stop import Stopped as Stopped, StopSignals as StopSignals, sheltered as sheltered, stop_signals as stop_signals
 from .terminal import (
     drop as drop,

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from cluster.run.stall import STALLED_AFTER_S
 from dashboards.publishing import NOTHING_ASKED, Asked
 from stsq_core.configs import UserError
 from stsq_core.numerics import Device
@@ -30,6 +31,8 @@ class RunOptions:
         checkpoint_every_s: seconds between saved states of a pack in training: the most that a killed worker loses.
         hung_after_s: silence after which a worker is ended and its pack tried again; None derives it from what was measured,
             0 never ends one.
+        notify: a command that gets a summary when the run ends, fails, is stopped or stalls.
+        stalled_after_s: how long nothing may end and no step be trained before the run counts as stalled; 0 never.
         accept_versions: let different releases of torch meet in one run.
     """
 
@@ -51,6 +54,8 @@ class RunOptions:
     checkpoint_every_s: float = 20.0
     accept_versions: bool = False
     hung_after_s: float | None = None
+    notify: str | None = None
+    stalled_after_s: float = STALLED_AFTER_S
 
     def bounded(self, max_workers: int | None) -> "RunOptions":
         """These options under another upper limit on workers; the lower one counts."""

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from cluster.run.stall import Signs
 from cluster.run.terminal import harmless
 from dashboards.words import about_words, searches_words
 from sweeps.cells import Pack, cell_of_family, trial_operations
@@ -187,6 +188,11 @@ class ProgressLine:
         at_work = [Load(_cells_of(one.pack) if ahead else (), one.pack.operations * (1.0 - part)) for one, part in running]
         waiting = [Load(_cells_of(pack) if ahead else (), pack.operations) for pack in self._queue.waiting]
         return pace.seconds(ends_of(at_work, waiting, ahead, num_workers=self.num_workers).last)
+
+    def signs(self) -> Signs:
+        """What shows that the run goes on."""
+        steps = {pack_id: last_step(self._curves / f"{pack_id}.jsonl") for pack_id in self._running}
+        return Signs(self._queue.done, steps)
 
     @property
     def model_steps_ended(self) -> float:

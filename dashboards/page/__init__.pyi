@@ -12,4 +12,9 @@ from .run_index import index_of as index_of
 from .run_sections import progress_section as progress_section
 from .run_summary import RunSummary as RunSummary, summary_of as summary_of
 from .sections import page_section as page_section
-from .summary import footer as footer, heading as heading, status_words as status_words
+from .summary import (
+    footer as footer,
+    heading as heading,
+    result_words as result_words,
+    status_words as status_words,
+)

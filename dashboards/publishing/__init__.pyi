@@ -9,9 +9,10 @@ from .destination import (
     tags_of as tags_of,
 )
 from .keys import CELL as CELL, STATUS as STATUS
-from .mode import decide_mode as decide_mode, has_key as has_key
+from .mode import decide_mode as decide_mode, has_key as has_key, may_be_online as may_be_online
 from .process import (
     PublisherProcess as PublisherProcess,
+    alert_beside as alert_beside,
     offline_reason as offline_reason,
     silence_client as silence_client,
     unconfirmed_words as unconfirmed_words,

@@ -44,7 +44,13 @@ SPARE_DESCRIPTORS = 64
 
 def server_url() -> str:
     """The W&B server that this machine is set up for."""
+    _report_nothing()
     return os.environ.get("WANDB_BASE_URL") or str(wandb.setup().settings.base_url)
+
+
+def _report_nothing() -> None:
+    """Keep the client from measuring itself for its makers; before its service starts, which has the environment from then."""
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
 
 
 def restart_service(patience_s: float = TEARDOWN_PATIENCE_S) -> None:
@@ -95,6 +101,7 @@ class Service:
         Raises:
             ConnectionError: it does not start.
         """
+        _report_nothing()
         try:
             wandb.setup()
         except Exception as error:
@@ -117,7 +124,6 @@ def open_run(projection: RunProjection, target: Target, mode: Literal["online", 
         OSError: the client made no file for it.
         Exception: any error of the client, after at most `INIT_TIMEOUT_S`.
     """
-    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     run = wandb.init(
         project=target.project,
         entity=target.entity,

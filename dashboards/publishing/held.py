@@ -64,13 +64,19 @@ class Account:
                 f"query StsqRunsHeld($project: String, $entity: String{declared}) "
                 f"{{ model(name: $project, entityName: $entity) {{ {runs} }} }}"
             )
-            answer = self._ask(query, {"project": project, "entity": entity, **names})
+            answer = self.ask(query, {"project": project, "entity": entity, **names})
             buckets = (answer.get("model") or {}).values()
             found |= {bucket["name"]: _held(bucket) for bucket in buckets if isinstance(bucket, dict)}
         return found
 
-    def _ask(self, query: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
-        """One GraphQL request, given up after `ASK_TIMEOUT_S`, be it a name server, a connection or an answer that is slow."""
+    def ask(
+        self, query: str, variables: Mapping[str, Any], *, problem: str = "does not say what it holds"
+    ) -> Mapping[str, Any]:
+        """One GraphQL request, given up after `ASK_TIMEOUT_S`, be it a name server, a connection or an answer that is slow.
+
+        Raises:
+            ConnectionError: the server does not answer in time, or refuses; its message says the `problem`.
+        """
         token = base64.b64encode(f"api:{self.key}".encode()).decode()
         request = urllib.request.Request(
             f"{self.url.rstrip('/')}/graphql",
@@ -94,7 +100,7 @@ class Account:
         asking.start()
         asking.join(ASK_TIMEOUT_S)
         if isinstance(answers[-1], Exception):
-            raise ConnectionError(f"the W&B server {self.url} does not say what it holds: {answers[-1]}")
+            raise ConnectionError(f"the W&B server {self.url} {problem}: {answers[-1]}")
         return answers[-1]
 
 

@@ -48,20 +48,36 @@ def decide_mode(
     Raises:
         UserError: `WANDB_MODE` is not one of the modes.
     """
-    named = environment.get("WANDB_MODE", "")
-    named = {"dryrun": "offline", "run": "online", "shared": "online"}.get(named, named)  # W&B's other names
-    if not caller and named and named not in REQUESTS:
-        raise UserError(f"WANDB_MODE must be one of {', '.join(REQUESTS)}; got {named!r}: unset it or choose one")
-    request = caller or cast(Request, named) or sweep
+    request = _requested(caller, sweep, environment)
     if request in ("offline", "disabled"):
         return Decision(cast(Mode, request), f"{request} was asked for")
     # first the test that needs no server: asking W&B's client for the server's URL loads the client
-    may_have_key = environment.get("WANDB_API_KEY") or _netrc_path(environment).exists()
-    if not may_have_key or not has_key(url := server(), environment):
+    if not _may_have_key(environment) or not has_key(url := server(), environment):
         return Decision("offline", NO_KEY)
     if not (answers or can_reach)(url):
         return Decision("offline", f"the W&B server {url} does not answer", may_heal=True)
     return Decision("online", f"publishing to {url}")
+
+
+def may_be_online(caller: Request | None, sweep: Request, *, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether `decide_mode` may choose to publish online, as far as it can be known without W&B's client and its server.
+
+    Raises:
+        UserError: `WANDB_MODE` is not one of the modes.
+    """
+    return _requested(caller, sweep, environment) in ("auto", "online") and _may_have_key(environment)
+
+
+def _requested(caller: Request | None, sweep: Request, environment: Mapping[str, str]) -> Request:
+    named = environment.get("WANDB_MODE", "")
+    named = {"dryrun": "offline", "run": "online", "shared": "online"}.get(named, named)  # W&B's other names
+    if not caller and named and named not in REQUESTS:
+        raise UserError(f"WANDB_MODE must be one of {', '.join(REQUESTS)}; got {named!r}: unset it or choose one")
+    return caller or cast(Request, named) or sweep
+
+
+def _may_have_key(environment: Mapping[str, str]) -> bool:
+    return bool(environment.get("WANDB_API_KEY")) or _netrc_path(environment).exists()
 
 
 def has_key(server: str, environment: Mapping[str, str] = os.environ) -> bool:

@@ -15,7 +15,7 @@ import shlex
 import signal
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -63,10 +63,7 @@ class PublisherProcess:
             UserError: `RUN/wandb` cannot be written.
         """
         log_path = run_path / "wandb" / "publisher.log"
-        tags = None if asked.tags is None else ",".join(asked.tags)
-        given = {"mode": mode, "project": asked.project, "entity": asked.entity, "tags": tags}
-        flags = [f"--{name}={value}" for name, value in given.items() if value is not None]
-        command = module_command("dashboards.publishing", str(run_path), "--follow", *flags)
+        command = _command(run_path, "--follow", mode=mode, asked=asked)
 
         def begin() -> "subprocess.Popen[bytes]":
             with log_path.open("ab") as log:
@@ -102,6 +99,36 @@ class PublisherProcess:
                     self.process.stdin.close()
                 with suppress(OSError):
                     self.process = again()
+
+
+def alert_beside(
+    run_path: Path, alert: Mapping[str, str], *, mode: str | None, asked: Asked = NOTHING_ASKED, timeout_s: float
+) -> str:
+    """Send an alert (the fields of `alerts.Alert`) in a process of its own; returns `sent`, or why it was not."""
+    command = _command(run_path, "--alert", mode=mode, asked=asked)
+    try:
+        done = subprocess.run(
+            command,
+            input=json.dumps(alert),
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        return f"W&B has not taken it within {timeout_s:.0f} s"
+    except OSError as error:
+        return str(error)
+    said = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
+    return said[-1] if said else f"its process ended with exit code {done.returncode}"
+
+
+def _command(run_path: Path, what: str, *, mode: str | None, asked: Asked) -> list[str]:
+    tags = None if asked.tags is None else ",".join(asked.tags)
+    given = {"mode": mode, "project": asked.project, "entity": asked.entity, "tags": tags}
+    flags = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    return module_command("dashboards.publishing", str(run_path), what, *flags)
 
 
 def silence_client() -> None:

@@ -1,5 +1,6 @@
 """What `stsq job` makes of answers, refusals and lost connections; a stand-in plays the job server."""
 
+import shlex
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -403,6 +404,18 @@ def test_an_address_that_can_never_answer_is_told_at_once(monkeypatch: pytest.Mo
     monkeypatch.setattr(ray.job_submission, "JobSubmissionClient", refuse)
     with pytest.raises(UserError, match="Version check returned 404"):
         job_client.connect("http://there:8265", notify=lambda text: sys.exit(text))
+
+
+@pytest.mark.parametrize("words", [("--notify", "python tell.py 'a b'"), ("--", "--notify", "python tell.py 'a b'")])
+def test_a_command_to_notify_goes_with_the_job(
+    serve: Serve, capsys: pytest.CaptureFixture[str], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    server = serve(("RUNNING", None))
+    assert ended(capsys, "job", "submit", "smoke", "--working-dir", tmp_path, *words)[0] == 0
+    (entrypoint,) = server.submitted
+    assert shlex.split(entrypoint) == ["python", "-m", "stsq", "run", "smoke", "--notify", "python tell.py 'a b'"]
+    code, _, err = ended(capsys, "job", "submit", "smoke", "--working-dir", tmp_path, "--notify", "'")
+    assert (code, err) == (2, "stsq: --notify cannot be split into words: No closing quotation\n")
 
 
 @pytest.mark.parametrize("words", [("submit", "smoke"), ("status", "job"), ("stop", "job"), ("list",), ("logs", "job")])

@@ -4,6 +4,7 @@ docs/faults.md says what is to happen; `chaos` kills at random.
 """
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -159,6 +160,35 @@ def test_a_frozen_node_keeps_no_pack_and_spoils_nothing_when_it_wakes(
     assert ended.code == 0, ended
     assert "a pack was taken from a worker that was given up and did not end (process" in " ".join(ended.err.split())
     assert numbers(run) == undisturbed
+
+
+def test_a_run_whose_workers_hang_and_then_are_gone_tells_both_stalls_and_goes_on(
+    nodes: RayNodes, stsq: Any, sweep: Path, until: Any
+) -> None:
+    run, told = stsq.folder / "runs/small", stsq.folder / "told.jsonl"
+    (stsq.folder / "tell.py").write_text(f"import sys\nwith open({str(told)!r}, 'a') as file: file.write(sys.stdin.read())\n")
+    words = ("run", sweep, *QUIET, "--address", nodes.address, "--stalled-after", 15)
+    process = stsq.start(*words, "--notify", f"{sys.executable} {stsq.folder / 'tell.py'}", **nodes.access)
+
+    def verdicts() -> list[str]:
+        return [json.loads(line)["verdict"] for line in told.read_text().splitlines()] if told.exists() else []
+
+    def num(beginning: str) -> int:
+        return sum(one.startswith(beginning) for one in verdicts())
+
+    hung, gone = "no trial has ended and no step was trained for ", "no worker has had anything to train for "
+    worker = one_in_training(run, until)
+    os.kill(worker, signal.SIGSTOP)
+    until(lambda: num(hung) == 1, timeout_s=PATIENCE_S, what="the notice of a stall")
+    os.kill(worker, signal.SIGCONT)
+    one_in_training(run, until)
+    before = num(gone)  # the first worker may have taken more than the few seconds that are allowed here
+    nodes.lose(nodes.nodes[0])
+    until(lambda: num(gone) > before, timeout_s=PATIENCE_S, what="the notice that no worker is there")
+    nodes.add()
+    ended = stsq.wait(process, timeout_s=PATIENCE_S)
+    assert ended.code == 0, ended
+    assert verdicts()[-1] == "every trial ended as a result"
 
 
 DRAIN = """

@@ -50,7 +50,8 @@ class Server(ThreadingHTTPServer):
 
     `failure` is how it answers every request now: None well, a number with that HTTP status, "hang" not at all until it is set
     to something else. `fails_after` rows received, `failure` becomes `next_failure`: a failure in the middle of a run.
-    `silence` is a failure of the query for what it holds, alone; `num_questions` counts these.
+    `silence` is a failure of the query for what it holds, alone; `num_questions` counts these. `alerts` are the messages of
+    `wandb.Run.alert`, refused unless `takes_alerts`. `num_measurements` counts what the client tells its makers.
     """
 
     daemon_threads = True
@@ -65,6 +66,9 @@ class Server(ThreadingHTTPServer):
         self.fails_after: int | None = None
         self.silence: int | str | None = None
         self.num_questions = 0
+        self.num_measurements = 0
+        self.alerts: list[dict[str, Any]] = []
+        self.takes_alerts = True
         self.keys: set[str] = set()
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
@@ -81,6 +85,9 @@ class Server(ThreadingHTTPServer):
     def answer(self, query: str, variables: dict[str, Any]) -> dict[str, Any]:
         if "upsertBucket" in query:
             return {"upsertBucket": self.upsert(variables)}
+        if "notifyScriptableRunAlert" in query:
+            self.alerts.append(variables)
+            return {"notifyScriptableRunAlert": {"success": self.takes_alerts}}
         if "StsqRunsHeld" in query:
             names = {name: run_id for name, run_id in variables.items() if name not in ("project", "entity")}
             return {"model": {name: resumed(self.runs.get(run_id)) for name, run_id in names.items()}}
@@ -132,6 +139,9 @@ class Requests(BaseHTTPRequestHandler):
             threading.Event().wait(0.05)
         if isinstance(status := self.failure(is_question), int):
             self.reply({"error": "refused"}, status=status)
+        elif "/otel/" in self.path:
+            self.server.num_measurements += 1
+            self.reply({})
         elif self.path.endswith("/graphql"):
             self.reply({"data": self.server.answer(body.get("query", ""), body.get("variables") or {})})
         else:
