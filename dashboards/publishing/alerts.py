@@ -13,16 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from dashboards.publishing.client import server_url
 from dashboards.publishing.destination import Asked, choose_destination
 from dashboards.publishing.held import BATCH, Account
 from dashboards.publishing.mode import Request, decide_mode, key_for
-from dashboards.publishing.published import directory_id, publications
+from dashboards.publishing.published import alerts_sent, directory_id, publications
 from stsq_core.configs import UserError
 from sweeps.cells import ExpandedSweep
-from sweeps.store import JsonLines, RunDirectory, append_lines, open_run, read_lines, trials_of_journal
+from sweeps.store import RunDirectory, append_lines, open_run, read_lines, trials_of_journal
 
 Level = Literal["INFO", "WARN", "ERROR"]
 
@@ -51,14 +49,6 @@ class Alert:
     key: str
 
 
-class _Sent(BaseModel):
-    """A line of the file of alerts; fields of later versions are passed over."""
-
-    model_config = ConfigDict(frozen=True)
-
-    key: str
-
-
 def send_alert(run_path: Path, alert: Alert, *, mode: Request | None, asked: Asked) -> str:
     """Send an alert where the run is published online; returns what became of it: `sent`, or why it was not.
 
@@ -71,9 +61,9 @@ def send_alert(run_path: Path, alert: Alert, *, mode: Request | None, asked: Ask
     decision = decide_mode(mode, sweep.spec.wandb.mode, server=server_url)
     if decision.mode != "online":
         return decision.reason
-    sent = JsonLines(run.wandb / "alerts.jsonl", lambda fields, _: _Sent.model_validate(fields))
+    sent = alerts_sent(run.wandb / "alerts.jsonl")
     key = hashlib.sha256(alert.key.encode()).hexdigest()[:16]
-    if any(line.key == key for line in read_lines(sent)):
+    if key in read_lines(sent):
         return "it was sent before"
     place = choose_destination(asked, sweep.spec.wandb, run.wandb)
     url = server_url()

@@ -53,6 +53,7 @@ class PublishedRun:
 
 
 _RUN = TypeAdapter(PublishedRun)
+_KEY = TypeAdapter(str)
 
 
 class Published:
@@ -113,6 +114,11 @@ def publications(path: Path) -> JsonLines[PublishedRun]:
     return JsonLines(path, check)
 
 
+def alerts_sent(path: Path) -> JsonLines[str]:
+    """The keys of the alerts that were sent; one whose line is damaged may be sent once more."""
+    return JsonLines(path, lambda fields, _: _KEY.validate_python(fields["key"]))
+
+
 def directory_id(folder: Path) -> str:
     """The id of this run directory in W&B: made once, then kept; where its file is damaged, as the published runs have it."""
     path = folder / "identity.json"
@@ -154,6 +160,7 @@ def publishing_damage(run: RunDirectory) -> Iterator[Damage]:
         yield from damaged_lines(publications(path), "these runs are published again")
     for path in sorted(run.wandb.glob("cells/*.jsonl")):
         yield from damaged_lines(cell_rows(path), "the publisher writes these rows again", moved_away(path))
+    yield from damaged_lines(alerts_sent(run.wandb / "alerts.jsonl"), "these alerts may be sent once more")
     identity = run.wandb / "identity.json"
     if identity.exists() and kept_id(identity) is None:
         what = f"{identity} is damaged: the name of this directory in W&B is taken from its published runs, or made anew"

@@ -12,6 +12,7 @@ import yaml
 from dashboards.publishing.alerts import Alert, send_alert
 from dashboards.publishing.destination import NOTHING_ASKED, Asked
 from dashboards.publishing.process import alert_beside
+from dashboards.publishing.published import publishing_damage
 from dashboards.publishing.publisher import publish
 from stsq_core import UserError
 from sweeps.store.run_directory import RunDirectory
@@ -107,6 +108,22 @@ def test_an_account_without_an_entity_is_asked_to_name_one(
     monkeypatch.setattr(server, "answer", lambda query, variables: {"viewer": {"entity": None}})
     with pytest.raises(UserError, match="--wandb-entity"):
         sent(run)
+
+
+def test_a_damaged_line_costs_one_alert_more_and_is_found_by_a_check(
+    make_run: MakeRun, small: dict[str, Any], server: Any
+) -> None:
+    run = make_run(trials=[small])
+    publish(run.path)
+    assert sent(run) == sent(run, replace(ALERT, key="other")) == "sent"
+    assert list(publishing_damage(run)) == []
+    path = run.wandb / "alerts.jsonl"
+    first, second = path.read_text().splitlines()
+    path.write_text(f"{first[:-9]}\n{second}\n")
+    (damage,) = publishing_damage(run)
+    assert "alerts.jsonl:1 is damaged" in damage.what
+    assert sent(run) == "sent"
+    assert sent(run, replace(ALERT, key="other")) == "it was sent before"
 
 
 @pytest.mark.slow
