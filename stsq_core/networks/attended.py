@@ -102,7 +102,9 @@ class Weighing:
                 torch.stack(parts, 1)
                 for parts in (
                     [product(own[:, d:].mT, E) for own in asked],
-                    [product(W[:, d:, :d].mT, E) for W in first],
+                    [
+                        product(W[:, d:].mT.contiguous(), E)[:, :d] for W in first
+                    ],  # d rows alone would be added in another order
                     [own[:, :d] for own in asked],
                     [W[:, :d, :d] for W in first],
                 )
