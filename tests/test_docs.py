@@ -1,4 +1,4 @@
-"""Every link, path, dotted name, test, command and option named in README, CONTRIBUTING and docs exists."""
+"""Links, paths, dotted names, tests, commands and options named in README, CONTRIBUTING, SECURITY, issue templates and docs exist."""
 
 import importlib
 import importlib.util
@@ -14,7 +14,11 @@ import typer.main
 from cluster.commands.cli import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / ".github").rglob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 ROOMS = "stsq_core|sweeps|dashboards|cluster|stsq"
 STSQ = typer.main.get_command(app)
 
