@@ -5,7 +5,7 @@ STAMP := .venv/installed
 # compiled modules are kept, also where the surroundings forbid it (as images for containers do): many tests start processes
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo test test-quick test-failed test-clusters chaos torture check format bench bench-search docs pictures optunahub clean
+.PHONY: install demo test test-quick test-failed test-lowest test-clusters chaos torture check format bench bench-search docs pictures optunahub clean
 
 install: $(STAMP)
 
@@ -29,6 +29,13 @@ test-quick: $(STAMP)  ## the tests that start no Ray, browser or other process a
 
 test-failed: $(STAMP)  ## the tests that failed last time, once more
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+
+test-lowest: $(STAMP)  ## test-quick with the lowest versions that pyproject.toml allows, then with the highest (two environments, gigabytes each)
+	for set in lowest-direct highest; do \
+	  $(BIN)/uv venv --quiet --clear --python $(PYTHON) build/$$set && \
+	  $(BIN)/uv pip install --quiet --python build/$$set --resolution $$set --only-binary :all: --no-binary stsq -e '.[dev]' && \
+	  build/$$set/bin/python -m pytest -n 2 -m '$(QUICK)' || exit 1; \
+	done
 
 test-clusters: $(STAMP)  ## clusters of several nodes that grow, lose nodes, fill up; Slurm's way of starting one (twenty minutes)
 	$(BIN)/python -m pytest -m clusters tests/cluster
@@ -54,8 +61,8 @@ bench: $(STAMP)  ## ratios against the alternatives and a table of all gates (a 
 docs: $(STAMP)  ## the documentation as a site in build/docs; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-pictures: $(STAMP)  ## run quickstart and width_vs_T (a few minutes) and draw their pictures in the documentation again
-	$(BIN)/python docs/images/draw.py runs/pictures
+pictures: $(STAMP)  ## draw the pictures of the documentation again, from the runs that are kept for it (some minutes)
+	$(BIN)/python docs/images/draw.py
 
 optunahub: $(STAMP)  ## the threshold sampler as a package for OptunaHub
 	$(BIN)/python optunahub/build.py build/optunahub

@@ -1,4 +1,4 @@
-"""Links, paths, dotted names, tests, commands and options named in README, CONTRIBUTING, SECURITY, issue templates and docs exist."""
+"""Links, paths, dotted names, tests, commands and options in README, CONTRIBUTING, SECURITY, issue templates and docs exist."""
 
 import importlib
 import importlib.util

@@ -25,7 +25,6 @@ from dashboards.plots import (
     Chart,
     cell_views,
     curve_charts,
-    curve_words,
     loss_charts,
     read_shown_curves,
     threshold_charts,
@@ -243,7 +242,7 @@ def _figures(view: CellView | None) -> dict[str, go.Figure]:
     figures = {"loss-against-width": _titled(losses, f"Loss against {size.quantity}")}
     if view.curves:
         [curves] = curve_charts([view])
-        figures["loss-through-training"] = _titled(curves, f"Loss through training, {curve_words(view.curves, size.noun)}")
+        figures["loss-through-training"] = _titled(curves, f"Loss through training of each {size.noun}")
     return figures
 
 

@@ -149,7 +149,7 @@ def _worker(worker: WorkerProgress, names: Mapping[str, Html]) -> dict[str, obje
     words = f"step {steps}"
     return {
         "worker": worker.worker,
-        "cells": [f"{worker.num_trials:,} trials of ", cells],
+        "cells": [f"{worker.num_trials:,} trial{'s' * (worker.num_trials != 1)} of ", cells],
         "bar": element(
             "div",
             element("i", class_="training", style=f"width:{100 * share:.2f}%"),

@@ -26,6 +26,12 @@ class Cell:
         return tuple(self.trials)
 
     @property
+    def sample(self) -> TrialConfig:
+        """A config of its family. The trials of a cell may be taken from those of many families, which they then still name."""
+        place = int(self.trials.family[0]) if len(self.trials) else 0
+        return self.trials.families[place].sample
+
+    @property
     def widths(self) -> tuple[int, ...]:
         """The widths m, in order."""
         return tuple(np.unique(self.trials.widths).tolist())

@@ -174,7 +174,7 @@ def progress_of(basis: ProgressBasis, training: Sequence[TrainingPack], *, holde
         CellProgress(
             cell_id=cell.cell_id,
             label=cell.label,
-            config_sample=cell.trials.families[0].sample,
+            config_sample=cell.sample,
             num_trials=len(cell.trials) + more.get(cell.cell_id, 0),
             num_finished=int(finished[place]),
             num_diverged=int(diverged[place]),

@@ -28,6 +28,6 @@ def test_a_name_is_the_one_of_its_room(name: str) -> None:
 
 def test_the_version_is_that_of_the_package() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert declared["project"]["dynamic"] == ["version"]
+    assert declared["project"]["dynamic"] == ["version", "readme"]
     assert declared["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "stsq.__version__"}
     assert metadata.version("stsq") == stsq.__version__

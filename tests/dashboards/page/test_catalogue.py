@@ -11,13 +11,14 @@ from synthetic_runs import catalogue_run
 from dashboards.page.cell_section import cell_keys
 from dashboards.page.figure_sections import curves_section, losses_section
 from dashboards.page.summary import heading, headline
-from dashboards.plots.cells import CellView, cell_views
+from dashboards.plots.cells import CellView, cell_names, cell_views
 from dashboards.plots.chart import Chart, Marks, OpenEnd
 from dashboards.plots.charts_of_cells import loss_charts
 from dashboards.plots.charts_of_thresholds import threshold_charts
 from dashboards.plots.series import LETTERS, MAX_SERIES
 from stsq_core.configs import SAMPLES
 from sweeps.cells.loading import catalog_names, load_sweep
+from sweeps.findings.progress import read_progress
 from sweeps.findings.run_findings import Findings, read_findings
 
 NUMBERS = r"\(`\w`\* = [\d,.]+ to [\d,.]+ at"
@@ -141,3 +142,12 @@ def test_a_search_says_that_its_widths_have_one_seed_each(tmp_path: Path) -> Non
     assert section is not None
     assert "one seed at each width" in section.html
     assert "median" not in section.html
+
+
+def test_the_cells_of_searches_of_which_some_have_begun_are_named_by_what_varies(tmp_path: Path) -> None:
+    run = catalogue_run(tmp_path / "begun", load_sweep("quickstart"))
+    lines = run.ledger.read_text("utf-8").splitlines(keepends=True)
+    run.ledger.write_text("".join(line for line in lines if '"kind": "fcn"' in line or '"kind":"fcn"' in line), "utf-8")
+    cells = read_progress(run).cells
+    assert {cell.kind for cell in cells if cell.num_ended} == {"fcn"}
+    assert cell_names(cells) == tuple(f"T = {T}" for T in (16, 32, 64, 128, 4, 8, 12, 16))
