@@ -54,6 +54,7 @@ def test_a_sender_that_tells_no_versions_is_not_compared(printed: str) -> None:
     check_submitter(accept=False, environment={SUBMITTED_WITH: printed} if printed else {})
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_another_torch_only_where_that_is_accepted(
     here: Here, write_sweep: Callable[..., Path], torch_is: Callable[[str], None], tmp_path: Path, until: Callable[..., object]
 ) -> None:

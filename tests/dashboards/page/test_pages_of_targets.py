@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from dashboards.page.report import write_report
 from dashboards.paper.tables import threshold_rows, thresholds_csv
 from dashboards.plots.charts_of_thresholds import threshold_charts
@@ -16,6 +18,7 @@ from sweeps.findings.run_findings import read_findings
 from sweeps.store.ledger import Ledger
 
 
+@pytest.mark.slow
 def test_each_target_is_a_series_with_its_law_and_has_its_rows_and_panels(
     make_run: Callable[..., Any], attention: dict[str, Any]
 ) -> None:

@@ -85,6 +85,7 @@ def test_contours_lie_where_other_fractions_of_the_seeds_are_solved() -> None:
     assert _width_at(posterior, 0.9) == pytest.approx(30 * math.exp(0.1 * 1.2816), rel=0.05)
 
 
+@pytest.mark.slow
 def test_page_and_paper_show_it(make_run: Callable[..., RunDirectory]) -> None:
     from dashboards import write_report
 

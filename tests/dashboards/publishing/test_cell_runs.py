@@ -62,6 +62,7 @@ def online(server: Any) -> dict[str, Any]:
     return {one.config["cell_id"]: (one.rows, one.summary) for one in server.runs.values()}
 
 
+@pytest.mark.slow
 def test_offline_one_file_a_cell_reads_back_as_its_log_and_its_threshold(make_run: MakeRun, large: dict[str, Any]) -> None:
     run = make_run(trials=[large], wandb=CELLS)
     report = publish(run.path)

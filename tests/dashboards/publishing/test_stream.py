@@ -13,6 +13,7 @@ from sweeps.store.run_directory import RunDirectory
 MakeRun = Callable[..., RunDirectory]
 
 
+@pytest.mark.slow
 def test_every_row_arrives_once_and_again_does_nothing(
     make_run: MakeRun, small: dict[str, Any], server: Any, assert_whole: Callable[..., None]
 ) -> None:
@@ -26,6 +27,7 @@ def test_every_row_arrives_once_and_again_does_nothing(
     assert_whole(run, server)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evaluation", [{}, {"every": 500, "q_test": [1]}], ids=["plain", "evaluated"])
 def test_trials_stream_while_they_train(
     make_run: MakeRun,
@@ -64,6 +66,7 @@ def test_sync_publishes_what_was_written_offline(
     assert len(list(run.wandb.glob("run-*/*.wandb.synced"))) == 4
 
 
+@pytest.mark.slow
 def test_a_server_that_refuses_everything_costs_no_trial(
     make_run: MakeRun, small: dict[str, Any], server: Any, assert_whole: Callable[..., None]
 ) -> None:

@@ -176,6 +176,7 @@ def test_a_study_in_which_it_chooses_nothing_is_warned_of_once() -> None:
         search(lambda trial: trial.suggest_int("width", 2, 9) / 10, target=0.5, n_trials=3)
 
 
+@pytest.mark.slow
 def test_of_several_whole_numbers_one_must_be_named_and_the_others_are_tuned_as_usual() -> None:
     """A rate of 0.01 is best; Optuna's own sampler finds it while the width's threshold is sought."""
 

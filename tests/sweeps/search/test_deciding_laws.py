@@ -144,6 +144,7 @@ def test_the_first_round_of_a_later_cell_lies_about_what_the_laws_expect(family)
         assert max(widths) < 8 * min(widths)
 
 
+@pytest.mark.slow
 def test_status_page_and_results_agree_on_when_it_has_ended(family) -> None:
     one = family()
     one.go(LOGARITHM, trials=40)
@@ -180,6 +181,7 @@ def test_what_laws_cannot_decide_is_refused(family, settings, problem) -> None:
         family(*settings)
 
 
+@pytest.mark.slow
 def test_the_benchmark_decides_a_family_of_each_law_and_judges_by_its_rule() -> None:
     outcomes = [decide(DecisionJob("laws", truth, 5)) for truth in TRUTHS]
     assert [(outcome.verdict, outcome.cells < 18) for outcome in outcomes] == [("right", True)] * 3
