@@ -109,7 +109,7 @@ class Notifier:
 
     def _alert(self, summary: Summary, timeout_s: float) -> None:
         became = alert_beside(Path(summary.run), summary.alert(), mode=self._mode, asked=self._asked, timeout_s=timeout_s)
-        if became != "sent" and "sent before" not in became and "W&B key" not in became:
+        if became != "sent" and not became.startswith("not due"):
             self._log(f"W&B: no alert that the run has {summary.state} was sent: {became}")
 
 

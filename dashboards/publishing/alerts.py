@@ -50,7 +50,7 @@ class Alert:
 
 
 def send_alert(run_path: Path, alert: Alert, *, mode: Request | None, asked: Asked) -> str:
-    """Send an alert where the run is published online; returns what became of it: `sent`, or why it was not.
+    """Send an alert where the run is published online; returns what became of it: `sent`, `not due` and why, or what was wrong.
 
     Raises:
         UserError: no run directory, or an environment that names no mode.
@@ -60,11 +60,11 @@ def send_alert(run_path: Path, alert: Alert, *, mode: Request | None, asked: Ask
     sweep = run.read_sweep()
     decision = decide_mode(mode, sweep.spec.wandb.mode, server=server_url)
     if decision.mode != "online":
-        return decision.reason
+        return f"not due: {decision.reason}"
     sent = alerts_sent(run.wandb / "alerts.jsonl")
     key = hashlib.sha256(alert.key.encode()).hexdigest()[:16]
     if key in read_lines(sent):
-        return "it was sent before"
+        return "not due: it was sent before"
     place = choose_destination(asked, sweep.spec.wandb, run.wandb)
     url = server_url()
     account = Account(url, key_for(url) or "")

@@ -104,7 +104,7 @@ class PublisherProcess:
 def alert_beside(
     run_path: Path, alert: Mapping[str, str], *, mode: str | None, asked: Asked = NOTHING_ASKED, timeout_s: float
 ) -> str:
-    """Send an alert (the fields of `alerts.Alert`) in a process of its own; returns `sent`, or why it was not."""
+    """Send an alert (the fields of `alerts.Alert`) in a process of its own; returns what became of it."""
     command = _command(run_path, "--alert", mode=mode, asked=asked)
     try:
         done = subprocess.run(

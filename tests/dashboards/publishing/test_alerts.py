@@ -29,8 +29,8 @@ def test_an_alert_goes_once_to_the_newest_run_of_the_sweep(make_run: MakeRun, sm
     run = make_run(trials=[small])
     publish(run.path)
     assert sent(run) == "sent"
-    assert sent(run) == "it was sent before"
-    assert sent(run, replace(ALERT, text="the same, an hour later")) == "it was sent before"
+    assert sent(run) == "not due: it was sent before"
+    assert sent(run, replace(ALERT, text="the same, an hour later")) == "not due: it was sent before"
     (alert,) = server.alerts
     assert alert["runName"] in server.runs
     assert (alert["entityName"], alert["projectName"]) == ("me", "stsq")
@@ -75,9 +75,11 @@ def test_nothing_is_sent_where_nothing_is_published_online(
     make_run: MakeRun, small: dict[str, Any], server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run(trials=[small])
-    assert sent(run, mode="offline") == "offline was asked for"
+    assert sent(run, mode="offline") == "not due: offline was asked for"
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    assert sent(run) == "not due: the W&B server http://127.0.0.1:9 does not answer"
     monkeypatch.delenv("WANDB_API_KEY")
-    assert sent(run).startswith("there is no W&B key")
+    assert sent(run).startswith("not due: there is no W&B key")
     assert server.alerts == []
 
 
@@ -123,7 +125,7 @@ def test_a_damaged_line_costs_one_alert_more_and_is_found_by_a_check(
     (damage,) = publishing_damage(run)
     assert "alerts.jsonl:1 is damaged" in damage.what
     assert sent(run) == "sent"
-    assert sent(run, replace(ALERT, key="other")) == "it was sent before"
+    assert sent(run, replace(ALERT, key="other")) == "not due: it was sent before"
 
 
 @pytest.mark.slow
@@ -137,7 +139,7 @@ def test_a_process_of_its_own_sends_it_in_bounded_time(make_run: MakeRun, small:
     assert "took no alert: HTTP Error 401" in alert_beside(run.path, fields, mode=None, timeout_s=60)
     server.heal()
     assert alert_beside(run.path, fields, mode=None, timeout_s=60) == "sent"
-    assert alert_beside(run.path, fields, mode=None, timeout_s=60) == "it was sent before"
+    assert alert_beside(run.path, fields, mode=None, timeout_s=60) == "not due: it was sent before"
     assert "holds no spec.yaml" in alert_beside(run.wandb, fields, mode=None, timeout_s=60)
 
 
