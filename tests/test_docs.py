@@ -12,6 +12,8 @@ import pytest
 import typer.main
 
 from cluster.commands.cli import app
+from sweeps.cells.expanded_sweep import ExpandedSweep
+from sweeps.cells.loading import load_sweep
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -64,6 +66,13 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in slugs(target)):
             broken.append(link)
     assert broken == []
+
+
+def test_the_sweep_of_many_packs_is_one_of_so_many() -> None:
+    """What docs/scale.md says of it."""
+    sweep = ExpandedSweep.of(load_sweep(str(ROOT / "docs/sweeps/many_packs.yaml")))
+    trials = [trial for cell in sweep.cells for trial in cell.trials]
+    assert (len(sweep.cells), len(trials), {trial.training.steps for trial in trials}) == (120, 120, {20_000})
 
 
 def test_every_page_of_docs_is_in_the_index() -> None:

@@ -22,7 +22,7 @@ ANSWER_TIMEOUT_S = 20.0
 """How long a job server may take from accepting a connection to its first answer."""
 
 PAUSE_S = 2.0
-MIN_RAY = (2, 51)
+MIN_RAY = (2, 54)
 PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 
 

@@ -41,6 +41,7 @@ KEPT = {
     "figure3": ("curves", "weights"),
     "qstr_attention": ("curves", "weights"),
     "qstr_samples": ("curves",),
+    "boolean_samples": (),
 }
 """Of each sweep what is kept of its run directory beside the sweep file and the ledger."""
 
@@ -75,6 +76,7 @@ PICTURES = {
     "figure3.png": Picture("figure3", "matrices.png", DRAWINGS),
     "qstr_attention.png": Picture("qstr_attention", "blocks.png", DRAWINGS),
     "qstr_samples.png": Picture("qstr_samples", "thresholds.png", PAPER),
+    "boolean_samples.png": Picture("boolean_samples", "thresholds.png", PAPER),
     "board_thresholds.png": Picture("quickstart", "thresholds.vl.json", BOARDS),
     "board_loss_against_width.png": Picture("quickstart", "loss-against-width.vl.json", BOARDS),
     "board_optuna.png": Picture("quickstart", "optuna", ("dashboards/boards/viewers.py", *FIGURES)),
@@ -82,8 +84,8 @@ PICTURES = {
     "live.png": Picture("quickstart", "live", ("dashboards/page/run_sections.py", "dashboards/assets/page.css")),
 }
 
-LONG = {"atlas.png": "atlas", "boolean_samples.png": "boolean_samples"}
-"""Pictures of sweeps that run for long and whose runs are large: drawn when they were run, so that their looks may be older."""
+LONG = {"atlas.png": "atlas"}
+"""Pictures of sweeps whose runs are not kept: drawn when they were run, so that their looks may be older."""
 
 
 def hashes(name: str) -> dict[str, str]:

@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 
 from cluster import environment
 from cluster.commands.doctor import OPTIONAL
+from cluster.jobs.job_client import MIN_RAY
 
 ROOT = Path(__file__).parents[3]
 
@@ -66,6 +67,11 @@ def test_every_version_is_bounded_above_and_what_was_tried_lies_within() -> None
         requirement = Requirement(line)
         assert any(bound.operator == "<" for bound in requirement.specifier), line
         assert requirement.specifier.contains(tried[canonicalize_name(requirement.name)]), line
+
+
+def test_a_cluster_may_have_the_lowest_ray_that_the_project_allows() -> None:
+    [ray] = [line for line in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"] if "ray[" in line]
+    assert f">={'.'.join(map(str, MIN_RAY))}," in ray
 
 
 def test_this_interpreter_is_not_refused() -> None:

@@ -308,7 +308,7 @@ def test_several_nodes_need_a_run_directory_that_they_share(serve: Serve, submit
 
 @pytest.mark.parametrize(
     ("version", "code", "printed"),
-    [("2.40.1", 2, "runs Ray 2.40.1 and stsq needs 2.51 or later"), ("2.999.0", 0, "runs Ray 2.999.0, here is")],
+    [("2.40.1", 2, "runs Ray 2.40.1 and stsq needs 2.54 or later"), ("2.999.0", 0, "runs Ray 2.999.0, here is")],
 )
 def test_another_ray_is_told_and_one_too_old_refused(
     serve: Serve, submit: Submit, version: str, code: int, printed: str
