@@ -29,6 +29,7 @@ def told(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+@pytest.mark.slow
 def test_a_sweep_that_ends_tells_its_results(here: Here, write_sweep: Write, hook: str, tmp_path: Path) -> None:
     done = here("run", write_sweep(), *QUIET, "--notify", hook)
     assert done.code == 0
@@ -54,6 +55,7 @@ def test_the_command_is_in_no_file_of_the_run(here: Here, write_sweep: Write, tm
     assert not [path for path in files if b"a-secret-token" in path.read_bytes()]
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_or_hangs_changes_nothing(
     here: Here, write_sweep: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

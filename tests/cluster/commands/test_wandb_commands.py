@@ -41,6 +41,7 @@ def test_a_run_gets_its_documents_with_its_thresholds(here: Here, write_sweep: C
         assert "Width thresholds" in Path("documents/report.json").read_text()
 
 
+@pytest.mark.slow
 def test_project_and_entity_are_said_and_serve_later_runs(
     here: Here, write_sweep: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ def test_what_goes_wrong_is_said_by_the_programs_name_alone(tmp_path: Path) -> N
     assert killed == f"{sys.executable} was ended by SIGKILL"
 
 
+@pytest.mark.slow
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     started = tmp_path / "pid"
     code = (
@@ -116,6 +117,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) 
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_notifier_says_in_one_line_what_became_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_MINE", "0123456789")
     monkeypatch.setattr(notices, "TIMEOUT_AFTER_STOP_S", 1.0)

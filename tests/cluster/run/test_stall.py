@@ -11,17 +11,20 @@ from cluster.run.stall import NO_WORKER_SHARE, STALLED_AFTER_S, Signs, StallWatc
 
 
 class Run:
-    """Signs that tests set, and the reports that came; `looked` is set at every look."""
+    """Signs as they are at each look, and the reports that came; `looks` counts the looks."""
 
-    def __init__(self) -> None:
+    def __init__(self, change: Callable[[int], Signs] | None = None) -> None:
         self.signs = Signs(0, {"pack": 1})
+        self.change = change
+        self.num_looks = 0
         self.reports: list[str] = []
         self.reported = threading.Event()
         self.looks = threading.Semaphore(0)
 
     def see(self) -> Signs:
         self.looks.release()
-        return self.signs
+        self.num_looks += 1
+        return self.change(self.num_looks) if self.change else self.signs
 
     def report(self, why: str) -> None:
         self.reports.append(why)
@@ -34,6 +37,7 @@ class Run:
             assert self.looks.acquire(timeout=30)
 
 
+@pytest.mark.slow
 def test_silence_is_reported_once_and_again_after_the_run_went_on() -> None:
     seen = Run()
     with StallWatch(seen.see, seen.report, after_s=0.4):
@@ -51,14 +55,13 @@ def test_silence_is_reported_once_and_again_after_the_run_went_on() -> None:
     lambda n: Signs(n, {"pack": 1}), lambda n: Signs(0, {"pack": n}), lambda n: Signs(0, {f"pack{n}": 0}),
 ])  # fmt: skip
 def test_a_run_that_goes_on_is_not_stalled(change: Callable[[int], Signs]) -> None:
-    seen = Run()
-    with StallWatch(seen.see, seen.report, after_s=3.0):
-        for number in range(40):
-            seen.signs = change(number)
-            seen.wait(1)
+    seen = Run(change)
+    with StallWatch(seen.see, seen.report, after_s=0.4):
+        seen.wait(8)
     assert seen.reports == []
 
 
+@pytest.mark.slow
 def test_without_a_worker_it_is_reported_sooner() -> None:
     seen = Run()
     seen.signs = Signs(3, {})

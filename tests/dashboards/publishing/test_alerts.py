@@ -17,6 +17,7 @@ from dashboards.publishing.publisher import publish
 from stsq_core import UserError
 from sweeps.store.run_directory import RunDirectory
 
+pytestmark = pytest.mark.slow
 MakeRun = Callable[..., RunDirectory]
 ALERT = Alert("small ended", "every trial ended as a result", "INFO", "ended 4")
 
@@ -128,7 +129,6 @@ def test_a_damaged_line_costs_one_alert_more_and_is_found_by_a_check(
     assert sent(run, replace(ALERT, key="other")) == "not due: it was sent before"
 
 
-@pytest.mark.slow
 def test_a_process_of_its_own_sends_it_in_bounded_time(make_run: MakeRun, small: dict[str, Any], server: Any) -> None:
     run = make_run(trials=[small])
     publish(run.path)
@@ -143,7 +143,6 @@ def test_a_process_of_its_own_sends_it_in_bounded_time(make_run: MakeRun, small:
     assert "holds no spec.yaml" in alert_beside(run.wandb, fields, mode=None, timeout_s=60)
 
 
-@pytest.mark.slow
 def test_a_run_alerts_once_and_a_resume_does_not_repeat_it(
     small: dict[str, Any], server: Any, said: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:

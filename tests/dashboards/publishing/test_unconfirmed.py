@@ -11,6 +11,7 @@ from dashboards.publishing.publisher import publish, sync
 from stsq_core import UserError
 from sweeps.store.run_directory import RunDirectory
 
+pytestmark = pytest.mark.slow
 MakeRun = Callable[..., RunDirectory]
 
 
