@@ -75,7 +75,21 @@ class Board:
         Raises:
             ValueError: the publisher writes no such key.
         """
-        return _known(key, ROWS, "history")
+        searched = (
+            [keys.NUM_POINTS, *(name for names in self.search_keys.values() for name in names)] if self.has_searches else []
+        )
+        return _known(key, (*ROWS, *searched), "history")
+
+    @property
+    def has_searches(self) -> bool:
+        """Whether the thresholds of some cells are searched."""
+        return bool(self.findings.sweep.searched)
+
+    @property
+    def search_keys(self) -> dict[float, tuple[str, str, str]]:
+        """Of each target the history keys of a search: the threshold so far, and the ends of its interval."""
+        targets = [one.target for one in self.findings.spec.criterion.each]
+        return {one: keys.search_keys(self.size, target=one if len(targets) > 1 else None) for one in targets}
 
     @property
     def size(self) -> Size:
@@ -105,7 +119,7 @@ class Board:
         thresholds = threshold_charts(self.findings.regimes)
         phases = phase_diagrams(self.findings.regimes)
         losses = loss_charts([view for view in cell_views(self.findings.thresholds, {}) if view.dot_widths])
-        made = [status_chart()]
+        made = [status_chart(with_searches=self.has_searches)]
         if losses:
             made.insert(0, loss_chart(losses))
         if phases:

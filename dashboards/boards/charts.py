@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from dashboards.plots import Axis, Chart, Layer, Line, Marks, OpenEnd, Rule, Span, Tiles, tile_opacity
-from dashboards.publishing import CELL, STATUS
+from dashboards.publishing import CELL, STATUS, TRIAL_ID
 from dashboards.words import FAINT, INK, MUTED, Dash
 
 Spec = dict[str, Any]
@@ -89,11 +89,13 @@ def loss_chart(charts: Sequence[Chart]) -> BoardChart:
     return BoardChart("loss-against-width", "Loss against width by cell", _whole(concat=panels, columns=3))
 
 
-def status_chart() -> BoardChart:
-    """How many trials of each cell ended in which way."""
-    cell, status = f"${{field:{CELL}}}", f"${{field:{STATUS}}}"
+def status_chart(*, with_searches: bool = False) -> BoardChart:
+    """How many trials of each cell ended in which way; `with_searches` leaves out the runs that show a search."""
+    cell, status, trial = f"${{field:{CELL}}}", f"${{field:{STATUS}}}", f"${{field:{TRIAL_ID}}}"
+    trials_alone = [{"filter": f"isValid(datum['{trial}'])"}] if with_searches else []
+    ends = {"calculate": f"isValid(datum['{status}']) ? datum['{status}'] : 'training'", "as": "end"}
     spec = _whole(
-        transform=[{"calculate": f"isValid(datum['{status}']) ? datum['{status}'] : 'training'", "as": "end"}],
+        transform=[*trials_alone, ends],
         width=420,
         mark={"type": "bar", "height": {"band": 0.7}},
         encoding={
@@ -109,7 +111,8 @@ def status_chart() -> BoardChart:
             },
         },
     )
-    return BoardChart("statuses", "How trials ended, by cell", spec, config=(CELL,), summary=(STATUS,))
+    config = (CELL, TRIAL_ID) if with_searches else (CELL,)
+    return BoardChart("statuses", "How trials ended, by cell", spec, config=config, summary=(STATUS,))
 
 
 def _colours(chart: Chart) -> dict[str, str]:

@@ -72,6 +72,7 @@ def _sections(board: Board) -> Iterator[Any]:
     words = wr.MarkdownPanel(markdown=f"{thresholds_table(findings.thresholds)}\n\n{laws_words(findings.regimes)}")
     named = (
         ("Width thresholds", [chart_panel(board, charts.get("thresholds")), words if findings.thresholds else None], 2, 1),
+        ("Searches", search_panels(board, w=24), 1, 1),
         ("Phase diagram", [chart_panel(board, charts.get("phase-diagram"))], 1, 1),
         ("Loss against width", [chart_panel(board, charts.get("loss-against-width")), loss_panel(board)], 2, 1),
         ("Through training", curve_panels(board), 3, 1),
@@ -124,10 +125,12 @@ def _blocks(board: Board) -> Iterator[Any]:
 
 
 def _cells(board: Board) -> Iterator[Any]:
+    searched = {cell.cell_id for cell in board.findings.sweep.searched}
     for cell in board.cells[:MAX_CELLS]:
         yield wr.H3(cell.label)
+        searches = search_panels(board) if cell.cell_id in searched else []
         filters = [expr.Config(board.config(keys.CELL_ID)) == cell.cell_id]
-        yield _grid(board, cell.cell_id, [loss_panel(board), *curve_panels(board)[1:]], filters=filters)
+        yield _grid(board, cell.cell_id, [*searches, loss_panel(board), *curve_panels(board)[1:]], filters=filters)
     if len(board.cells) > MAX_CELLS:
         yield wr.P(f"{len(board.cells) - MAX_CELLS} more cells are in the workspace.")
 
@@ -193,6 +196,28 @@ def curve_panels(board: Board, *, w: int = 12, h: int = 8) -> list[Any]:
             layout=wr.Layout(w=w, h=h),
         )
         for key, words in groups
+    ]
+
+
+def search_panels(board: Board, *, w: int = 12, h: int = 8) -> list[Any]:
+    """How the interval of each searched threshold narrows with the points of its search, a panel a target; none without any."""
+    if not board.has_searches:
+        return []
+    letter, level = board.size.letter, board.findings.spec.criterion.level
+    several = len(board.search_keys) > 1
+    return [
+        wr.LinePlot(
+            title=f"Threshold {letter}* and its {level:.0%} interval so far" + (f", target loss {target:g}" if several else ""),
+            x=board.row(keys.NUM_POINTS),
+            y=[board.row(name) for name in names],
+            title_x="points of the search",
+            title_y=f"{board.size.quantity} {letter}",
+            log_y=True,
+            groupby=wr.Config(board.config(keys.CELL)),
+            max_runs_to_show=MAX_RUNS,
+            layout=wr.Layout(w=w, h=h),
+        )
+        for target, names in board.search_keys.items()
     ]
 
 

@@ -1,5 +1,6 @@
 from . import keys as keys
 from .client import restart_service as restart_service, server_url as server_url
+from .damage import publishing_damage as publishing_damage
 from .destination import (
     NOTHING_ASKED as NOTHING_ASKED,
     Asked as Asked,
@@ -8,7 +9,7 @@ from .destination import (
     destination_words as destination_words,
     tags_of as tags_of,
 )
-from .keys import CELL as CELL, STATUS as STATUS
+from .keys import CELL as CELL, STATUS as STATUS, TRIAL_ID as TRIAL_ID
 from .mode import decide_mode as decide_mode, has_key as has_key, may_be_online as may_be_online
 from .process import (
     PublisherProcess as PublisherProcess,
@@ -17,7 +18,7 @@ from .process import (
     silence_client as silence_client,
     unconfirmed_words as unconfirmed_words,
 )
-from .published import directory_id as directory_id, publishing_damage as publishing_damage
+from .published import directory_id as directory_id
 from .publisher import publish as publish, sync as sync
 from .wandb_border import (
     document_of as document_of,

@@ -5,35 +5,30 @@ log, which grows as trials end and is never rewritten; summary and table come wh
 ends. Every row is a function of the cell's ledger lines in their order, so that a restarted publisher makes the same rows.
 """
 
-import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dashboards.plots import median_curve
-from dashboards.publishing.client import INTERRUPTED, write_client_files
+from dashboards.publishing.cell_log import CellLog
+from dashboards.publishing.cell_outcome import cell_outcome
+from dashboards.publishing.client import write_client_files
 from dashboards.publishing.keys import cell_config
-from dashboards.publishing.projection import Outcome, Row, RunProjection, Table, short
+from dashboards.publishing.projection import Outcome, RunProjection, short
 from sweeps.cells import Cell, ExpandedSweep, Shard
-from sweeps.schema import LOSS, Criterion
+from sweeps.schema import Criterion
 from sweeps.store import (
     LEAST_LOSS,
-    JsonLines,
     Ledger,
     LedgerRecord,
     Outcomes,
     RunDirectory,
-    disk_errors,
     judged_loss,
     read_curves,
     read_results,
-    sealed,
-    write_from,
 )
 from sweeps.thresholds import WidthThreshold, width_thresholds
 
@@ -43,15 +38,9 @@ AXES = {
     "success_rate/*": "num_ended",
     "num_trials/*": "num_ended",
 }
-COLUMNS = ("trial_id", "m", "lr", "seed", "status", "relative_loss", "relative_loss_stderr", "solved", "counts_for_threshold")
-MAX_TABLE_ROWS = 10_000
-"""Upper limit on the rows of a table that W&B shows; of a larger cell the table has the trials of least width."""
 
 MAX_PROGRESS_ROWS = 500
 """Upper limit on the rows of a cell's progress; the training curve of each complete width comes on top."""
-
-LAST_OF_GROUP = "num_ended"
-"""The key that only the last row of a group in a cell's log has."""
 
 
 class CellRuns:
@@ -101,7 +90,10 @@ class CellRuns:
         thresholds: dict[str, list[WidthThreshold]] = {}
         for threshold in width_thresholds(results, self._criterion):
             thresholds.setdefault(threshold.cell_id, []).append(threshold)
-        return [self._project(cell, self._outcome(cell.cell_id, thresholds[cell.cell_id])) for cell in cells]
+        return [
+            self._project(cell, cell_outcome(thresholds[cell.cell_id], is_complete=self._states[cell.cell_id].is_complete))
+            for cell in cells
+        ]
 
     def live(self) -> list[RunProjection]:
         """The runs of cells that are not complete."""
@@ -137,47 +129,6 @@ class CellRuns:
             outcome=outcome,
             axes=AXES,
         )
-
-    def _outcome(self, cell_id: str, thresholds: Sequence[WidthThreshold]) -> Outcome:
-        """The end of a cell; of several targets the least is its own, and each has its numbers, `m_star@0.3`."""
-        is_complete = self._states[cell_id].is_complete
-        threshold = min(thresholds, key=lambda one: one.target_loss)
-        points, target = threshold.points, threshold.target_loss
-
-        def found(one: WidthThreshold, suffix: str = "") -> dict[str, Any]:
-            values = {"status": one.status if is_complete else "interrupted"}
-            values |= {name: getattr(one, name) for name in ("M", "m_star", "low", "high")}
-            return {f"{name}{suffix}": value for name, value in values.items()}
-
-        summary = found(threshold)
-        for one in thresholds if len(thresholds) > 1 else ():
-            summary |= found(one, f"@{one.target_loss:g}")
-        summary |= {
-            "level": threshold.level,
-            "target_loss": target,
-            **({} if threshold.metric == LOSS else {"metric": threshold.metric}),
-            "num_ended": threshold.num_trials,
-            "num_solved": int((points.outcomes.relative_loss <= target).sum()),
-            "num_diverged": threshold.num_diverged,
-            "num_failed": threshold.num_failed,
-        }
-        exit_code = (1 if threshold.num_failed else 0) if is_complete else INTERRUPTED
-        last = max(datetime.fromisoformat(text).timestamp() for text in points.outcomes.finished_at.tolist())
-        names = {"m": threshold.size.letter}
-        if threshold.metric != LOSS:
-            names |= {"relative_loss": threshold.measure, "relative_loss_stderr": f"standard error of {threshold.measure}"}
-        columns = tuple(names.get(name, name) for name in COLUMNS)
-        return Outcome(summary, exit_code, last, {"trials": Table(columns, tuple(_trial_rows(threshold)))})
-
-
-def _trial_rows(threshold: WidthThreshold) -> Iterator[tuple[Any, ...]]:
-    for point in threshold.points[:MAX_TABLE_ROWS]:
-        loss = point.relative_loss
-        solved = None if point.status == "failed" else loss is not None and loss <= threshold.target_loss
-        counts = point.chosen and point.status != "failed"
-        yield (
-            point.trial_id, point.width, point.lr, point.seed, point.status, loss, point.relative_loss_stderr, solved, counts,
-        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -265,67 +216,3 @@ def _median(losses: list[float]) -> float:
     """The median of the log losses, as a loss; a failed trial counts as the worst."""
     logs = [math.inf if math.isnan(loss) else math.log(max(loss, LEAST_LOSS)) for loss in losses]
     return math.exp(float(np.median(logs)))
-
-
-class CellLog:
-    """The rows of one cell's run, as first written to `RUN/wandb/cells/CELL_ID.jsonl`: one row a line, append-only.
-
-    A row's place in the file is its step in W&B, so that a continued run is sent the rows after the last one that the server
-    has, and none twice. Rows come in groups, each for the state after some number of ledger lines (`num_lines`); a group
-    without its last row (the one with `num_ended`) was cut off by a crash and is dropped and written again.
-
-    Raises:
-        UserError: the disk is full or may not be written.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._rows: list[Row] = []
-        self._size = 0
-        group: list[Mapping[str, Any]] = []
-        lines = cell_rows(path)
-        for fields, end in lines.after(0):
-            if lines.bad:  # it and what follows is written again, each row in its place
-                break
-            group.append(fields)
-            if LAST_OF_GROUP in group[-1]:
-                self._take(group)
-                group, self._size = [], end
-
-    @property
-    def rows(self) -> tuple[Row, ...]:
-        """All rows, in order."""
-        return tuple(self._rows)
-
-    @property
-    def num_lines(self) -> int:
-        """The number of the cell's ledger lines at the last row."""
-        return int(self._rows[-1].values["num_lines"]) if self._rows else 0
-
-    def append(self, group: Sequence[Mapping[str, Any]]) -> None:
-        """Add a group of rows; the last of them has `num_ended`."""
-        data = b"".join(sealed(json.dumps(dict(values), allow_nan=False).encode()) for values in group)
-        with disk_errors(self._path):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.touch()
-            write_from(self._path, data, self._size)  # drops a group that a crash cut off
-        self._take(group)
-        self._size += len(data)
-
-    def _take(self, group: Sequence[Mapping[str, Any]]) -> None:
-        start = len(self._rows)
-        self._rows += [Row(start + place, values) for place, values in enumerate(group)]
-
-
-def cell_rows(path: Path) -> JsonLines[dict[str, Any]]:
-    """The lines of a cell's log."""
-    return JsonLines(path, _row_fields)
-
-
-def _row_fields(fields: dict[str, Any], _: bool) -> dict[str, Any]:
-    """The fields of a line of a cell's log."""
-    if wrong := [name for name, value in fields.items() if type(value) not in (int, float)]:
-        raise ValueError(f"{wrong[0]} is no number")
-    if type(fields.get("num_lines")) is not int:
-        raise ValueError("it has no num_lines")
-    return fields

@@ -6,10 +6,9 @@ of two directories apart in one project.
 """
 
 import json
-import os
 import re
 import secrets
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,21 +16,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from dashboards.publishing.cell_runs import cell_rows
-from dashboards.publishing.destination import read_asked
 from sweeps.cells import WHOLE, Shard
-from sweeps.store import (
-    Damage,
-    JsonLines,
-    RunDirectory,
-    append_lines,
-    damaged_lines,
-    free_name,
-    moved_away,
-    read_lines,
-    sealed,
-    unsealed,
-)
+from sweeps.store import JsonLines, append_lines, free_name, read_lines, sealed, unsealed, write_first
 
 SENT = "sent"
 """The mode of a run that was sent whole, while the server has not said that it holds it."""
@@ -130,14 +116,9 @@ def directory_id(folder: Path) -> str:
 def renew_id(folder: Path) -> None:
     """Make the file of the id where there is none, or a damaged one."""
     path = folder / "identity.json"
-    if path.exists():
+    if path.exists() and kept_id(path) is None:
         path.replace(free_name(path))
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"identity.{os.getpid()}.tmp")
-    draft.write_bytes(sealed(json.dumps({"id": _published_id(folder)}).encode()))
-    with suppress(FileExistsError):  # another shard's publisher was first
-        os.link(draft, path)
-    draft.unlink()
+    write_first(path, sealed(json.dumps({"id": _published_id(folder)}).encode()))
 
 
 def _published_id(folder: Path) -> str:
@@ -152,19 +133,3 @@ def kept_id(path: Path) -> str | None:
         found = unsealed(path.read_bytes())[0]["id"]
         return found if isinstance(found, str) and re.fullmatch(r"[0-9a-f]{8}", found) else None
     return None
-
-
-def publishing_damage(run: RunDirectory) -> Iterator[Damage]:
-    """The damaged files below `RUN/wandb`; W&B's own files are not read."""
-    for path in sorted(run.wandb.glob("published*.jsonl")):
-        yield from damaged_lines(publications(path), "these runs are published again")
-    for path in sorted(run.wandb.glob("cells/*.jsonl")):
-        yield from damaged_lines(cell_rows(path), "the publisher writes these rows again", moved_away(path))
-    yield from damaged_lines(alerts_sent(run.wandb / "alerts.jsonl"), "these alerts may be sent once more")
-    identity = run.wandb / "identity.json"
-    if identity.exists() and kept_id(identity) is None:
-        what = f"{identity} is damaged: the name of this directory in W&B is taken from its published runs, or made anew"
-        yield Damage(what, lambda: renew_id(run.wandb))
-    asked = run.wandb / "asked.json"
-    if asked.exists() and read_asked(asked) is None:
-        yield Damage(f"{asked} is damaged: project, entity and tags are those of the sweep", moved_away(asked))

@@ -5,7 +5,7 @@ published when the server confirms that it holds it. Published runs are recorded
 again writes only those that are missing or have changed. A server that fails is tried again later; in the meantime runs are
 written offline, and once it answers they are published from the journals.
 
-A sweep with more trials than `wandb.max_trial_runs` has one run a cell instead of one a trial.
+A sweep whose plan has more trials than `wandb.max_trial_runs` has one run a cell instead of one a trial (module `form`).
 
 A publisher locks the places of its shard as a range of bytes in `RUN/wandb/publisher.lock`. A lock of byte ranges, and not a
 lock file for each shard, because two publishers with different N may overlap in part; it also works between machines that share
@@ -29,10 +29,12 @@ from dashboards.publishing.cell_runs import CellRuns
 from dashboards.publishing.client import server_url
 from dashboards.publishing.destination import NOTHING_ASKED, Asked, choose_destination
 from dashboards.publishing.files import Target
+from dashboards.publishing.form import form_of
 from dashboards.publishing.mode import Request, decide_mode
 from dashboards.publishing.process import asks_again
 from dashboards.publishing.published import directory_id
 from dashboards.publishing.replay import FIRST_PAUSE_S, PublishReport, Replay, Runs
+from dashboards.publishing.search_runs import JoinedRuns, SearchRuns
 from dashboards.publishing.trial_runs import TrialRuns
 from stsq_core.configs import UserError
 from sweeps.cells import WHOLE, ExpandedSweep, Shard
@@ -112,12 +114,13 @@ def sync(run_path: Path, *, asked: Asked = NOTHING_ASKED, shard: Shard = WHOLE) 
 
 
 def runs_of(run: RunDirectory, sweep: ExpandedSweep, shard: Shard, *, tags: tuple[str, ...]) -> Runs:
-    """The W&B runs of a sweep: one a trial, or one a cell above `wandb.max_trial_runs` trials."""
-    num_trials, limit = sum(len(cell.trials) for cell in sweep.cells), sweep.spec.wandb.max_trial_runs
-    if num_trials <= limit:
-        return TrialRuns(run, sweep, shard, identity=directory_id(run.wandb), tags=tags)
-    LOG.info("%d trials are more than wandb.max_trial_runs=%d: one run a cell", num_trials, limit)
-    return CellRuns(run, sweep, shard, identity=directory_id(run.wandb), tags=tags)
+    """The W&B runs of a sweep: one a trial, or one a cell (`form_of`); a cell that is searched has one in either form."""
+    form, identity = form_of(run), directory_id(run.wandb)
+    runs_of_form = TrialRuns if form == "trial" else CellRuns
+    runs: Runs = runs_of_form(run, sweep, shard, identity=identity, tags=tags)
+    if not sweep.searched:
+        return runs
+    return JoinedRuns(runs, SearchRuns(run, sweep, shard, identity=identity, tags=tags, form=form))
 
 
 def _patience(stop: Callable[[], bool]) -> Callable[[], bool]:

@@ -7,6 +7,7 @@ from .progress import (
     WorkerProgress as WorkerProgress,
     read_progress as read_progress,
 )
+from .progress_basis import planned_trials as planned_trials
 from .regimes import Regime as Regime
 from .run_findings import Findings as Findings, findings_of as findings_of, read_findings as read_findings
 from .threshold_verdicts import threshold_ratio as threshold_ratio

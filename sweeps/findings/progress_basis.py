@@ -67,6 +67,12 @@ def basis_of(
     return ProgressBasis(tuple(cells.values()), records, searching, outlook, words)
 
 
+def planned_trials(sweep: ExpandedSweep) -> int:
+    """How many trials a sweep declares and its searches are expected to ask for, before any has ended."""
+    basis = basis_of(sweep, Outcomes.of((), sweep.spec.criterion.size), (), {})
+    return sum(len(cell.trials) for cell in basis.cells) + sum(one.num_trials for one in basis.outlook.ahead)
+
+
 def _plans(
     spec: SweepSpec, searched: Sequence[SearchedCell], records: Outcomes, thresholds: Sequence[WidthThreshold]
 ) -> list[SearchPlan]:

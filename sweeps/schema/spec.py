@@ -200,7 +200,7 @@ class WandbSettings(Record):
     mode: Literal["auto", "offline", "online", "disabled"] = "auto"
     """auto is online with a key and a server, else offline."""
     max_trial_runs: Annotated[int, Field(ge=0, le=MANY)] = 1000
-    """A sweep of more trials has one run a cell instead of one a trial."""
+    """A sweep whose plan has more trials has one run a cell instead of one a trial."""
 
 
 def _case(value: object) -> object:

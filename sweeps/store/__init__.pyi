@@ -10,6 +10,7 @@ from .files import (
     disk_errors as disk_errors,
     retry_io as retry_io,
     write_atomically as write_atomically,
+    write_first as write_first,
     write_with_retries as write_with_retries,
 )
 from .gc_pause import gc_paused as gc_paused

@@ -108,6 +108,21 @@ def write_atomically(path: Path, data: bytes) -> None:
         _replace(path, data)
 
 
+def write_first(path: Path, data: bytes) -> None:
+    """Make a file as a whole where there is none; of several writers at once the first makes it.
+
+    Raises:
+        UserError: the disk is full or may not be written.
+    """
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        draft.write_bytes(data)
+        with suppress(FileExistsError):
+            os.link(draft, path)
+        draft.unlink()
+
+
 def write_with_retries(path: Path, data: bytes) -> None:
     """`write_atomically` for what a run must not lose: waits for storage that cannot be reached.
 

@@ -167,6 +167,14 @@ class RunDirectory:
         Raises:
             UserError: a spec that cannot be read or is no longer valid, or a plugin of it that may not be loaded.
         """
+        return self.read_whole_sweep().of_shard(self.shard)
+
+    def read_whole_sweep(self) -> ExpandedSweep:
+        """The sweep with all its cells, also those of other shards.
+
+        Raises:
+            UserError: as `read_sweep`.
+        """
         load_kept(self.plugins)
         try:
             text = self.spec.read_text(encoding="utf-8")
@@ -174,7 +182,7 @@ class RunDirectory:
             raise UserError(f"{str(self.spec)!r} cannot be read: {error}") from None
         check_seal(text, str(self.spec))
         document, notes = as_kept(parse(text, str(self.spec)))
-        return replace(check_sweep(document), notes=notes).of_shard(self.shard)
+        return replace(check_sweep(document), notes=notes)
 
 
 def former_search_seeds(run: RunDirectory) -> frozenset[int]:
@@ -238,10 +246,12 @@ def _check_writable(run: RunDirectory) -> None:
 
 
 def _is_own(run: RunDirectory, entry: Path) -> bool:
-    """Whether a file is what a run killed at its very start has left (its lock, a sweep that it was writing), or its shards."""
+    """Whether a file is what a run killed at its very start has left (its lock, a sweep that it was writing), or is of its
+    shards and their publishers.
+    """
     return (
         entry == run.lock
-        or (bool(run.shards) and entry.name == "shards")
+        or (bool(run.shards) and entry.name in ("shards", run.wandb.name))
         or (entry.name.startswith(f".{run.spec.name}.") and entry.suffix == ".new")
     )
 

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from stsq_core.configs import UserError
 from sweeps.cells import ExpandedSweep, Shard
+from sweeps.store.jsonl import read_lines
 from sweeps.store.ledger import Ledger, newest_records, write_ledger
+from sweeps.store.rounds import append_rounds, round_lines
 from sweeps.store.run_directory import Lock, RunDirectory, create_or_open
 
 
@@ -58,6 +60,7 @@ def merge_shards(run: RunDirectory) -> int:
         records = newest_records(ledgers)
         write_ledger(run.ledger, records)
         run.make_rooms()
+        _bring_rounds(run)
         for own in run.shards:
             for name in ("curves", "checkpoints", "weights"):
                 for file in sorted((own.path / name).glob("*")):
@@ -71,6 +74,14 @@ def kin_of(run: RunDirectory) -> frozenset[str]:
     """The identities of a run's shards, or of the run that it is a shard of, whose studies it goes on with."""
     others = run.shards if run.shard.count == 1 else (RunDirectory(run.path.parents[1]),)
     return frozenset(filter(None, (own.kept_owner() for own in others)))
+
+
+def _bring_rounds(run: RunDirectory) -> None:
+    """The rounds that the searches of its shards asked for, by which others know where a round ended."""
+    held = frozenset(read_lines(round_lines(run.rounds)))
+    asked = dict.fromkeys(one for own in run.shards for one in read_lines(round_lines(own.rounds)) if one not in held)
+    if asked:
+        append_rounds(run.rounds, asked)
 
 
 def _bring_longer(journal: Path, to: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_search_leaves_thresholds_studies_and_a_page(
     assert "trials ended" in ended.err
     assert states(run) == {"COMPLETE": len(numbers(run))}
     assert (run / "report/index.html").stat().st_size > 10_000
-    assert len(list(run.glob("wandb/offline-run-*/*.wandb"))) == len(numbers(run))
+    assert len(list(run.glob("wandb/offline-run-*/*.wandb"))) == len(numbers(run)) + 2  # and one a cell
     rows = json.loads(stsq.run("show", run, "--json").out)["thresholds"]
     assert {row["search"] for row in rows} <= {"precise", "cap", "above_range", "below_range"}
     trial_id = next(iter(numbers(run)))

@@ -88,6 +88,15 @@ def test_the_status_chart_counts_what_ended_and_what_trains(rows: list[dict[str,
         assert words in text
 
 
+def test_the_status_chart_of_a_search_counts_its_trials_alone(rows: list[dict[str, Any]]) -> None:
+    trials = [row | {"trial_id": str(place)} for place, row in enumerate(rows)]
+    searches = [row | {"status": "found", "cell": "the run of a search"} for row in rows[:1]]
+    text = drawn(status_chart(with_searches=True), [*trials, *searches])
+    assert "finished" in text
+    assert "the run of a search" not in text
+    assert "the run of a search" in drawn(status_chart(), [*trials, *searches])
+
+
 def test_every_placeholder_is_a_column_that_is_asked_for(rows: list[dict[str, Any]]) -> None:
     chart = status_chart()
     assert "${" in json.dumps(chart.spec)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hunted_runs import Hunt
 from wandb_files import OfflineRun, read_run
 
 from dashboards.boards.board import read_board
@@ -110,6 +111,27 @@ def test_panels_name_exactly_what_the_publisher_writes(
         for section, key in named:
             known = {"config": configs, "summary": summaries, "row": rows}[section]
             assert key in known, f"{name} shows {section} {key}, which the publisher does not write"
+
+
+@pytest.mark.parametrize("targets", [0.3, [0.3, 0.5]])
+def test_a_search_is_shown_by_its_interval_and_its_panels_name_what_the_publisher_writes(tmp_path: Path, targets: Any) -> None:
+    hunt = Hunt(tmp_path / "run", criterion={"target_loss": targets}, search={"batch": 4, "cap": 8})
+    hunt.go()
+    write_documents(hunt.run.path, tmp_path)
+    runs = published(hunt.run)
+    configs = {key for run in runs for key in flattened(run.config)}
+    summaries = {key for run in runs for key in run.summary}
+    rows = {key for run in runs for row in run.history for key in row}
+    suffixes = [""] if targets == 0.3 else ["@0.3", "@0.5"]
+    for name, num_places in (("workspace.json", 1), ("report.json", 2)):  # of the report, one a cell
+        document = read(tmp_path / name)
+        for section, key in accessors(document):
+            assert key in {"config": configs, "summary": summaries, "row": rows}[section]
+        shown = [panel["config"] for panel in panels(document) if panel["config"].get("xAxis") == "num_points"]
+        metrics = [[f"search/{key}{suffix}" for key in ("m_star", "low", "high")] for suffix in suffixes]
+        assert [one["metrics"] for one in shown] == metrics * num_places
+        assert all(one["chartTitle"].startswith("Threshold m* and its 90% interval so far") for one in shown)
+    assert "trial_id" in json.dumps(read(tmp_path / "statuses.vl.json")["transform"][0])
 
 
 def accessors(document: object) -> Iterator[tuple[str, str]]:

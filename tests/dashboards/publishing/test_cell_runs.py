@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from wandb_files import read_run
 
-from dashboards.publishing.cell_runs import CellLog, cell_rows
+from dashboards.publishing.cell_log import CellLog, cell_rows
 from dashboards.publishing.publisher import publish, sync
 from sweeps.cells.trials import cell_of
 from sweeps.store.ledger import Ledger

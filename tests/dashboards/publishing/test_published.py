@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from dashboards.publishing.published import Published, PublishedRun, directory_id, publishing_damage
+from dashboards.publishing.damage import publishing_damage
+from dashboards.publishing.published import Published, PublishedRun, directory_id
 from sweeps.store.run_directory import RunDirectory
 
 

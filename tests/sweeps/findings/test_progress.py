@@ -6,19 +6,23 @@ from pathlib import Path
 import pytest
 
 from stsq_core import TrialConfig, TrialResult
+from sweeps.cells import catalog_names, load_expanded
 from sweeps.cells.cell import Cell
 from sweeps.cells.expanded_sweep import expand
 from sweeps.cells.packs import trial_operations
 from sweeps.findings.progress import Progress, progress_of, read_progress
-from sweeps.findings.progress_basis import ProgressBasis, basis_of
+from sweeps.findings.progress_basis import ProgressBasis, basis_of, planned_trials
+from sweeps.laws import decided_plans, decisions_of
 from sweeps.schedule.time_left import Ahead, Outlook
 from sweeps.schema.spec import SweepSpec
 from sweeps.store.ledger import Ledger, LedgerRecord, record_of_failure, record_of_result
 from sweeps.store.live_training import TrainingPack
 from sweeps.store.outcomes import Outcomes
+from sweeps.store.results import Results
 from sweeps.store.rounds import read_rounds
 from sweeps.store.run_directory import Lock, create_or_open
 from sweeps.store.sessions import session
+from sweeps.thresholds import plan_searches
 
 NOW = 1_000_000.0
 HOLDER = "process 7 on here since now"
@@ -177,3 +181,15 @@ def test_the_bar_of_a_worker_with_new_points_has_a_total(hunt) -> None:
         rounds = read_rounds(one.run.rounds)
     (worker,) = progress_of(basis_of(one.run.read_sweep(), Outcomes.of([]), (), rounds), [pack], holder=HOLDER, now=NOW).workers
     assert (worker.num_trials, worker.step, worker.num_steps, len(worker.cell_ids)) == (3, 40, 100, 1)
+
+
+@pytest.mark.parametrize("name", catalog_names())
+def test_the_planned_trials_are_those_of_the_plan(name: str) -> None:
+    """What `stsq plan` prints: trials of grids, and points that each search is expected to take, at all its rates."""
+    sweep = load_expanded(name)
+    nothing = Results(Outcomes.of(()), frozenset(), 0, searched=sweep.searched)
+    plans = plan_searches(sweep.spec, nothing)
+    if decisions := decisions_of(sweep.spec, sweep.searched, ()):
+        plans = decided_plans(plans, decisions)
+    num_points = sum(one.num_expected * len(one.cell.rates) for one in plans)
+    assert planned_trials(sweep) == sum(len(cell.trials) for cell in sweep.cells) + num_points

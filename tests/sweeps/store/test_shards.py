@@ -10,6 +10,7 @@ import pytest
 from stsq_core.configs import UserError
 from sweeps.cells import Shard, load_expanded
 from sweeps.store.ledger import Ledger, LedgerRecord
+from sweeps.store.rounds import Round, append_rounds, round_lines
 from sweeps.store.run_directory import Lock, RunDirectory
 from sweeps.store.shards import create_shard, merge_shards
 
@@ -42,6 +43,22 @@ def test_a_result_counts_before_a_failure_and_files_are_brought_once_newer(
     assert merge_shards(run) == 0
     assert (run.curves / "0.jsonl").read_text() == "longer"
     assert len(Ledger(run.ledger).read()) == 4
+
+
+def test_the_rounds_of_searches_are_brought_once(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    shards = [RunDirectory(run.path / "shards" / name) for name in ("0-of-2", "1-of-2")]
+    asked = [Round("a", ((4, 1),), 8), Round("a", ((5, 2),), 4)], [Round("b", ((6, 3),), 8)]
+    for own, rounds in zip(shards, asked, strict=True):
+        own.make_rooms()
+        own.spec.write_text("name: x")
+        append_rounds(own.rounds, rounds)
+    merge_shards(run)
+    assert [*round_lines(run.rounds)] == [*asked[0], *asked[1]]
+    append_rounds(run.rounds, later := [Round("a", ((7, 4),), 0)])
+    append_rounds(shards[1].rounds, more := [Round("b", ((8, 5),), 0)])
+    merge_shards(run)
+    assert [*round_lines(run.rounds)] == [*asked[0], *asked[1], *later, *more]
 
 
 def test_a_shard_is_refused_while_the_run_merges_and_trains(tmp_path: Path) -> None:
