@@ -113,6 +113,7 @@ def test_panels_name_exactly_what_the_publisher_writes(
             assert key in known, f"{name} shows {section} {key}, which the publisher does not write"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("targets", [0.3, [0.3, 0.5]])
 def test_a_search_is_shown_by_its_interval_and_its_panels_name_what_the_publisher_writes(tmp_path: Path, targets: Any) -> None:
     hunt = Hunt(tmp_path / "run", criterion={"target_loss": targets}, search={"batch": 4, "cap": 8})

@@ -225,6 +225,7 @@ def test_a_search_whose_plan_has_too_many_trials_has_one_run_a_cell_from_the_sta
     assert shown == {record.trial_id for record in Ledger(one.run.ledger).read()}
 
 
+@pytest.mark.slow
 def test_a_search_that_grows_beyond_the_limit_keeps_a_run_a_trial(hunt: Any) -> None:
     one = hunt(wandb={"max_trial_runs": 48}, **LONG)
     assert planned_trials(one.sweep) == 48
@@ -238,6 +239,7 @@ def test_a_search_that_grows_beyond_the_limit_keeps_a_run_a_trial(hunt: Any) -> 
     assert keys_of(one.run)[0] == trial_ids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "later", "form"), [(FEW, MANY, "cell"), (MANY, FEW, "trial")])
 def test_another_limit_and_a_longer_sweep_change_no_form_that_was_published(
     hunt: Any, first: Any, later: Any, form: str
@@ -254,6 +256,7 @@ def test_another_limit_and_a_longer_sweep_change_no_form_that_was_published(
     assert trials == ({record.trial_id for record in Ledger(again.run.ledger).read()} if form == "trial" else set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [FEW, MANY])
 def test_shards_of_the_publication_and_of_the_run_have_the_form_of_the_whole(hunt: Any, limit: Any) -> None:
     one = hunt(wandb=limit)
@@ -276,6 +279,7 @@ def test_a_shard_with_few_trials_of_its_own_decides_as_the_whole_sweep_does(hunt
     assert form_of(whole) == "cell"
 
 
+@pytest.mark.slow
 def test_a_directory_of_an_older_version_keeps_the_form_of_its_runs(hunt: Any) -> None:
     """It has no form: with one run a trial, also of a search that has grown beyond the limit, as it was published."""
     one = hunt(wandb=MANY)
@@ -292,6 +296,7 @@ def test_a_directory_of_an_older_version_keeps_the_form_of_its_runs(hunt: Any) -
     assert kept_form(one.run.wandb / "form.json") == "trial"
 
 
+@pytest.mark.slow
 def test_a_damaged_form_is_named_and_made_again_as_it_was(hunt: Any) -> None:
     one = hunt(wandb=FEW)
     one.go()
@@ -320,6 +325,7 @@ def rows_in(run: RunDirectory) -> dict[str, list[dict[str, Any]]]:
     return {path.stem: [*cell_rows(path)] for path in sorted(run.wandb.glob("cells/*.jsonl"))}
 
 
+@pytest.mark.slow
 def test_a_publisher_that_follows_a_search_makes_the_rows_of_one_that_comes_later(hunt: Any) -> None:
     """Also where the search is stopped in the middle of a round and goes on with the points that had not ended."""
     one = hunt(**LONG)
@@ -341,6 +347,7 @@ def test_a_publisher_that_follows_a_search_makes_the_rows_of_one_that_comes_late
     assert logged(one) == followed
 
 
+@pytest.mark.slow
 def test_a_search_of_several_rates_and_targets_has_a_row_a_round_with_each_target(hunt: Any) -> None:
     group = GROUP | {"grid": {"optimizer.lr": [0.01, 0.03]}}
     one = hunt(trials=[group], criterion={"target_loss": [0.3, 0.5]})
