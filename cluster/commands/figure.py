@@ -1,11 +1,11 @@
 """`stsq figure`: a figure of a run for a paper, at a paper's width and in its formats."""
 
 import re
-import shutil
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
-from dashboards.paper import chosen_figure, save_figure
+from dashboards.paper import chosen_figure, installed_tex, save_figure
 from stsq_core.configs import UserError
 from sweeps.findings import read_findings
 from sweeps.store import disk_errors
@@ -26,15 +26,15 @@ def draw(
     endings = tuple(dict.fromkeys(one.strip() for one in formats.split(",")))
     if unknown := [one for one in endings if one not in FORMATS]:
         raise UserError(f"--format knows {', '.join(FORMATS)}; got {unknown[0]!r}")
-    if "pgf" in endings and not any(map(shutil.which, ("xelatex", "pdflatex", "lualatex"))):
-        raise UserError("--format pgf needs xelatex, pdflatex or lualatex to measure its texts, and none is installed")
-    findings = read_findings(run)
-    asked: Sequence[str] = panels.split(",") if panels else ()
-    figure = chosen_figure(findings, name, width_in=None if width is None else inches(width), panels=asked, has_rival=has_rival)
-    stem = out or findings.run.report / f"figure_{name or 'first'}"
-    with disk_errors(stem.parent):
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        return save_figure(figure, stem.parent, stem.name, endings)
+    with installed_tex() if "pgf" in endings else nullcontext():
+        findings = read_findings(run)
+        asked: Sequence[str] = panels.split(",") if panels else ()
+        size = None if width is None else inches(width)
+        figure = chosen_figure(findings, name, width_in=size, panels=asked, has_rival=has_rival)
+        stem = out or findings.run.report / f"figure_{name or 'first'}"
+        with disk_errors(stem.parent):
+            stem.parent.mkdir(parents=True, exist_ok=True)
+            return save_figure(figure, stem.parent, stem.name, endings)
 
 
 def inches(text: str) -> float:

@@ -1,8 +1,11 @@
 """One figure of a run for a paper: which, how wide, which of its panels, with or without the rival laws."""
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
+import matplotlib
 from matplotlib.figure import Figure
 
 from dashboards.paper.figures import TWO_COLUMNS_IN, custom_figure, laws_figure, losses_figure, phase_figure, threshold_figure
@@ -21,6 +24,9 @@ from stsq_core.configs import UserError
 from sweeps.findings import Findings
 
 FIGURES = ("thresholds", "phases", "laws", "losses")
+
+TEX_SYSTEMS = ("xelatex", "pdflatex", "lualatex")
+"""What measures texts for pgf, in the order of preference; matplotlib takes the first, installed or not."""
 
 
 def chosen_figure(
@@ -99,3 +105,19 @@ def _selected(charts: Sequence[Chart], panels: Sequence[str]) -> list[Chart]:
 
 def _without_rival(chart: Chart) -> Chart:
     return replace(chart, layers=tuple(one for one in chart.layers if getattr(one, "role", "") != "rival"))
+
+
+@contextmanager
+def installed_tex() -> Iterator[None]:
+    """Measure the texts of a figure that is written as pgf by a TeX that is installed.
+
+    Raises:
+        UserError: there is none.
+    """
+    system = next(filter(shutil.which, TEX_SYSTEMS), None)
+    if system is None:
+        raise UserError(
+            f"--format pgf needs {', '.join(TEX_SYSTEMS[:-1])} or {TEX_SYSTEMS[-1]} to measure its texts, and none is installed"
+        )
+    with matplotlib.rc_context({"pgf.texsystem": system}):
+        yield

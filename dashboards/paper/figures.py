@@ -113,7 +113,10 @@ def save_figure(figure: Figure, folder: Path, name: str, endings: Sequence[str] 
     """
     with _paper():
         for place, ending in enumerate(endings):
-            figure.savefig(folder / f"{name}.{ending}", metadata={UNDATED[ending]: None} if ending in UNDATED else None)
+            undated: dict[str, Any] = (
+                {"metadata": {UNDATED[ending]: None}} if ending in UNDATED else {}
+            )  # pgf knows no metadata at all
+            figure.savefig(folder / f"{name}.{ending}", **undated)
             if place == 0:
                 figure.set_layout_engine("none")  # the places found for the first serve the others
     return tuple(folder / f"{name}.{ending}" for ending in endings)

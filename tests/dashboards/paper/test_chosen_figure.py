@@ -1,6 +1,7 @@
 """`stsq figure` and `run.figure()`: the width that was asked for, the panels that were named, and without the rivals."""
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,6 +87,41 @@ def test_pgf_without_latex_says_what_is_missing(
     with pytest.raises(SystemExit):
         main(["figure", str(whole_run.path), "--format", "pgf"])
     assert "needs xelatex, pdflatex or lualatex" in capsys.readouterr().err
+
+
+STAND_IN = """#!{python}
+import sys
+
+for line in sys.stdin:
+    if "pgf_backend_query_start" in line:
+        print("*pgf_backend_query_start\\n\\n*", end="", flush=True)
+    elif "the\\wd0" in line:
+        print("20.0pt,7.0pt,2.0pt\\n\\n*", end="", flush=True)
+    elif "@@end" in line:
+        break
+    elif "includegraphics" in line:
+        print("\\n*", end="", flush=True)
+"""
+"""A TeX that says of every text that it is 20 points wide, in the words of TeX's prompt."""
+
+
+@pytest.mark.parametrize("system", ["xelatex", "pdflatex"])
+def test_pgf_is_commands_for_tex_with_the_texts_in_it(
+    system: str, whole_run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As text: no TeX draws it here. Of the TeXs that may be installed the one that is there is used."""
+    (tmp_path / "bin").mkdir()
+    stand_in = tmp_path / "bin" / system
+    stand_in.write_text(STAND_IN.format(python=sys.executable))
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("PATH", str(stand_in.parent))
+    done = CliRunner().invoke(app, ["figure", str(whole_run.path), "--format", "pgf", "--out", str(tmp_path / "shown")])
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "shown.pgf").read_text("utf-8")
+    assert text.startswith("%% Creator: Matplotlib, PGF backend")
+    assert text.count("\\begin{pgfpicture}") == text.count("\\end{pgfpicture}") == 1
+    assert "width threshold" in text
+    assert "Transformer" in text
 
 
 def test_lengths_are_read_in_all_units() -> None:
