@@ -58,6 +58,8 @@ def trend_of(
     if slope.high_slope < -FALL:
         # A loss that fell early in the stretch and falls no more has fallen over the whole of it, too.
         last = end & (log_widths >= max(start, log_high - STRETCH / 2))
+        if not np.ptp(log_widths[last]):  # a single width has no slope
+            return "unclear"
         return "falling" if scipy.stats.theilslopes(log_losses[last], log_widths[last]).slope < -LAST_FALL else "unclear"
     return "flat" if slope.low_slope > -FLAT else "unclear"
 

@@ -2,11 +2,12 @@
 
 import math
 import random
+import warnings
 
 import numpy as np
 import pytest
 
-from sweeps.sampler.trend import trend_of_widths
+from sweeps.sampler.trend import trend_of, trend_of_widths
 from sweeps.schema.spec import Criterion
 from sweeps.thresholds.thresholds import width_thresholds
 
@@ -265,6 +266,13 @@ def test_a_mean_that_rises_again_though_most_seeds_are_solved_names_no_width(cel
     threshold = only(cell_records([4, 8, 16], range(5), lambda m, seed: losses[m][seed]), statistic="mean")
     assert threshold.status == "found"
     assert "solved, then unsolved again at a larger width: the least crossing is given" in threshold.note
+
+
+def test_a_single_width_at_the_end_of_a_falling_loss_has_no_slope_and_no_warning():
+    log_widths = np.concatenate([np.linspace(0, 2.2, 24), np.full(4, 3.0)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert trend_of(log_widths, -2 * log_widths - 1, log_low=0.0, log_high=3.0) == "unclear"
 
 
 def test_the_trend_of_a_grid_passes_over_widths_without_a_loss():
