@@ -59,11 +59,14 @@ FILES = (
     "checkpoints/LEFT.outcome.json",
     "wandb/published.jsonl",
     "wandb/identity.json",
+    "wandb/form.json",
+    "wandb/cells/CELL.jsonl",
     "wandb/asked.json",
     "wandb/report.json",
     "weights/TRIAL.npz",
 )
-"""ENDED is a pack of the ledger, OPEN one that was interrupted, LEFT one that ended and is not in the ledger."""
+"""ENDED is a pack of the ledger, OPEN one that was interrupted, LEFT one that ended and is not in the ledger. CELL is
+searched."""
 
 
 def make_base(folder: Path, capsys: CaptureFixture[str]) -> dict[str, Any]:
@@ -92,7 +95,9 @@ def make_base(folder: Path, capsys: CaptureFixture[str]) -> dict[str, Any]:
     rest = [one if one not in grid[4:] else _in_pack(one, packs["ENDED"]) for one in Ledger(run.ledger).read()]
     write_ledger(run.ledger, rest)
     publish(run.path, mode="offline", asked=Asked("torn", None, ("a",)))
-    return {"numbers": numbers, "packs": packs, "trial": grid[-1].trial_id, "grid": [one.trial_id for one in grid]}
+    [cell] = run.read_sweep().searched
+    trials = {"trial": grid[-1].trial_id, "grid": [one.trial_id for one in grid]}
+    return {"numbers": numbers, "packs": packs, "cell": cell.cell_id, **trials}
 
 
 def _in_pack(record: Any, pack_id: str) -> Any:
@@ -104,7 +109,7 @@ def _in_pack(record: Any, pack_id: str) -> Any:
 def path_of(run: Path, name: str, base: dict[str, Any]) -> Path:
     for word, pack_id in base["packs"].items():
         name = name.replace(word, pack_id)
-    return run / name.replace("TRIAL", base["trial"])
+    return run / name.replace("TRIAL", base["trial"]).replace("CELL", base["cell"])
 
 
 def call(capsys: CaptureFixture[str], *words: object) -> tuple[int, str, str]:

@@ -113,6 +113,8 @@ def test_every_kind_of_file_is_damaged(torn: Torn) -> None:
         "lock",
         "wandb/publisher.lock",
         "wandb/offline-run-ID",
+        "wandb/debug.log",
+        "wandb/debug-internal.log",
     }
 
 
