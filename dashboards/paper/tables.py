@@ -24,6 +24,7 @@ from dashboards.paper.law_tables import (
 from dashboards.words import (
     Axes,
     axes_of,
+    axes_of_configs,
     family_names,
     field_name,
     interval_text,
@@ -36,6 +37,7 @@ from stsq_core.oracles import theory
 from sweeps.cells import cell_of_family, distinct_labels
 from sweeps.findings import Verdict
 from sweeps.laws import Decision, LawComparison, ScalingLaw, by_regime, has_fcn_bound
+from sweeps.schema import fields_of
 from sweeps.store import FAILED, FINISHED, MEASURED, STATUSES, LedgerRecord, Outcomes, none_of_nan
 from sweeps.thresholds import WidthThreshold, samples_to_target
 
@@ -103,15 +105,19 @@ def thresholds_csv(thresholds: Sequence[WidthThreshold], laws: Sequence[ScalingL
 
 
 def trials_csv(records: Iterable[LedgerRecord]) -> str:
-    """Every trial of a ledger as CSV, with the cell it belongs to; a size other than the width has its own column."""
+    """Every trial of a ledger as CSV, with the cell it belongs to and every axis in which cells of one architecture differ, by
+    its dotted name; a size other than the width has its own column.
+    """
     outcomes = Outcomes.of(records)
     trials = outcomes.trials
     size = trials.families[0].size if trials.families else WIDTH
     samples = [family.sample for family in trials.families]
+    axes = {field: [fields_of(sample).get(field) for sample in samples] for field in axes_of_configs(samples, size)}
     shared: dict[str, list[Any]] = {
         "cell_id": [cell_of_family(family) for family in trials.families],
         "architecture": [sample.model.kind for sample in samples],
         **{letter: [getattr(sample.task, letter) for sample in samples] for letter in ("T", "q", "d")},
+        **axes,
     }
     columns = {name: np.array(values, dtype=object)[trials.family].tolist() for name, values in shared.items()}
     columns |= {"trial_id": outcomes.trial_ids, "status": [STATUSES[code] for code in outcomes.status.tolist()]}
@@ -119,7 +125,8 @@ def trials_csv(records: Iterable[LedgerRecord]) -> str:
     columns |= {name: [none_of_nan(number) for number in getattr(outcomes, name).tolist()] for name in MEASURED}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    names = list(_TRIAL_COLUMNS)
+    place = _TRIAL_COLUMNS.index("d") + 1
+    names = [*_TRIAL_COLUMNS[:place], *axes, *_TRIAL_COLUMNS[place:]]
     if size != WIDTH:
         names.insert(names.index("width") + 1, size.name if size != SAMPLES else SAMPLES_TO_TARGET)
     writer.writerow(names)

@@ -36,6 +36,7 @@ from .settings import (
     Axes as Axes,
     OfCell as OfCell,
     axes_of as axes_of,
+    axes_of_configs as axes_of_configs,
     family_names as family_names,
     family_title as family_title,
     field_name as field_name,

@@ -80,6 +80,14 @@ def axes_of(thresholds: Iterable[OfCell]) -> Axes:
     return Axes(fields, {kind: own for kind, own in usual.items() if own is not None}, following)
 
 
+def axes_of_configs(samples: Sequence[TrialConfig], size: Size) -> tuple[str, ...]:
+    """The axes of cells that are known by a config of each, as `axes_of` has those of thresholds of a size."""
+    by_kind: dict[str, list[Mapping[str, Any]]] = {}
+    for sample in samples:
+        by_kind.setdefault(sample.model.kind, []).append(_flat(sample, size))
+    return Axes({kind: _differing(cells) for kind, cells in by_kind.items()}).fields
+
+
 def _following(cells: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> Iterable[str]:
     """Fields of the training whose value one field before them settles in all cells."""
     for place, name in enumerate(fields):

@@ -14,6 +14,7 @@ from dashboards.paper.tables import (
     thresholds_csv,
     thresholds_json,
     thresholds_latex,
+    trials_csv,
 )
 from stsq_core import TrialConfig, TrialResult
 from stsq_core.oracles import theory
@@ -86,6 +87,15 @@ def test_json_and_csv_name_the_axis_in_full(two_queries: Findings) -> None:
     assert {row["settings"]["model.positions.query"] for row in printed["laws"]} == {"dual", "sum"}
     head, *rows = csv.reader(thresholds_csv(two_queries.thresholds, two_queries.laws).splitlines())
     assert {row[head.index("model.positions.query")] for row in rows} == {"sum", "dual"}
+    assert {len(row) for row in rows} == {len(head)}
+
+
+def test_the_trials_name_the_axes_of_their_cells(two_queries: Findings) -> None:
+    head, *rows = csv.reader(trials_csv(two_queries.records).splitlines())
+    assert head[:8] == ["trial_id", "cell_id", "architecture", "T", "q", "d", "model.positions.query", "width"]
+    assert {row[1]: row[6] for row in rows} == {
+        one.cell_id: one.config_sample.model.positions.query for one in two_queries.thresholds
+    }
     assert {len(row) for row in rows} == {len(head)}
 
 
