@@ -18,7 +18,8 @@ from dashboards.words import (
     width_words,
 )
 from stsq_core.configs import Stsq, UserError
-from sweeps.laws import LawComparison, ScalingLaw, compare_families
+from sweeps.laws import LawComparison, ScalingLaw, by_regime, compare_families
+from sweeps.schema import LawSettings
 from sweeps.thresholds import WidthThreshold
 
 SHOWN_FAMILIES = 50
@@ -73,15 +74,23 @@ def read_task(text: str) -> Stsq:
 
 
 def show_predictions(
-    console: Console, comparisons: Sequence[LawComparison], thresholds: Sequence[WidthThreshold], tasks: Sequence[Stsq]
+    console: Console,
+    comparisons: Sequence[LawComparison],
+    thresholds: Sequence[WidthThreshold],
+    tasks: Sequence[Stsq],
+    settings: LawSettings | None = None,
 ) -> None:
     """Predictions of a new cell by every law of every family of cells, best first, with intervals.
+
+    Args:
+        settings: which cells are held out of the laws.
 
     Raises:
         UserError: no law was fitted.
     """
     if not comparisons:
-        raise UserError("no law was fitted to this run, so nothing can be predicted: it has no threshold that was found")
+        reason = _no_law_words(thresholds, settings or LawSettings())
+        raise UserError(f"no law was fitted to this run, so nothing can be predicted: {reason}")
     names = family_names([comparison.laws[0] for comparison in comparisons], thresholds)
     for task in tasks:
         for comparison, name in zip(comparisons, names, strict=True):
@@ -98,6 +107,25 @@ def show_predictions(
             for name, only in _unmeasured(comparison, task):
                 growth = f"how {letter}* grows with {name} is assumed here, not measured"
                 print_line(console, f"  all cells have {name} = {only}: {growth}")
+
+
+def _no_law_words(thresholds: Sequence[WidthThreshold], settings: LawSettings) -> str:
+    """Why no law was fitted to a run."""
+    found = [threshold for threshold in thresholds if threshold.status == "found"]
+    if not found:
+        return "it has no threshold that was found"
+    thresholds_were = f"{len(found)} {'threshold was' if len(found) == 1 else 'thresholds were'} found"
+    if all(settings.holds_out(threshold.config_sample) for threshold in found):
+        return f"{thresholds_were}, and laws.held_out holds {'it' if len(found) == 1 else 'all of them'} out of the fits"
+    letters = found[0].config_sample.task.letters
+    T, q, d = (letters.get(letter, letter) for letter in ("T", "q", "d"))
+    values = [{getattr(threshold.config_sample.task, letter) for threshold in found} for letter in ("T", "q", "d")]
+    if all(len(own) == 1 for own in values):
+        only = ", ".join(f"{name} = {min(own)}" for name, own in zip((T, q, d), values, strict=True))
+        return f"{thresholds_were}, all at {only}; a law of growth needs cells of several {T}, {q} or {d}"
+    if any(len(members) > 1 for members in by_regime(found)):
+        return f"{thresholds_were}, and no law is defined at all of their {T}, {q} and {d}"
+    return f"{thresholds_were}, and no two cells differ in {T}, {q} and {d} alone, as a law of growth needs them"
 
 
 def _unmeasured(comparison: LawComparison, task: Stsq) -> list[tuple[str, int]]:

@@ -57,7 +57,7 @@ def show(
     elif as_latex:
         sys.stdout.write(thresholds_latex(findings.thresholds, findings.comparisons))
     elif tasks:
-        show_predictions(out(), findings.comparisons, findings.thresholds, tasks)
+        show_predictions(out(), findings.comparisons, findings.thresholds, tasks, findings.spec.laws)
     else:
         show_findings(out(), findings)
 

@@ -111,8 +111,28 @@ def test_every_law_predicts_a_task(thresholds: tuple[WidthThreshold, ...]) -> No
 
 
 def test_nothing_found_predicts_nothing() -> None:
-    with pytest.raises(UserError, match="no law was fitted"):
+    with pytest.raises(UserError, match=r"no law was fitted to this run, .*: it has no threshold that was found$"):
         printed(show_predictions, (), (), [Stsq(T=8, q=2, d=2)])
+
+
+def otherwise(threshold: WidthThreshold) -> WidthThreshold:
+    """The same threshold by another optimizer."""
+    config = threshold.config_sample.model_dump(mode="json") | {"optimizer": {"kind": "gd", "lr": 1.0}}
+    cell_id = f"{int(threshold.cell_id, 16) ^ 1:016x}"
+    return replace(threshold, config_sample=TrialConfig.model_validate(config), cell_id=cell_id)
+
+
+def test_why_no_law_was_fitted_is_told(thresholds: tuple[WidthThreshold, ...]) -> None:
+    first, second = thresholds[0], otherwise(thresholds[0])
+    only = LawSettings(held_out=({"task.T": 12},))
+    for own, settings, reason in (
+        ([first, second], None, "2 thresholds were found, all at T = 12, q = 3, d = 2; a law of growth needs cells of several"),
+        ([first, otherwise(thresholds[1])], None, "2 thresholds were found, and no two cells differ in T, q and d alone, as a"),
+        ([first], only, "1 threshold was found, and laws.held_out holds it out of the fits"),
+    ):
+        assert not compare_laws(own, settings)
+        with pytest.raises(UserError, match=f"so nothing can be predicted: {reason}"):
+            printed(show_predictions, (), own, [Stsq(T=8, q=2, d=2)], settings)
 
 
 def test_a_task_is_read_or_refused() -> None:
