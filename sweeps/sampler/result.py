@@ -13,6 +13,7 @@ TURNED: dict[StopReason, StopReason] = {"above_range": "below_range", "below_ran
 @dataclass(frozen=True)
 class ThresholdResult:
     """The threshold of a parameter and its interval; ends beyond the range tried, and a threshold that is not in it, are None.
+    Of a search that ended beyond its range, the interval has the end of the range on this side.
 
     `reason` says why the search ended, as `SearchState.reason`; empty while it goes on. `str` gives all of it as a line.
     """
@@ -28,6 +29,9 @@ class ThresholdResult:
     def of(cls, state: SearchState, level: float, parameter: Parameter | None = None) -> "ThresholdResult":
         """Of the state of a search over `parameter`, or over widths named m where that is None."""
         ends = [math.nan] * 3 if state.posterior is None else [state.posterior.median, *state.posterior.interval(level)]
+        if state.posterior is not None and state.reason in TURNED:
+            ends[1] = math.log(state.posterior.high) if ends[1] == math.inf else ends[1]
+            ends[2] = math.log(state.posterior.low) if ends[2] == -math.inf else ends[2]
         values = [end if not math.isfinite(end) else parameter.value(end) if parameter else math.exp(end) for end in ends]
         reason = state.reason
         if parameter is not None and parameter.is_upper:

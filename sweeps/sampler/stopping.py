@@ -15,7 +15,8 @@ FAILED_ROUNDS = 2
 """Rounds in which points beyond all others failed, after which no more are asked there: one may have lost a worker."""
 
 LEAST_TRIED = 8
-"""So many points over the whole range without one loss end a search, however few are asked at a time."""
+"""So many points over the whole range without one loss end a search, however few are asked at a time; and no search ends below
+its range with fewer: one that was lucky at the lower end says nothing of the noise."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +109,10 @@ def judge(posterior: ThresholdPosterior, rule: StopRule, *, num_failed: int) -> 
 def stop_reason(posterior: ThresholdPosterior, rule: StopRule, *, num_failed: int) -> StopReason:
     """Why a search may end; empty where it goes on.
 
-    `below_range`: the threshold lies there as surely as the interval's `level` asks. `above_range` and `not_reached`: it is as
-    sure that none lies within the range, no solved point stands alone, and it is clear whether the loss still falls at the
-    upper end. `precise`: the interval's ends lie within the tolerance of their middle, or one unit apart. `cap`: that many
-    points have ended, failed ones among them.
+    `below_range`: the threshold lies there as surely as the interval's `level` asks, by eight points or more. `above_range` and
+    `not_reached`: it is as sure that none lies within the range, no solved point stands alone, and it is clear whether the loss
+    still falls at the upper end. `precise`: the interval's ends lie within the tolerance of their middle, or one unit apart.
+    `cap`: that many points have ended, failed ones among them.
     `diverged` and `failed`: a round over the whole range, of eight points or more, went without one loss.
     """
     num = len(posterior.widths) + num_failed
@@ -119,10 +120,9 @@ def stop_reason(posterior: ThresholdPosterior, rule: StopRule, *, num_failed: in
         # No width is to blame, and more rounds would bring no number.
         is_over = num >= min(max(rule.batch, LEAST_TRIED), rule.cap)
         return "" if not is_over else "diverged" if len(posterior.widths) else "failed"
-    beyond = (1 + rule.level) / 2
+    beyond, is_spent = (1 + rule.level) / 2, num >= rule.cap
     if posterior.probability_below >= beyond:
-        return "below_range"
-    is_spent = num >= rule.cap
+        return "below_range" if is_spent or len(posterior.widths) >= LEAST_TRIED else ""
     if posterior.probability_above + posterior.probability_not_reached >= beyond:
         is_clear = (posterior.trend != "unclear" or posterior.is_cut) and not len(posterior.lone_solved)
         standing = posterior.standing

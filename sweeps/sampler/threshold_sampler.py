@@ -215,6 +215,7 @@ class ThresholdSampler(BaseSampler):
             read = self._read(study)
             if self._is_idle(read, trial, state):
                 return
+            self._warn_of(read, trial, values)
             known = self._with(read, trial, state, values)
             if len(known.in_flight) > 1 and known.num_ended % self.batch:
                 return
@@ -238,6 +239,17 @@ class ThresholdSampler(BaseSampler):
                 stacklevel=2,
             )
         return True
+
+    def _warn_of(self, known: StudyPoints, trial: FrozenTrial, values: Sequence[float] | None) -> None:
+        """Say once that a value has no logarithm."""
+        if self.objective.scale == "linear" or self.objective.target is None or known.is_warned or not values or values[0] > 0:
+            return
+        known.is_warned = True
+        warnings.warn(
+            f"trial {trial.number} has the value {values[0]:g}, which has no logarithm and counts as far below the target: "
+            "give ThresholdSampler scale='linear' where values may reach 0",
+            stacklevel=2,
+        )
 
     def _wanted(self) -> str:
         return (

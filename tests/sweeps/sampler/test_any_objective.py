@@ -251,7 +251,29 @@ def test_a_threshold_beyond_an_end_is_named_by_the_users_axis() -> None:
         lambda trial: 0.01 + 0 * trial.suggest_float("lr", 1e-3, 1, log=True), target=0.5, param="lr", reached="below"
     )
     assert (result.reason, result.threshold) == ("above_range", None)
+    assert result.interval == (pytest.approx(1), None)
     assert str(result) == f"lr*: above range, {result.num_points} points"
+
+
+def test_a_noisy_objective_whose_threshold_lies_close_to_the_lower_end_is_found_there() -> None:
+    """Of 40 such searches 18 ended below the range, most of them by one lucky point; three of eight may, by luck of all."""
+    noise, reasons = np.random.default_rng(0), []
+
+    def loss(trial: Trial) -> float:
+        return max(1e-6, 0.9 * math.exp(-trial.suggest_int("width", 43, 256) / 30) + 0.03 * noise.normal())
+
+    for _ in range(8):
+        _, result = search(loss, target=0.2)
+        reasons.append(result.reason)
+        assert result.num_points >= 7
+        assert result.interval[1] is None or result.interval[1] >= 43
+    assert reasons.count("below_range") <= 3
+
+
+def test_a_value_without_a_logarithm_is_spoken_of_once() -> None:
+    with pytest.warns(UserWarning, match=r"trial 0 has the value 0, which has no logarithm .* scale='linear'") as caught:
+        search(lambda trial: 0 * trial.suggest_int("width", 4, 64), target=0.2)
+    assert len(caught) == 1
 
 
 def test_losses_of_objectives() -> None:

@@ -52,6 +52,11 @@ def test_a_search_is_censored_when_the_whole_central_interval_lies_beyond_the_ra
         assert reason(**{side: 1 - tail - 1e-9}, level=level) == ""
 
 
+def test_one_that_was_lucky_at_the_lower_end_does_not_end_a_search_below_its_range() -> None:
+    assert [reason(below=0.99, num=num) for num in (1, 7, 8)] == ["", "", "below_range"]
+    assert reason(below=0.99, num=5, cap=5) == "below_range"
+
+
 def test_what_is_not_within_the_range_is_above_it_only_where_the_loss_falls_at_its_end() -> None:
     for trend in ("turned", "flat"):
         assert reason(above=0.5, never=0.49, trend=trend) == "not_reached"
