@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from dashboards.paper import chosen_figure, installed_tex, save_figure
+from dashboards.paper import chosen_figure, first_figure, installed_tex, save_figure
 from stsq_core.configs import UserError
 from sweeps.findings import read_findings
 from sweeps.store import disk_errors
@@ -28,10 +28,11 @@ def draw(
         raise UserError(f"--format knows {', '.join(FORMATS)}; got {unknown[0]!r}")
     with installed_tex() if "pgf" in endings else nullcontext():
         findings = read_findings(run)
+        name = name or first_figure(findings)
         asked: Sequence[str] = panels.split(",") if panels else ()
         size = None if width is None else inches(width)
         figure = chosen_figure(findings, name, width_in=size, panels=asked, has_rival=has_rival)
-        stem = out or findings.run.report / f"figure_{name or 'first'}"
+        stem = out or findings.run.report / f"figure_{name}"
         with disk_errors(stem.parent):
             stem.parent.mkdir(parents=True, exist_ok=True)
             return save_figure(figure, stem.parent, stem.name, endings)

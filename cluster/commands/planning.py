@@ -170,9 +170,10 @@ def cost_lines(plan: Plan, rate: Rate, *, slots: int, searches: Sequence[SearchP
     model_steps = plan.num_steps + sum(one.model_steps for one in searches)
     seconds = plan.seconds(rate.operations_per_s, slots=slots) + operations / slots / rate.operations_per_s + OVERHEAD_S
     core_hours = plan.device_hours(rate.operations_per_s) + operations / rate.operations_per_s / 3600
+    workers = f"{slots} {'worker' if slots == 1 else 'workers'}"
     memory = f", at most {plan.memory_bytes / 2**20:.0f} MiB a pack" if plan.packs else ""
     lines.append(f"{model_steps:,} model-steps, {plan.operations + operations:.3g} operations{memory}")
-    lines.append(f"about {_duration(seconds)} with {slots} workers on CPU, {core_hours:.2g} core-hours ({rate.source})")
+    lines.append(f"about {_duration(seconds)} with {workers} on CPU, {core_hours:.2g} core-hours ({rate.source})")
     if searches:
         more = sum(one.most_operations - one.expected_operations for one in searches) / slots / rate.operations_per_s
         lines.append(f"at most {_duration(seconds + more)}, should every search need all of its points at the largest width")

@@ -66,20 +66,26 @@ def show_side_by_side(console: Console, runs: Sequence[tuple[str, Findings]]) ->
     both = [(a, b) for a, b in cells.values() if a is not None and b is not None]
     if not both:
         raise UserError(
-            f"{first} and {second} have no cell in common: cells are the same where all but sizes, seeds and rates is"
+            f"{first} and {second} have no cell in common: "
+            "cells are the same where they agree in all but sizes, seeds and rates"
         )
     rows = [
         (architecture_name(a.kind, short=True), name, _words(a), _words(b), ratio_words(*threshold_ratio(b, a)))
         for name, (a, b) in zip(cell_names([a for a, _ in both]), both, strict=True)
     ]
     letter, level = one.spec.criterion.size.letter, one.spec.criterion.level
-    print_line(console, f"{letter}* with its {level:.0%} interval; cells are the same where all but sizes, seeds and rates is.")
+    print_line(
+        console,
+        f"{letter}* with its {level:.0%} interval; cells are the same where they agree in all but sizes, seeds and rates.",
+    )
     ratio = f"{Path(second).name} / {Path(first).name}"
     print_table(console, table(("architecture", "cell", first, second, ratio), rows))
     apart = sum(_is_apart(a, b) for a, b in both)
-    print_line(console, f"{len(both)} cells in common; of {apart} the interval of the ratio does not contain 1.")
+    where = "in none of them" if not apart else f"in {apart}" if len(both) > 1 else "in it"
+    common = "1 cell" if len(both) == 1 else f"{len(both)} cells"
+    print_line(console, f"{common} in common; the interval of the ratio lies beside 1 {where}.")
     if alone := len(cells) - len(both):
-        print_line(console, f"{alone} more cells are in one of the runs only.")
+        print_line(console, f"{alone} more {'cell is' if alone == 1 else 'cells are'} in one of the runs only.")
 
 
 def _words(threshold: WidthThreshold) -> str:

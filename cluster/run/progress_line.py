@@ -204,7 +204,8 @@ class ProgressLine:
         queue, seconds = self._queue, max(time.monotonic() - (self._trained_since or self._began), 1e-3)
         counts = ((queue.diverged, "diverged"), (queue.failed, "failed"))
         ended = ", ".join([f"{queue.done} trials ended", *(f"{count} of them {word}" for count, word in counts if count)])
-        rate = f"{_short(self._model_steps / seconds)} model-steps/s on {self.num_workers} workers"
+        workers = f"{self.num_workers} {'worker' if self.num_workers == 1 else 'workers'}"
+        rate = f"{_short(self._model_steps / seconds)} model-steps/s on {workers}"
         return f"{ended}; {_clock(seconds)}, {rate}"
 
     def _fraction(self, pack: Pack) -> float:

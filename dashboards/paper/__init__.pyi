@@ -1,4 +1,4 @@
-from .chosen_figure import chosen_figure as chosen_figure, installed_tex as installed_tex
+from .chosen_figure import chosen_figure as chosen_figure, first_figure as first_figure, installed_tex as installed_tex
 from .figures import (
     custom_figure as custom_figure,
     laws_figure as laws_figure,

@@ -12,6 +12,7 @@ from dashboards.paper.figures import TWO_COLUMNS_IN, custom_figure, laws_figure,
 from dashboards.plots import (
     Chart,
     ChartFigure,
+    CustomFigure,
     cell_views,
     custom_figures,
     loss_charts,
@@ -44,12 +45,7 @@ def chosen_figure(
     Raises:
         UserError: the run has no such figure or panel.
     """
-    customs = {
-        one.name: one
-        for one in custom_figures(
-            findings.spec.drawings, findings.observations, findings.run, level=findings.spec.criterion.level
-        )
-    }
+    customs = _customs(findings)
     names = tuple(customs) or FIGURES
     name = name or names[0]
     if name not in names:
@@ -72,6 +68,21 @@ def chosen_figure(
             return laws_figure(shown, None, width_in=width_in or TWO_COLUMNS_IN)
         case _:
             return losses_figure(shown, width_in=width_in or TWO_COLUMNS_IN)
+
+
+def first_figure(findings: Findings) -> str:
+    """The name of the figure that a run shows where none is named."""
+    return next(iter(_customs(findings)), FIGURES[0])
+
+
+def _customs(findings: Findings) -> dict[str, CustomFigure]:
+    level = findings.spec.criterion.level
+    figures = (
+        custom_figures(findings.spec.drawings, findings.observations, findings.run, level=level)
+        if findings.spec.drawings
+        else []
+    )
+    return {one.name: one for one in figures}
 
 
 def _charts(findings: Findings, name: str) -> Sequence[Chart]:

@@ -13,6 +13,7 @@ from stsq_core.configs import SAMPLES, TrialConfig, UserError, shown
 from sweeps.cells.cell import describe
 from sweeps.cells.expanded_sweep import ExpandedSweep
 from sweeps.cells.named_in_results import check_metric, check_names
+from sweeps.cells.sweep_schema import SCHEMA_ID
 from sweeps.schema import (
     PlacedError,
     Slug,
@@ -141,7 +142,7 @@ def sweep_text(name_or_path: str | Path) -> str:
 
 
 def copy_sweep(name_or_path: str | Path, file: Path) -> None:
-    """Write a sweep to a new file, under the name of the file.
+    """Write a sweep to a new file, under the name of the file, and beside it the JSON Schema that its first line names.
 
     Raises:
         UserError: an unknown sweep, a file that is there already or cannot be written, or one whose stem is no name.
@@ -153,14 +154,27 @@ def copy_sweep(name_or_path: str | Path, file: Path) -> None:
     except ValidationError as error:
         raise UserError(f"{file} gives its sweep the name {file.stem}: {first_problem(error, SweepSpec, None)[1]}") from None
     text = re.sub(r"^name:.*$", f"name: {name}", sweep_text(name_or_path), count=1, flags=re.MULTILINE)
-    text = text.replace(f"$schema={SCHEMA_FILE}", f"$schema={CATALOG / SCHEMA_FILE}", 1)
+    if sweep_path(name_or_path).parent == CATALOG:  # where comments tell of runs and of what was known when claims were written
+        first, _, rest = text.partition("\n")
+        text = (
+            f"{first}\n# Copied from stsq's {name_or_path}: what comments say of runs and claims is about that sweep.\n{rest}"
+        )
     try:
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
+        if f"$schema={SCHEMA_FILE}" in text:
+            _put_schema_beside(file)
     except FileExistsError:
         raise UserError(f"{file} is there already, and is kept as it is: give another name") from None
     except OSError as error:
         raise UserError(f"{file} cannot be written: {error.strerror}") from None
+
+
+def _put_schema_beside(file: Path) -> None:
+    """Copy the JSON Schema into the folder of a sweep file, so that both travel together; another file of its name is kept."""
+    schema, beside = (CATALOG / SCHEMA_FILE).read_text(encoding="utf-8"), file.with_name(SCHEMA_FILE)
+    if not beside.exists() or f'"$id": "{SCHEMA_ID}"' in beside.read_text(encoding="utf-8", errors="replace"):
+        beside.write_text(schema, encoding="utf-8")
 
 
 def sweep_path(name_or_path: str | Path) -> Path:

@@ -114,11 +114,10 @@ def _applied(document: YamlDocument, setting: Override) -> YamlDocument:
             raise UserError(
                 f"{setting.origin}: {setting.field} holds fields of its own: set one of {nearest(setting.field, within)}"
             )
-        near = suggestion(setting.field, settable_fields())
-        raise UserError(
-            f"{setting.origin}: there is no field {shown(setting.field)}{near}; the nearest are "
-            f"{nearest(setting.field, settable_fields())}; `stsq schema` has them all"
+        near = suggestion(setting.field, settable_fields()) or (
+            f"; the nearest are {nearest(setting.field, settable_fields())}; `stsq schema` has them all"
         )
+        raise UserError(f"{setting.origin}: there is no field {shown(setting.field)}{near}")
     return _with_group_field(document, setting)
 
 

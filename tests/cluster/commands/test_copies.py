@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sweeps import load_sweep, read_catalog
+from sweeps.cells.sweep_schema import schema_text
 
 Here, Write = Callable[..., Any], Callable[..., Path]
 
@@ -27,7 +28,22 @@ def test_new_copies_a_sweep_under_the_name_of_its_file(here: Here, tmp_path: Pat
     assert done.out == f"{mine}: edit it, then `stsq plan {mine}`\n"
     copied, own = load_sweep(mine), load_sweep("width_vs_T")
     assert copied == own.model_copy(update={"name": "mine"})
-    assert mine.read_text().count("\n") == read_catalog("width_vs_T").count("\n")  # with its comments
+    first, note, *rest = mine.read_text().splitlines()
+    original = read_catalog("width_vs_T").replace("name: width_vs_T", "name: mine").splitlines()
+    assert [first, *rest] == original  # with its comments
+    assert note == "# Copied from stsq's width_vs_T: what comments say of runs and claims is about that sweep."
+    assert first == "# yaml-language-server: $schema=sweep.schema.json"  # no path of this machine
+    assert (tmp_path / "sweep.schema.json").read_text() == schema_text()
+
+
+def test_new_renews_its_schema_and_keeps_another_file(here: Here, tmp_path: Path) -> None:
+    beside = tmp_path / "sweep.schema.json"
+    beside.write_text('{"$id": "urn:stsq:sweep", "of": "an older version"}')
+    assert here("new", "smoke", tmp_path / "first.yaml").code == 0
+    assert beside.read_text() == schema_text()
+    beside.write_text("another's")
+    assert here("new", "smoke", tmp_path / "second.yaml").code == 0
+    assert beside.read_text() == "another's"
 
 
 @pytest.mark.slow

@@ -35,6 +35,9 @@ def test_cost_counts_core_hours_and_gpu_hours() -> None:
     printed = " ".join(cost_lines(make_plan(load_sweep("smoke")), measured_rate([]), slots=2))
     assert "core-hours" in printed
     assert "GPU-minutes" in printed
+    assert " with 2 workers on CPU" in printed
+    alone = " ".join(cost_lines(make_plan(load_sweep("smoke")), measured_rate([]), slots=1))
+    assert " with 1 worker on CPU" in alone
 
 
 THEOREM_1 = "outside the range of Theorem 1 of arXiv:2406.06893, "

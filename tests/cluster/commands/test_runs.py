@@ -102,7 +102,7 @@ def test_two_runs_stand_side_by_side_with_the_ratio_of_their_thresholds(tmp_path
     assert "two / one" in lines[1]
     ratio = float(rows[0].rsplit("(", 1)[0].split()[-1])
     assert 1.1 < ratio < 2.5
-    assert "2 cells in common; of 2 the interval of the ratio does not contain 1." in lines
+    assert "2 cells in common; the interval of the ratio lies beside 1 in 2." in lines
     assert "2 more cells are in one of the runs only." in lines
 
 

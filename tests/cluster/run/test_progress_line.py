@@ -49,6 +49,9 @@ def test_the_line_tells_what_running_packs_have_done(queue: PackQueue, tmp_path:
     progress.ended(outcome)
     assert progress.line().startswith("2 of 4 trials")
     assert progress.summary().startswith("2 trials ended")
+    assert progress.summary().endswith(" on 2 workers")
+    progress.num_workers = 1
+    assert progress.summary().endswith(" on 1 worker")
 
 
 def test_a_pack_that_goes_on_from_before_the_end_of_its_journal_has_done_nothing_backwards(

@@ -55,7 +55,7 @@ def test_the_command_writes_the_formats_at_the_width(tmp_path: Path) -> None:
     arguments = ["figure", str(run.path), "--width", "84mm", "--panels", "1", "--no-rival", "--format", "pdf,svg"]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
-    pdf, svg = (run.report / f"figure_first.{ending}" for ending in ("pdf", "svg"))
+    pdf, svg = (run.report / f"figure_thresholds.{ending}" for ending in ("pdf", "svg"))
     assert done.output.split() == [str(pdf), str(svg)]
     box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+)", pdf.read_bytes())
     assert box is not None

@@ -85,12 +85,9 @@ def test_later_settings_win(sweep_file):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        (
-            "task.t=3",
-            "--set task.t=3: there is no field 'task.t'; did you mean task.T?; the nearest are task.T, task.q, task.d, "
-            "task.about, task.d_e and 98 more; `stsq schema` has them all",
-        ),
+        ("task.t=3", "--set task.t=3: there is no field 'task.t'; did you mean task.T?"),
         ("widht=3", "--set widht=3: there is no field 'widht'; the nearest are model.width"),
+        ("widht=3", " more; `stsq schema` has them all"),
         (
             "criterion.target=3",
             "--set criterion.target=3: there is no field 'criterion.target'; did you mean evaluation.target or criterion",
@@ -126,6 +123,13 @@ def test_bad_settings_are_refused_and_named(sweep_file, setting, message):
     with pytest.raises(UserError) as caught:
         load_sweep(sweep_file, [setting])
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["task.t", "task.TT"])
+def test_beside_a_right_guess_no_other_fields_are_named(sweep_file, name):
+    with pytest.raises(UserError) as caught:
+        load_sweep(sweep_file, [f"{name}=16"])
+    assert str(caught.value) == f"--set {name}=16: there is no field '{name}'; did you mean task.T?"
 
 
 @pytest.mark.parametrize(
