@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dashboards.page.headline import summary_words
 from dashboards.page.html_document import Document
 from dashboards.page.interactive import plotly_spec
 from dashboards.page.run_sections import total_bar
@@ -15,7 +16,6 @@ from dashboards.page.sections import (
     rest_note,
     status_tag,
 )
-from dashboards.page.summary import summary_words
 from dashboards.plots import cell_names, comparison_chart, run_shade
 from dashboards.words import Html, architecture_name, element, interval_text, left_words, ratio_words, table
 from sweeps.findings import Findings, Progress, threshold_ratio

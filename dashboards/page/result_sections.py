@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from dashboards.page.headline import summary_words
 from dashboards.page.sections import MAX_ROWS, PageSection, downloads, lead_paragraph, page_section, rest_note, status_tag
-from dashboards.page.summary import summary_words
 from dashboards.paper import Row, threshold_rows
 from dashboards.words import (
     Html,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from dashboards.page.summary import result_words
+from dashboards.page.headline import result_words
 from dashboards.words import ended_words, left_words
 from stsq_core.configs import UserError
 from sweeps.findings import read_findings, read_progress

@@ -10,7 +10,8 @@ from synthetic_runs import catalogue_run
 
 from dashboards.page.cell_section import cell_keys
 from dashboards.page.figure_sections import curves_section, losses_section
-from dashboards.page.summary import heading, headline
+from dashboards.page.headline import headline, result_words
+from dashboards.page.summary import heading
 from dashboards.plots.cells import CellView, cell_names, cell_views
 from dashboards.plots.chart import Chart, Marks, OpenEnd
 from dashboards.plots.charts_of_cells import loss_charts
@@ -20,6 +21,7 @@ from stsq_core.configs import SAMPLES
 from sweeps.cells.loading import catalog_names, load_sweep
 from sweeps.findings.progress import read_progress
 from sweeps.findings.run_findings import Findings, read_findings
+from sweeps.schema import ThresholdRatio
 
 NUMBERS = r"\(`\w`\* = [\d,.]+ to [\d,.]+ at"
 HEADLINES = {
@@ -34,6 +36,20 @@ HEADLINES = {
     "simple_qstr_samples": rf"From `N` = 6 to 24 a feed-forward net needs [\d.]+ times the samples {NUMBERS} `q` = 1, `d` = 10",
 }
 """Of some sweeps, a pattern of the headline; letters of tasks from other papers are those of the papers."""
+
+WITHIN = r"[\d.]+ to [\d.]+ times the width of {} in {} settings(?: \(90% intervals within [\d.]+ to [\d.]+\))?"
+RATIOS = {
+    "width_vs_code": f"random signs, fixed codes need {WITHIN.format('stochastic codes', 6)}; for random signs, codes redrawn"
+    f" for every sample need {WITHIN.format('stochastic codes', 6)}. Of 5 claims, ",
+    "width_vs_optimizer": f"a fully connected net, gradient descent needs {WITHIN.format('Adam', 5)};"
+    f" for a transformer, gradient descent needs {WITHIN.format('Adam', 7)}. Of 5 claims, ",
+    "atlas": f"a transformer, gradient descent needs {WITHIN.format('Adam', 50)}; for a fully connected net,",
+    "attention_width_vs_T": "stochastic codes and T = 6, 8, 12, 16 and 24, scores = linear needs"
+    f" {WITHIN.format('scores = softmax', 5)}. Of 4 claims, ",
+    "variance_width": f"T = 12, 16 and 24, a fully connected net needs {WITHIN.format('attention', 6)}. Of 3 claims, ",
+    "width_to_generalise": f"T = 32, fixed codes need {WITHIN.format('stochastic codes', 3)}; for q = 2, fixed codes need",
+}
+"""Of sweeps that claim a ratio between two settings, what the result begins with."""
 
 
 def drawn_cells(chart: Chart) -> int:
@@ -52,6 +68,17 @@ def test_the_axes_and_the_headline_follow_what_varies_within_families(findings: 
     charts = threshold_charts(findings.regimes)
     check_axes(findings, charts)
     check_headline(findings, charts, pattern=HEADLINES.get(findings.spec.name, ""))
+
+
+def test_the_result_begins_with_the_ratios_that_are_claimed(findings: Findings) -> None:
+    words, name = result_words(findings), findings.spec.name
+    if name == "stream_width":
+        assert re.match(f"So far, gradient descent needs {WITHIN.format('Adam', 3)}. Of 5 claims, ", words)
+    elif name in RATIOS:
+        assert re.match(f"So far, for {RATIOS[name]}", words)
+    else:
+        assert not any(isinstance(claim, ThresholdRatio) for claim in findings.spec.claims)
+        assert re.search(r"times the \w+ of ", words) is None
 
 
 def check_axes(findings: Findings, charts: Sequence[Chart]) -> None:

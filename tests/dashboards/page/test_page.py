@@ -15,7 +15,7 @@ import pytest
 
 from dashboards import write_report
 from dashboards.boards.documents import thresholds_table
-from dashboards.page.summary import summary_words
+from dashboards.page.headline import summary_words
 from dashboards.paper.tables import thresholds_json, thresholds_latex
 from dashboards.words.law_words import GAMMA, fitted_formula, interval_words, plain_formula
 from stsq_core import TrialConfig, TrialResult, UserError

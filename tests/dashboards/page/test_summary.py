@@ -11,7 +11,8 @@ from synthetic_runs import measured
 
 from dashboards.boards.documents import laws_words
 from dashboards.page import summary
-from dashboards.page.summary import claims_headline, heading
+from dashboards.page.headline import claims_headline
+from dashboards.page.summary import heading
 from dashboards.plots.charts_of_laws import exponents_chart, residual_charts
 from dashboards.plots.charts_of_thresholds import threshold_charts
 from stsq_core import TrialConfig, TrialResult
