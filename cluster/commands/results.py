@@ -26,7 +26,7 @@ from sweeps.findings import Findings, Verdict
 from sweeps.laws import LawComparison, ScalingLaw
 from sweeps.schema import LOSS
 from sweeps.store import Outcomes
-from sweeps.thresholds import WidthThreshold
+from sweeps.thresholds import WidthThreshold, rate_end_lines
 
 SHOWN_NOTES = 50
 SHOWN_FAILURES = 20
@@ -68,6 +68,8 @@ def show_run(
         print_line(console, line)
     if len(lines) > SHOWN_NOTES:
         print_line(console, f"and {len(lines) - SHOWN_NOTES:,} more notes{where}")
+    for line in rate_end_lines(thresholds):
+        print_line(console, line)
     show_failures(console, records)
 
 

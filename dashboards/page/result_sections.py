@@ -26,7 +26,7 @@ from dashboards.words import (
 from stsq_core.configs import SAMPLES, WIDTH
 from sweeps.findings import LEAST_SEEDS, Findings, Verdict
 from sweeps.schema import LOSS, Criterion
-from sweeps.thresholds import WidthThreshold
+from sweeps.thresholds import WidthThreshold, rate_end_lines
 
 MAX_SETTINGS = 60
 CLASSES = {"holds": "found", "does not hold": "failed", "not enough data": "above_range"}
@@ -118,6 +118,7 @@ def table_section(findings: Findings) -> PageSection | None:
         table(columns, shown),
         rest_note(len(rows) - len(shown), "cells are in the files"),
         element("p", element("b", "All cells: "), without_places("; ".join(common)), ".", class_="note") if common else None,
+        *(element("p", line, class_="note") for line in rate_end_lines(findings.thresholds)),
         element("ol", *(element("li", without_places(note)) for note in notes), class_="notes") if notes else None,
         downloads(["thresholds.csv", "thresholds.tex", "thresholds.json", "trials.csv"]),
     )

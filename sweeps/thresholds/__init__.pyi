@@ -1,3 +1,4 @@
+from .rate_ends import rate_end_lines as rate_end_lines
 from .resampling import (
     attainable_level as attainable_level,
     interval_of as interval_of,

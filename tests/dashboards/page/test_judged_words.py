@@ -126,3 +126,26 @@ def test_the_definition_of_a_plain_criterion_is_as_it_was(findings: Findings) ->
     assert section is not None
     assert "from which 50% of seeds reach a relative loss of 0.1, between" in words(section.html)
     assert synthetic_runs.sweep().criterion.measure == "relative loss"
+
+
+def test_a_best_rate_at_the_end_of_those_tried_is_told_on_the_page_and_at_the_terminal(
+    make_run: Callable[..., RunDirectory], findings: Findings
+) -> None:
+    """At the larger of two rates the loss is half of that at the other."""
+
+    def outcome(config: TrialConfig) -> TrialResult:
+        result = measured(config)
+        return result if config.optimizer.lr == 0.02 else replace(result, relative_loss=2 * (result.relative_loss or 0))
+
+    group = transformers([16, 32])
+    group["grid"] = {**group.get("grid", {}), "optimizer.lr": [0.005, 0.02]}
+    own, told = read_findings(make_run(outcome=outcome, trials=[group]).path), io.StringIO()
+    section = table_section(own)
+    assert section is not None
+    line = "The best learning rate is the largest tried, 0.02, in 2 of 2 cells: a larger one might lower m*."
+    assert line in words(section.html)
+    show_findings(Console(file=told, width=150), own)
+    assert told.getvalue().splitlines().count(line) == 1
+    whole = table_section(findings)
+    assert whole is not None
+    assert "The best learning rate" not in words(whole.html)
