@@ -79,7 +79,7 @@ def thresholds_section(findings: Findings, charts: Sequence[Chart], names: Seque
         _difference_note(findings),
         downloads(names, ("thresholds.pdf", "thresholds.svg")),
         class_="first",
-        heading=False,
+        heading=bool(findings.verdicts),  # without claims it is what the page begins with, and its caption names it
     )
 
 
@@ -229,7 +229,8 @@ def interval_history_section(findings: Findings, *, known: KnownThresholds) -> P
         "Thresholds through the run",
         lead_paragraph(
             f"The threshold `{findings.spec.criterion.size.letter}`* of a cell after each pack of its trials, against the"
-            " number of trials that had ended. States with the threshold beyond the range tried are left out. Logarithmic axes."
+            " number of trials that had ended. Early states may have no interval; a bar is that of a state between such states."
+            " States with the threshold beyond the range tried are left out. Logarithmic axes."
         ),
         element(
             "p",
@@ -273,8 +274,8 @@ def _caption(findings: Findings, charts: Sequence[Chart]) -> list[str]:
     criterion = findings.spec.criterion
     tried = "budget" if criterion.size == SAMPLES else f"{criterion.size.nouns} tried"
     sentences = [
-        f" Marks are the measured thresholds, bars their {criterion.level:.0%} intervals over seeds; arrows mark thresholds,"
-        f" or ends of intervals, beyond the {tried}."
+        f" Marks are the measured thresholds, bars their {criterion.level:.0%} intervals {_source_of_intervals(findings)};"
+        f" arrows mark thresholds, or ends of intervals, beyond the {tried}."
     ]
     roles = {line.role for chart in charts for line in chart.lines}
     if "law" in roles:
@@ -295,6 +296,15 @@ def _caption(findings: Findings, charts: Sequence[Chart]) -> list[str]:
     elif len({chart.x.label for chart in charts}) == 1 < len(charts):
         sentences.append(" All panels span equal factors on both axes, so slopes compare.")
     return sentences
+
+
+def _source_of_intervals(findings: Findings) -> str:
+    """What the intervals rest on: in a grid the seeds, in a search the points that it tried."""
+    searched = [threshold.search is not None for threshold in findings.thresholds]
+    if not any(searched):
+        return "over seeds"
+    posterior = "from a posterior over the points of each search"
+    return posterior if all(searched) else f"over seeds, or {posterior}"
 
 
 def _custom_figure(figure: CustomFigure, names: Sequence[str]) -> Html:

@@ -7,6 +7,7 @@ slopes of two charts compare even where their settings do not.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -24,6 +25,7 @@ from dashboards.words import (
     end_words,
     fitted_formula,
     found_words,
+    has_interval,
     interval_text,
     mark_shape,
     regime_words,
@@ -148,7 +150,7 @@ def history_chart(name: str, states: Sequence[State]) -> Chart:
         Axis(ends=(counts[0] / HISTORY_MARGIN, counts[-1] * HISTORY_MARGIN), ticks=(counts[0], counts[-1])),
         Axis(ends=ends, ticks=ticks),
         (
-            Line(counts, m_stars, shade, width=0, low=lows, high=highs),
+            *_interval_layers(states, shade),
             Marks(
                 counts,
                 m_stars,
@@ -156,11 +158,32 @@ def history_chart(name: str, states: Sequence[State]) -> Chart:
                 size=5,
                 dash="solid",
                 width=2,
-                texts=tuple(f"{low:.1f} to {high:.1f}" for low, high in zip(lows, highs, strict=True)),
-                hover=f"{{x}} trials: {letter}* = {{y:.2f}}<br>interval {{text}}",
+                texts=tuple(map(_interval_words, thresholds)),
+                hover=f"{{x}} trials: {letter}* = {{y:.2f}}<br>{{text}}",
             ),
         ),
     )
+
+
+def _interval_layers(states: Sequence[State], shade: Shade) -> Iterable[Layer]:
+    """A band over each stretch of states that have an interval, and a bar where one stands between states that have none."""
+    for has_one, own in groupby(states, lambda state: has_interval(state.threshold)):
+        if not has_one:
+            continue
+        stretch = list(own)
+        counts, m_stars = [state.num_ended for state in stretch], [state.threshold.m_star or math.nan for state in stretch]
+        lows, highs = zip(*(interval_drawn(state.threshold) for state in stretch), strict=True)
+        if len(stretch) > 1:
+            yield Line(counts, m_stars, shade, width=0, low=lows, high=highs)
+        else:
+            yield Marks(counts, m_stars, shade, size=5, low=lows, high=highs, hover="")
+
+
+def _interval_words(threshold: WidthThreshold) -> str:
+    if not has_interval(threshold):
+        return "no interval"
+    low, high = interval_drawn(threshold)
+    return f"interval {low:.1f} to {high:.1f}"
 
 
 def interval_drawn(threshold: WidthThreshold) -> tuple[float, float]:

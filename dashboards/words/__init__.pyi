@@ -75,6 +75,7 @@ from .threshold_words import (
     STATUS_WORDS as STATUS_WORDS,
     end_words as end_words,
     found_words as found_words,
+    has_interval as has_interval,
     interval_text as interval_text,
     ratio_words as ratio_words,
     regime_words as regime_words,

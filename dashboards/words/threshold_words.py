@@ -20,11 +20,17 @@ def star_words(value: float | None) -> str:
 
 def interval_text(threshold: WidthThreshold) -> str:
     """An interval in words; an end beyond the widths tried is an inequality, never a number."""
-    if not threshold.is_bounded or (threshold.low is None and threshold.high is None and not _censored(threshold)):
+    if not has_interval(threshold):
         return "none"
     low = f"below {min(threshold.widths):g}" if threshold.low is None else star_words(threshold.low)
     high = f"above {max(threshold.widths):g}" if threshold.high is None else star_words(threshold.high)
     return f"{low} to {high}"
+
+
+def has_interval(threshold: WidthThreshold) -> bool:
+    """Whether the threshold has an interval, or an end of one beyond the widths tried."""
+    ends = threshold.low, threshold.high
+    return threshold.is_bounded and (ends != (None, None) or threshold.low_censored or threshold.high_censored)
 
 
 def ratio_words(value: float, low: float, high: float) -> str:
@@ -116,7 +122,3 @@ def regime_words(regime: Regime, *, without: str = "") -> str:
     batch = "every subset" if training.batch_size == "all" else f"{training.batch_size} {drawn}"
     optimizer = {"adam": "Adam", "gd": "gradient descent"}.get(config.optimizer.kind, config.optimizer.kind)
     return f"{', '.join(letters)} · {model} · {objective} · {optimizer}, {training.steps:,} steps of {batch}"
-
-
-def _censored(threshold: WidthThreshold) -> bool:
-    return threshold.low_censored or threshold.high_censored

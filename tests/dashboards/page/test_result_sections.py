@@ -2,14 +2,17 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
+from dashboards.page.figure_sections import thresholds_section
 from dashboards.page.result_sections import verdicts_section
 from dashboards.page.run_sections import provenance_section
 from dashboards.paper.tables import verdicts_json
+from dashboards.plots.charts_of_thresholds import threshold_charts
 from sweeps.findings.claim_results import ClaimSetting, Verdict
 from sweeps.findings.run_findings import Findings
 
@@ -48,3 +51,31 @@ def test_provenance_says_what_lies_outside_the_theorems(findings: Findings, targ
     line = "Theory outside the range of the theorems of arXiv:2406.06893, a relative loss below T / (100 (T - q))"
     assert (line in text) == (target == 0.3)
     assert ("Theory" in text) == (target == 0.3)
+
+
+def figure(findings: Findings, *, verdicts: tuple[Verdict, ...] = (), searched: Sequence[bool]) -> str:
+    """The section of the threshold figure, of cells of which some are `searched`."""
+    cells = [SimpleNamespace(search=object() if one else None) for one in searched]
+    given = SimpleNamespace(spec=findings.spec, verdicts=verdicts, regimes=findings.regimes, thresholds=cells)
+    section = thresholds_section(given, threshold_charts(findings.regimes), [])  # type: ignore[arg-type]
+    assert section is not None
+    return section.html
+
+
+def test_the_threshold_figure_has_its_heading_below_claims(findings: Findings) -> None:
+    verdict = Verdict("near", "It is near.", "m*", "above 1", (HELD,))
+    assert "<h2>Width thresholds</h2>" in figure(findings, verdicts=(verdict,), searched=[True])
+    assert "<h2>" not in figure(findings, searched=[True])
+
+
+@pytest.mark.parametrize(
+    ("searched", "source"),
+    [
+        ([False, False], "over seeds"),
+        ([True, True], "from a posterior over the points of each search"),
+        ([True, False], "over seeds, or from a posterior over the points of each search"),
+    ],
+)
+def test_the_threshold_figure_says_what_its_intervals_rest_on(findings: Findings, searched: list[bool], source: str) -> None:
+    text = words(figure(findings, searched=searched))
+    assert f"Marks are the measured thresholds, bars their 90% intervals {source}; arrows mark thresholds" in text

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dashboards.paper.figures import threshold_figure
-from dashboards.plots.chart import Chart, Line, OpenEnd
-from dashboards.plots.charts_of_thresholds import settings_differ, threshold_charts
+from dashboards.plots.chart import Chart, Line, Marks, OpenEnd
+from dashboards.plots.charts_of_thresholds import history_chart, settings_differ, threshold_charts
 from dashboards.words.style import decades, round_numbers
 from dashboards.words.threshold_words import regime_words
 from stsq_core import TrialConfig
 from stsq_core.oracles import theory
+from sweeps.findings.interval_history import State
 from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.run_directory import RunDirectory
 
@@ -209,3 +210,20 @@ def test_cells_along_two_letters_have_a_chart_for_each(make_run: MakeRun, fully_
     assert [(chart.x.label.text, list(chart.marks[0].x)) for chart in charts] == [("T", [4, 8, 12]), ("d", [2, 3, 4])]
     along_T, along_d = charts
     assert (along_T.note.split(" · ")[0], along_d.note.split(" · ")[0]) == ("`q` = 2, `d` = 2", "`q` = 2, `T` = 8")
+
+
+@pytest.mark.parametrize(
+    ("with_interval", "bands", "bars"),
+    [("0001", [], [[4]]), ("0011", [[3, 4]], []), ("1101", [[1, 2]], [[4]]), ("0000", [], []), ("1111", [[1, 2, 3, 4]], [])],
+)
+def test_a_history_has_a_band_over_the_states_with_an_interval_alone(
+    findings: Findings, with_interval: str, bands: list[list[int]], bars: list[list[int]]
+) -> None:
+    found = next(one for one in findings.thresholds if one.status == "found" and one.low is not None)
+    bare = replace(found, low=None, high=None, low_censored=False, high_censored=False)
+    states = [State(place, found if one == "1" else bare) for place, one in enumerate(with_interval, start=1)]
+    chart = history_chart("T = 16", states)
+    assert [list(one.x) for one in chart.lines if one.low is not None] == bands
+    assert [list(one.x) for one in chart.layers if isinstance(one, Marks) and one.low is not None] == bars
+    (marks,) = [one for one in chart.layers if isinstance(one, Marks) and one.dash]
+    assert [text == "no interval" for text in marks.texts] == [one == "0" for one in with_interval]
