@@ -14,9 +14,11 @@ from rich.table import Table
 
 from cluster.environment import num_cores
 from cluster.run import load_remembered, located, print_line, print_table, run_path, table
+from dashboards.words import setting_words, value_words
 from stsq_core.configs import SAMPLES, UNIONS, WIDTH, TrialFamily, kind_of, plugin_of
 from stsq_core.training import ASSUMED_RATE, GPU_RATE
-from sweeps.cells import GPU_PACKS, Plan, catalog_names, load_expanded, make_plan, trial_operations
+from sweeps.cells import GPU_PACKS, ExpandedSweep, Plan, catalog_names, load_expanded, make_plan, trial_operations
+from sweeps.findings import planned_pairs
 from sweeps.laws import decided_plans, decisions_of
 from sweeps.store import FINISHED, LedgerRecord, Outcomes, RunDirectory, read_results
 from sweeps.thresholds import SearchPlan, plan_searches, thresholds_of
@@ -28,6 +30,8 @@ FIRST_ROUND_PACKS = 8
 """Widths far apart stand on different rungs of the padding ladder and so in different packs."""
 
 SHOWN_CELLS = 200
+
+SHOWN_PAIRS = 4
 
 OVERHEAD_S = 15.0
 """Starting Ray and its workers, and drawing the page."""
@@ -104,9 +108,21 @@ def show_plan(console: Console, sweep: str, settings: list[str], *, out: Path | 
         print_line(console, line)
     for decision in decisions:
         print_line(console, f"laws decide which cells are asked: {decision.words}")
-    for line in (*expanded.notes, *expanded.default_lines, *expanded.theorem_lines):
+    for line in (*pair_lines(expanded), *expanded.notes, *expanded.default_lines, *expanded.theorem_lines):
         print_line(console, line)
     print_line(console, f"run directory: {run.path}")
+
+
+def pair_lines(sweep: ExpandedSweep) -> list[str]:
+    """What each claim about a ratio of thresholds will compare, so that a pair that was not meant is seen before the run."""
+    lines = []
+    for claim, pairs in planned_pairs(sweep):
+        named = [setting_words(where) for where in pairs[:SHOWN_PAIRS]]
+        more = [f"and {len(pairs) - SHOWN_PAIRS} more"] if len(pairs) > SHOWN_PAIRS else []
+        count = "no pair of cells" if not pairs else "1 pair of cells" if len(pairs) == 1 else f"{len(pairs)} pairs of cells"
+        of_over = f"{claim.by} {value_words(claim.of)} over {value_words(claim.over)}"
+        lines.append(f"claim {claim.name} compares {count}, {of_over}" + (f": {'; '.join([*named, *more])}" if named else ""))
+    return lines
 
 
 def cell_table(plan: Plan, done: Collection[str]) -> Table:

@@ -6,27 +6,30 @@ open. So do seeds that cannot support an interval of the level. Cells that a swe
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from sweeps.findings.claim_results import Answer, ClaimSetting, Verdict, answer_of, is_within, leaf, sides, with_seeds
-from sweeps.findings.observations import matches
+from sweeps.findings.claim_pairs import (
+    Fields,
+    claimed_fields,
+    differing_fields,
+    distinguishing,
+    is_selected,
+    letters_of,
+    ratio_pairs,
+)
+from sweeps.findings.claim_results import Answer, ClaimSetting, Verdict, answer_of, leaf, sides, with_seeds
 from sweeps.laws import by_regime, fitted_law, law_cells, letter_law, spelled
 from sweeps.schema import (
-    TARGET,
     LawSettings,
-    Selection,
     ThresholdClaim,
     ThresholdGrowth,
     ThresholdNear,
     ThresholdOrder,
     ThresholdRatio,
-    fields_of,
 )
 from sweeps.thresholds import WidthThreshold, attainable_level
-
-Fields = tuple[tuple[str, Any], ...]
 
 
 class Bounds(NamedTuple):
@@ -42,7 +45,7 @@ def threshold_verdict(
 ) -> Verdict:
     """What came of a claim about thresholds; `settings` say which cells are held out of the laws."""
     held_out = (settings or LawSettings()).holds_out
-    own = [threshold for threshold in thresholds if _is_selected(threshold, claim)]
+    own = [threshold for threshold in thresholds if is_selected(threshold, claim)]
     letter = (own or thresholds)[0].size.letter if thresholds else "m"
     match claim:
         case ThresholdOrder():
@@ -52,7 +55,7 @@ def threshold_verdict(
             found, rule = _ratios(claim, own), sides(claim.at_least, claim.at_most)
             quantity = f"{letter}* of {claim.by} {claim.of} over {letter}* of {claim.over}"
         case ThresholdNear():
-            found = [_near(claim, threshold, where) for threshold, where in zip(own, _distinguishing(own), strict=True)]
+            found = [_near(claim, threshold, where) for threshold, where in zip(own, distinguishing(own), strict=True)]
             quantity = f"{letter}* over {claim.value:g} ({claim.source})"
             rule = f"within a factor of {claim.factor:g}"
         case ThresholdGrowth():
@@ -87,48 +90,17 @@ def bounds_of(threshold: WidthThreshold) -> Bounds:
             return Bounds(math.nan, math.nan, math.nan)
 
 
-def _is_selected(threshold: WidthThreshold, selection: Selection) -> bool:
-    fields = _fields_of(threshold)
-    return all(name in fields and matches(fields[name], wanted) for name, wanted in selection.where.items())
-
-
-def _fields_of(threshold: WidthThreshold) -> Mapping[str, Any]:
-    return {**fields_of(threshold.config_sample), TARGET: threshold.target_loss}
-
-
-def _distinguishing(thresholds: Sequence[WidthThreshold]) -> list[Fields]:
-    """T, q and d of each threshold, and what else tells them apart."""
-    return [_letters(threshold) + own for threshold, own in zip(thresholds, _differing(thresholds), strict=True)]
-
-
-def _differing(thresholds: Sequence[WidthThreshold]) -> list[Fields]:
-    """The fields of task, model and optimizer by which thresholds differ, T, q and d aside."""
-    fields = [_fields_of(threshold) for threshold in thresholds]
-    sizes = {name for threshold in thresholds for name in threshold.size.fields(threshold.config_sample)}
-    names = {name for own in fields for name in own if name.startswith(("task.", "model.", "optimizer.kind"))}
-    names -= sizes | {"task.T", "task.q", "task.d"}
-    varying = sorted(name for name in names if len({repr(own.get(name)) for own in fields}) > 1)
-    return [tuple((name, own[name]) for name in varying if name in own) for own in fields]
-
-
 def _ordered(values: Sequence[Any]) -> str:
     """Values as a sweep file has them, `<` between each two."""
     return " < ".join("null" if value is None else str(value) for value in values)
-
-
-def _letters(threshold: WidthThreshold) -> Fields:
-    """T, q and d, and of several targets the target."""
-    task = threshold.config_sample.task
-    target = ((TARGET, threshold.target_loss),) if threshold.num_targets > 1 else ()
-    return (*((f"task.{letter}", getattr(task, letter)) for letter in ("T", "q", "d")), *target)
 
 
 def _order(claim: ThresholdOrder, thresholds: Sequence[WidthThreshold]) -> list[ClaimSetting]:
     """A setting for each two neighbours of the order at each T, q and d: the ratio of the later to the earlier."""
     groups: dict[Fields, dict[object, list[WidthThreshold]]] = {}
     for threshold in thresholds:
-        fields = _fields_of(threshold)
-        alike = groups.setdefault(tuple(item for item in _letters(threshold) if item[0] != claim.by), {})
+        fields = claimed_fields(threshold)
+        alike = groups.setdefault(tuple(item for item in letters_of(threshold) if item[0] != claim.by), {})
         if claim.by in fields:
             alike.setdefault(fields[claim.by], []).append(threshold)
     varying = {name for key in groups for name, value in key if len({dict(other)[name] for other in groups}) > 1}
@@ -137,7 +109,8 @@ def _order(claim: ThresholdOrder, thresholds: Sequence[WidthThreshold]) -> list[
         shared = tuple(item for item in key if item[0] in varying)
         for first, second in pairwise(claim.order):
             earlier, later = (
-                list(zip(cells, _differing(cells), strict=True)) for cells in (alike.get(first, []), alike.get(second, []))
+                list(zip(cells, differing_fields(cells), strict=True))
+                for cells in (alike.get(first, []), alike.get(second, []))
             )
             order = (claim.by, _ordered((first, second)))
             settings += [
@@ -155,7 +128,7 @@ def _ratio(where: Fields, by: str, first: WidthThreshold, second: WidthThreshold
     value = two.value / one.value if all(math.isfinite(own) and own > 0 for own in both) else None
     low, high = _divided(two.low, one.high), _divided(two.high, one.low)
     if math.isnan(low) or math.isnan(high):
-        without = _without_number((((by, _fields_of(threshold)[by]),), threshold) for threshold in (first, second))
+        without = _without_number((((by, claimed_fields(threshold)[by]),), threshold) for threshold in (first, second))
         return ClaimSetting(where, value, None, None, num, "not enough data", without)
     answer: Answer = "holds" if low > 1 else "does not hold" if high < 1 else "not enough data"
     return _with_seeds(ClaimSetting(where, value, _shown(low), _shown(high), num, answer), (first, second))
@@ -163,16 +136,9 @@ def _ratio(where: Fields, by: str, first: WidthThreshold, second: WidthThreshold
 
 def _ratios(claim: ThresholdRatio, thresholds: Sequence[WidthThreshold]) -> list[ClaimSetting]:
     """A setting for each pair of cells with equal tasks and models, with the interval of the ratio of independent estimates."""
-    having = [cell for cell in thresholds if claim.by in _fields_of(cell)]
-    of, over = ([cell for cell in having if _fields_of(cell)[claim.by] == value] for value in (claim.of, claim.over))
-    pairs = [(one, two) for one in of for two in over if _are_alike(one, two, (claim.by, *claim.ignoring))]
-    told = _distinguishing([one for one, _ in pairs]), _differing([two for _, two in pairs])
-    named = [first + tuple(item for item in second if item not in first) for first, second in zip(*told, strict=True)]
-    shared = set.intersection(*map(set, named)) if len(named) > 1 else set()
     rule = (-math.inf if claim.at_least is None else claim.at_least, math.inf if claim.at_most is None else claim.at_most)
     settings = []
-    for fields, pair in zip(named, pairs, strict=True):
-        own = tuple(item for item in fields if item not in shared)
+    for own, *pair in ratio_pairs(claim, thresholds):
         value, low, high = _quotient(*map(bounds_of, pair))
         without = _without_number(
             (((claim.by, value),), cell) for value, cell in zip((claim.of, claim.over), pair, strict=True)
@@ -181,22 +147,6 @@ def _ratios(claim: ThresholdRatio, thresholds: Sequence[WidthThreshold]) -> list
         num = min(threshold.num_seeds for threshold in pair)
         settings.append(_with_seeds(ClaimSetting(own, _shown(value), _shown(low), _shown(high), num, answer, without), pair))
     return settings or [ClaimSetting((), None, None, None, 0, "not enough data")]
-
-
-def _are_alike(one: WidthThreshold, two: WidthThreshold, ignoring: Sequence[str]) -> bool:
-    """Whether two cells have one target, task, model and kind of optimizer, but for sizes and the fields in `ignoring`."""
-    sizes = {name for cell in (one, two) for name in cell.size.fields(cell.config_sample)}
-    first, second = (
-        {
-            name: value
-            for name, value in _fields_of(cell).items()
-            if name.startswith(("task.", "model.", "optimizer.kind", TARGET))
-            and name not in sizes
-            and not is_within(name, ignoring)
-        }
-        for cell in (one, two)
-    )
-    return first == second
 
 
 def _quotient(one: Bounds, two: Bounds) -> Bounds:
@@ -230,7 +180,7 @@ def _growth(claim: ThresholdGrowth, thresholds: Sequence[WidthThreshold]) -> lis
     """A setting for each regime: the law's rate with its interval over seeds and cells, left open where a cell is missing."""
     rule = (-math.inf if claim.at_least is None else claim.at_least, math.inf if claim.at_most is None else claim.at_most)
     regimes = by_regime(thresholds)
-    told = _differing([members[0] for members in regimes])
+    told = differing_fields([members[0] for members in regimes])
     return [_rate(claim, members, own, rule) for members, own in zip(regimes, told, strict=True)]
 
 
@@ -238,13 +188,13 @@ def _rate(
     claim: ThresholdGrowth, members: Sequence[WidthThreshold], differing: Fields, rule: tuple[float, float]
 ) -> ClaimSetting:
     kind = ("model.kind", members[0].config_sample.model.kind)
-    shared = set.intersection(*(set(_letters(threshold)) for threshold in members))
-    letters = (item for item in _letters(members[0]) if item in shared)
+    shared = set.intersection(*(set(letters_of(threshold)) for threshold in members))
+    letters = (item for item in letters_of(members[0]) if item in shared)
     where: Fields = (kind, *(item for item in differing if item != kind), *letters)
     fitted = [threshold for threshold in members if threshold.is_bounded]
     num, cells = min((threshold.num_seeds for threshold in fitted), default=0), law_cells(members)
     law = fitted_law(letter_law(claim.law, claim.letter), cells)
-    own = [tuple(item for item in fields if item not in shared) for fields in _distinguishing(members)]
+    own = [tuple(item for item in fields if item not in shared) for fields in distinguishing(members)]
     without = _without_number(zip(own, members, strict=True))
     if law is None:
         return ClaimSetting(where, None, None, None, num, "not enough data", without)

@@ -40,6 +40,51 @@ def test_cost_counts_core_hours_and_gpu_hours() -> None:
     assert " with 1 worker on CPU" in alone
 
 
+def test_a_plan_names_the_pairs_that_a_ratio_will_compare(tmp_path: Path) -> None:
+    """The second claim also takes the cells of random signs that are drawn once."""
+    code = {"kind": "random_sign", "query": "dual"}
+    codes = [code | {"redraw": "never"}, code | {"redraw": "per_step"}, {"kind": "learned", "query": "dual"}]
+    base = {
+        "task": {"kind": "stsq", "q": 2, "d": 2},
+        "model": {"kind": "transformer"},
+        "optimizer": {"kind": "adam", "lr": 0.01},
+        "training": {"objective": "minibatch", "batch_size": 16, "steps": 9},
+    }
+    ratio = {"kind": "threshold_ratio", "by": "model.positions.kind", "of": "learned", "over": "random_sign", "at_most": 1}
+    claims = [
+        ratio | {"name": "fixed", "says": "No more than fixed signs.", "where": {"model.positions.redraw": "never"}},
+        ratio | {"name": "redrawn", "says": "No more than redrawn ones.", "ignoring": ["model.positions.redraw"]},
+        ratio | {"name": "lengths", "says": "T tells nothing.", "by": "task.T", "of": 12, "over": 16},
+        ratio | {"name": "many", "says": "All.", "ignoring": ["model.positions.redraw", "task.T"]},
+    ]
+    group = {"name": "codes", "base": base, "search": {"low": 4, "high": 64}}
+    sweep = {
+        "name": "small",
+        "hypothesis": "None.",
+        "trials": [group | {"grid": {"task.T": [12, 16], "model.positions": codes}}],
+        "claims": claims,
+    }
+    (path := tmp_path / "sweep.yaml").write_text(yaml.safe_dump(sweep))
+
+    def claims_told(*settings: str) -> list[str]:
+        text = io.StringIO()
+        show_plan(Console(file=text, width=400), str(path), [*settings], out=tmp_path / "run", workers=1)
+        return [line for line in text.getvalue().splitlines() if line.startswith("claim ")]
+
+    lines = claims_told()
+    of_over = "model.positions.kind learned over random_sign"
+    assert lines[:3] == [
+        f"claim fixed compares 2 pairs of cells, {of_over}: T = 12; T = 16",
+        f"claim redrawn compares 4 pairs of cells, {of_over}: T = 12, fixed codes; T = 12, stochastic codes; "
+        "T = 16, fixed codes; T = 16, stochastic codes",
+        "claim lengths compares 3 pairs of cells, task.T 12 over 16: random signs, fixed codes; random signs, stochastic codes; "
+        "learned codes",
+    ]
+    assert lines[3].startswith(f"claim many compares 8 pairs of cells, {of_over}: T = 12, fixed codes; ")
+    assert lines[3].endswith("; and 4 more")
+    assert claims_told("task.T=12")[2] == "claim lengths compares no pair of cells, task.T 12 over 16"
+
+
 THEOREM_1 = "outside the range of Theorem 1 of arXiv:2406.06893, "
 
 
