@@ -12,6 +12,7 @@ import pytest
 import typer.main
 
 from cluster.commands.cli import app
+from stsq_core import UserError
 from sweeps.cells.expanded_sweep import ExpandedSweep
 from sweeps.cells.loading import load_sweep
 
@@ -54,6 +55,35 @@ def slugs(page: Path) -> set[str]:
 @pytest.fixture(params=PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def page(request: pytest.FixtureRequest) -> Path:
     return Path(request.param)
+
+
+def examples(page: Path) -> list[str]:
+    """The sweeps that a page shows from their name on."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```", text_of(page), flags=re.DOTALL | re.MULTILINE)
+    return [block for block in blocks if re.match(r"name: ", block)]
+
+
+def test_every_complete_sweep_of_the_docs_loads(page: Path, tmp_path: Path) -> None:
+    if page.name in ("plugins.md", "modules.md"):
+        pytest.skip("its sweeps are of kinds that plugins add")
+    for place, block in enumerate(examples(page)):
+        (file := tmp_path / f"{place}.yaml").write_text(block)
+        load_sweep(file)
+
+
+def test_the_example_with_learned_codes_is_refused_and_mended_as_the_page_says(tmp_path: Path) -> None:
+    (block,) = examples(ROOT / "docs/sweep_file.md")
+    assert "complete:\n\n```yaml\n" + block in text_of(ROOT / "docs/sweep_file.md")
+    learned = block.replace("model.positions.query: [sum, dual]", "model.positions.kind: [random_sign, learned]")
+    for old, new, reason in (
+        ("kind: random_sign, redraw: per_step, query: dual", "", "objective: population is defined for the model of Theorem 1"),
+        ("objective: population", "objective: minibatch", "there is nothing to redraw"),
+    ):
+        (file := tmp_path / "half.yaml").write_text(learned.replace(old, new))
+        with pytest.raises(UserError, match=reason):
+            load_sweep(file)
+    (file := tmp_path / "mended.yaml").write_text(learned.replace("redraw: per_step, ", "").replace("population", "minibatch"))
+    assert len(ExpandedSweep.of(load_sweep(file)).searched) == 2
 
 
 def test_every_link_leads_somewhere(page: Path) -> None:
