@@ -4,37 +4,20 @@ A cell is known here before it has a threshold, so that a plan can say what a cl
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from stsq_core.configs import Size, TrialConfig
 from sweeps.cells import ExpandedSweep
 from sweeps.findings.claim_results import is_within
 from sweeps.findings.observations import matches
 from sweeps.schema import TARGET, Selection, ThresholdRatio, fields_of
+from sweeps.thresholds import WidthThreshold
 
 Fields = tuple[tuple[str, Any], ...]
 
 
-class ClaimedCell(Protocol):
-    """What a claim must know of a cell: its threshold knows it, and so does a cell that has none yet."""
-
-    @property
-    def config_sample(self) -> TrialConfig: ...
-    @property
-    def size(self) -> Size: ...
-    @property
-    def target_loss(self) -> float: ...
-    @property
-    def num_targets(self) -> int: ...
-
-
-Cell = TypeVar("Cell", bound=ClaimedCell)
-
-
-@dataclass(frozen=True)
-class PlannedCell:
-    """A cell of a sweep that may have no trial yet."""
+class PlannedCell(NamedTuple):
+    """What claims know of a cell that may have no trial yet, as its threshold would tell it."""
 
     config_sample: TrialConfig
     size: Size
@@ -42,11 +25,14 @@ class PlannedCell:
     num_targets: int
 
 
+ClaimedCell = WidthThreshold | PlannedCell
+Cell = TypeVar("Cell", bound=ClaimedCell)
+
+
 def planned_pairs(sweep: ExpandedSweep) -> Iterator[tuple[ThresholdRatio, list[Fields]]]:
     """Each claim about a ratio of thresholds with what sets apart each pair of cells that it will compare."""
-    criterion = sweep.spec.criterion
+    criterion, targets = sweep.spec.criterion, sweep.spec.criterion.targets
     samples = [*(cell.sample for cell in sweep.cells), *(cell.family.sample for cell in sweep.searched)]
-    targets = criterion.targets
     cells = [PlannedCell(sample, criterion.size, target, len(targets)) for sample in samples for target in targets]
     for claim in sweep.spec.claims:
         if isinstance(claim, ThresholdRatio):

@@ -15,7 +15,6 @@ NEAR = math.log(1.25)
 """Sizes within this distance of a threshold, in log, are near it; the `NEAREST` ones always are."""
 
 NEAREST = 3
-
 End = Literal["largest", "smallest"]
 
 

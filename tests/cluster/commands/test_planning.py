@@ -77,8 +77,8 @@ def test_a_plan_names_the_pairs_that_a_ratio_will_compare(tmp_path: Path) -> Non
         f"claim fixed compares 2 pairs of cells, {of_over}: T = 12; T = 16",
         f"claim redrawn compares 4 pairs of cells, {of_over}: T = 12, fixed codes; T = 12, stochastic codes; "
         "T = 16, fixed codes; T = 16, stochastic codes",
-        "claim lengths compares 3 pairs of cells, task.T 12 over 16: random signs, fixed codes; random signs, stochastic codes; "
-        "learned codes",
+        "claim lengths compares 3 pairs of cells, task.T 12 over 16: random signs, fixed codes; "
+        "random signs, stochastic codes; learned codes",
     ]
     assert lines[3].startswith(f"claim many compares 8 pairs of cells, {of_over}: T = 12, fixed codes; ")
     assert lines[3].endswith("; and 4 more")
