@@ -10,9 +10,9 @@ import wandb
 import yaml
 
 from dashboards.publishing.alerts import Alert, send_alert
+from dashboards.publishing.damage import publishing_damage
 from dashboards.publishing.destination import NOTHING_ASKED, Asked
 from dashboards.publishing.process import alert_beside
-from dashboards.publishing.published import publishing_damage
 from dashboards.publishing.publisher import publish
 from stsq_core import UserError
 from sweeps.store.run_directory import RunDirectory
