@@ -9,6 +9,7 @@ const figures = (() => {
   };
   const specOf = (place) => JSON.parse(place.nextElementSibling.textContent);
   const axesOf = (layout) => Object.keys(layout).filter((name) => /^[xy]axis\d*$/.test(name));
+  const [NARROW, STEEP] = [480, -65];
   const hasMouse = matchMedia("(pointer: fine)").matches;
 
   // An axis has both scales where it is logarithmic, or its numbers are all positive and not named, shared out or percent.
@@ -36,6 +37,9 @@ const figures = (() => {
       for (const name of ["range", "tickvals", "ticktext", "rangemode", "nticks"]) delete axis[name];
       for (const note of spec.layout.annotations ?? []) if (note[`${letter}ref`] === letter) note[letter] = both(note[letter]);
     }
+    // Names below a narrow figure stand steeper, so that the first does not leave it.
+    const { xaxis } = spec.layout;
+    if (xaxis?.tickangle && place.clientWidth < NARROW) xaxis.tickangle = STEEP;
     for (const name of axesOf(spec.layout)) if (hasMouse) spec.layout[name].fixedrange = false;
     Object.assign(spec.layout, { dragmode: hasMouse ? "zoom" : false, uirevision: `${place.dataset.x} ${place.dataset.y}` });
     return spec;

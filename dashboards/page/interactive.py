@@ -51,7 +51,9 @@ def plotly_spec(
         y_axis |= {"range": [-0.5, len(chart.y.words) - 0.25], "showticklabels": False, "showline": False}
     left, bottom = (38, 24) if small else (12 if labels_inside else 54, 44)
     layout = _layout(left=left, bottom=bottom) | {
-        "xaxis": _axis(chart.x, small=small) | ({"nticks": 4, "rangemode": "tozero"} if small and not chart.x.log else {}),
+        "xaxis": _axis(chart.x, small=small)
+        | ({"nticks": 4, "rangemode": "tozero"} if small and not chart.x.log else {})
+        | (_named_below(chart.x) if chart.x.words else {}),
         "yaxis": y_axis,
         "shapes": [shape for layer in chart.layers for shape in _shapes(layer)],
         "annotations": annotations,
@@ -240,6 +242,11 @@ def _axis(axis: Axis, *, small: bool = False) -> Spec:
     if axis.percent and axis.ends is not None:
         spec |= {"tickformat": "+.0%" if axis.ends[1] > 0.05 else "+.1%", "nticks": 7}
     return spec
+
+
+def _named_below(axis: Axis) -> Spec:
+    """Names below an axis: a line for each setting, and all of them, where plotly hides one that would leave the figure."""
+    return {"ticktext": [word.html.replace(", ", ",<br>") for word in axis.words], "ticklabeloverflow": "allow"}
 
 
 def _stroke(colour: str, width: float, dash: Dash = "solid") -> Spec:

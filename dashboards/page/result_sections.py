@@ -57,15 +57,15 @@ def _claim(verdict: Verdict) -> Html:
     rows = [
         {
             "setting": setting_words(setting.fields) or "all trials",
+            "answer": status_tag(CLASSES[setting.answer], setting.answer),
             "value": number_words(setting.value),
             "interval": setting_interval(setting),
             "seeds": setting.num_seeds,
-            "answer": status_tag(CLASSES[setting.answer], setting.answer),
             "note": setting.note,
         }
         for setting in shown
     ]
-    columns = {"setting": "Setting", "value": "#Value", "interval": "#Interval", "seeds": "#Seeds", "answer": "Answer"}
+    columns = {"setting": "Setting", "answer": "Answer", "value": "#Value", "interval": "#Interval", "seeds": "#Seeds"}
     columns |= {"note": "Note"} if any(setting.note for setting in shown) else {}
     several = len(verdict.settings) > 1
     held = f" It holds in {verdict.num_holding} of {len(verdict.settings)} settings." if several else None
@@ -95,13 +95,21 @@ def table_section(findings: Findings) -> PageSection | None:
         | {"note": notes.index(note) + 1 if (note := _own_note(threshold, row, common)) else None}
         for threshold, row in pairs
     ]
-    columns = {
+    names = {
         "architecture": "Architecture",
         **{letter: f"#`{letters.get(letter, letter)}`" for letter in ("T", "q", "d")},
         **{field: field_name(field) for field in axes},
+    }
+    kinds = {threshold.kind for threshold, _ in pairs}
+    varying = [name for name in names if len(kinds if name == "architecture" else {str(row[name]) for row in shown}) > 1]
+    columns = {
+        **{
+            name: names[name] for name in varying or ["architecture"]
+        },  # beside the threshold, so that a narrow screen shows both
         "m": f"#`{size.letter}`*",
-        "M": "#`M`" if size == WIDTH else f"#{whole_letter(size)}",
         "interval": "#Interval",
+        "M": "#`M`" if size == WIDTH else f"#{whole_letter(size)}",
+        **names,
     }
     columns |= {"bound": "#Exact floor"} if any(row["bound"] is not None for row in rows) else {}
     columns |= {"law": "#Law", "residual": f"#`{size.letter}`* / law - 1"} if findings.laws else {}

@@ -44,6 +44,28 @@ def test_on_a_phone_in_the_dark_nothing_overflows_and_nothing_a_user_wrote_runs(
         assert tab.errors == []
 
 
+def test_a_phone_shows_thresholds_beside_their_settings_and_every_name_below_a_figure(
+    make_run: MakeRun, attention: dict[str, object], browser: Browser
+) -> None:
+    codes = {
+        "zip": {"model.positions.d_e": [[10, 14, 20, 28, 40]]},
+        "grid": {"model.positions.kind": ["random_sign", "gaussian"], "model.positions.redraw": ["never", "per_step"]},
+    }
+    claim = {"kind": "threshold_near", "name": "near", "says": "It is near.", "value": 20, "source": "our run"}
+    run = make_run(trials=[{**attention, **codes}], claims=[claim])
+    with browser.tab(write_report(run.path).as_uri(), size=PHONE) as tab:
+        tab.wait_for_figures()
+        names = tab.page.locator("#thresholds .xtick text")
+        boxes = [box for box in (names.nth(place).bounding_box() for place in range(names.count())) if box]
+        assert len(boxes) == 4
+        assert all(box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"] for box in boxes)
+        for head in ("#table th:has-text('Interval')", "#claims th:has-text('Answer')"):
+            box = tab.page.locator(head).bounding_box()
+            assert box is not None
+            assert box["x"] + box["width"] <= PHONE["width"]
+        assert tab.fits
+
+
 def test_dark_figures_have_dark_colours_until_the_reader_asks_for_light(whole_page: Path, browser: Browser) -> None:
     with browser.tab(whole_page.as_uri(), scheme="dark") as tab:
         tab.wait_for_figures()

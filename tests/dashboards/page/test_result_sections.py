@@ -35,7 +35,7 @@ def test_a_verdict_says_whose_value_it_is_and_why_seeds_are_too_few(findings: Fi
     text = shown(findings, OPEN, HELD)
     assert "Rule: m* over 9 (our run), within a factor of 1.25." in text
     assert "Fewer than 3 seeds, or too few for an interval of the level, decide nothing." in text
-    assert "Answer Note T = 12 1.227 1.161 to 1.545 3 not enough data 3 seeds give an interval of at most 75%" in text
+    assert "Seeds Note T = 12 not enough data 1.227 1.161 to 1.545 3 3 seeds give an interval of at most 75%" in text
     assert "Note" not in shown(findings, HELD)
 
 
