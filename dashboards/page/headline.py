@@ -315,10 +315,9 @@ def _one_sided(setting: ClaimSetting, level: str) -> tuple[str, str, str] | None
     """A ratio of which one end is known: a threshold lies beyond the sizes tried."""
     if setting.note or (not setting.low and setting.high is None):
         return None
-    ends = " and ".join(
-        [*([f"more than {_number(setting.low)}"] if setting.low else []),
-         *([f"less than {_number(setting.high)}"] if setting.high is not None else [])]
-    )  # fmt: skip
+    low = f"more than {_number(setting.low)}" if setting.low else ""
+    high = f"less than {_number(setting.high)}" if setting.high is not None else ""
+    ends = " and ".join(filter(None, (low, high)))
     return f"{ends} times", f" ({level} interval)", ""
 
 

@@ -5,16 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from dashboards.page.headline import leading_series, result_phrases
-from dashboards.words import (
-    Html,
-    axes_of,
-    conclusion_html,
-    element,
-    estimate_words,
-    family_title,
-    plain_formula,
-    prose,
-)
+from dashboards.words import Html, axes_of, conclusion_html, element, estimate_words, family_title, plain_formula, prose
 from sweeps.findings import Findings
 from sweeps.laws import LawComparison, ScalingLaw
 
