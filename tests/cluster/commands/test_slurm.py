@@ -135,7 +135,7 @@ def test_a_slurm_job_is_stopped_in_order_and_goes_on(
 ) -> None:
     sweep, out = copy.deepcopy(small), tmp_path / "run"
     sweep["trials"][0] |= {"grid": {}, "seeds": 1}
-    sweep["trials"][0]["base"]["training"] |= {"steps": 600_000, "log_every": 10_000}
+    sweep["trials"][0]["base"]["training"] |= {"steps": 2_000_000, "log_every": 20_000}
     (tmp_path / "slow.yaml").write_text(yaml.safe_dump(sweep))
     script = ["bash", str(manifest_files()["slurm.sh"]), "slow.yaml", "--out", str(out), "--wandb", "disabled"]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "WANDB_"))}
