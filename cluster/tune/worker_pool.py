@@ -99,7 +99,7 @@ class WorkerPool:
         """The slot of a new worker of this name, on any node that is not left out; None while no worker is needed."""
         queue = self.work.queue
         self.work.stop.check()
-        if not self.work.budgets.allow() or not queue.ready or self.num_idle >= queue.num_waiting:
+        if not self.work.budgets.allow() or not queue.ready:
             return None
         left_out = self._left_out_ids()
         slots = self._slots(left_out)
@@ -108,6 +108,8 @@ class WorkerPool:
             queue.spread(self._num_expected(num_slots))
         if num_slots != self._num_slots:
             self._num_slots = self.work.progress.num_workers = num_slots
+        if self.num_idle >= queue.num_waiting:  # counted before: workers that were awaited find their nodes meanwhile
+            return None
         for slot, count in self._with_awaited(slots):
             if self._num_on_slot[slot] < count and self._has_work_for(slot):
                 self._num_on_slot[slot] += 1

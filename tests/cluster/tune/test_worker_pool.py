@@ -129,6 +129,12 @@ def test_workers_wait_for_nodes_to_come_as_long_as_packs_wait_and_within_their_b
     free = make_pool(12, {CORE: 1}, packs_of=1, awaited=4)
     assert [free.add_worker(str(place)) is not None for place in range(6)] == [True] * 5 + [False]
     assert free.work.progress.num_workers == 1, "those that wait are no workers yet"
+    offered = {CORE: 1}
+    coming = make_pool(4, offered, packs_of=1, awaited=4)
+    assert [coming.add_worker(str(place)) is not None for place in range(4)] == [True] * 4
+    offered[CORE] = 3
+    assert coming.add_worker("one too many") is None
+    assert coming.work.progress.num_workers == 3, "they have found their nodes"
     bounded = make_pool(12, {CORE: 1}, packs_of=12, awaited=3, max_workers=3)
     assert [bounded.add_worker(str(place)) is not None for place in range(4)] == [True] * 3 + [False]
     orders = [given(bounded.handle_report(str(place), LARGE)) for place in range(2)]
