@@ -120,7 +120,11 @@ def test_nodes_are_asked_for_while_packs_wait_and_let_go_as_they_run_out(
         held.touch(), last.touch()
         until(lambda: process.poll() or len(workers_of(run)) == 3, timeout_s=PATIENCE_S, what="a worker on each of three nodes")
         assert process.poll() is None, process.communicate()
-        assert num_alive() == 3, "of the four that the cluster may have, the bound on workers takes three"
+        # Ray may start a node too many for a request that it is just about to fulfil, and lets it go again.
+        until(
+            lambda: num_alive() == 3, timeout_s=PATIENCE_S, what="of the four that the cluster may have, the three of the bound"
+        )
+        assert len(workers_of(run)) == 3
         held.unlink()
         until(lambda: num_alive() == 1, timeout_s=PATIENCE_S, what="the end of the nodes that no pack needs")
         assert len(workers_of(run)) == 1
