@@ -33,15 +33,17 @@ port=$((20000 + SLURM_JOB_ID % 10000))
 
 # SIGINT, which Slurm sends two minutes before the time is over and `scancel --signal=INT JOB` at any time, is for the run alone,
 # which then keeps everything and ends with exit code 130. It would make `ray symmetric-run` kill the run at once, so that
-# ignores it, as this script does. The other nodes do not notice the end of the head's Ray, so srun gives them 15 seconds.
+# ignores it, as this script does. The run would ignore it, too, as children do, and no shell can put that back: Python does.
+# The other nodes do not notice the end of the head's Ray, so srun gives them 15 seconds.
 trap '' INT
 export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300 STSQ_CODE="$HOME/.stsq/code-$SLURM_JOB_ID"
+export STSQ_HEEDS='import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])'
 rm -f "$STSQ_CODE"
 # shellcheck disable=SC2016
 srun --wait=15 --kill-on-bad-exit=0 bash -c 'trap "" INT; exec "$@"' node \
   ray symmetric-run --address "$head:$port" --min-nodes "$SLURM_JOB_NUM_NODES" \
   --num-cpus="${SLURM_CPUS_PER_TASK:-1}" --num-gpus="${SLURM_GPUS_ON_NODE:-0}" --disable-usage-stats -- \
-  bash -c 'stsq run "$@"; code=$?; echo "$code" > "$STSQ_CODE"; exit "$code"' run --address "$head:$port" "$@" || true
+  bash -c 'python -c "$STSQ_HEEDS" stsq run "$@"; code=$?; echo "$code" > "$STSQ_CODE"; exit "$code"' run --address "$head:$port" "$@" || true
 
 # `ray symmetric-run` ends with 0 where Ray did not start, so what counts is what the run has said.
 if [ ! -e "$STSQ_CODE" ]; then
