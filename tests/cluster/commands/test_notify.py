@@ -112,11 +112,12 @@ def test_a_sweep_that_stalls_says_so_once_and_then_that_it_ended(
 ) -> None:
     """No step is logged before the last one: seen from outside, nothing happens for some seconds."""
     small["trials"] = small["trials"][:1]
-    small["trials"][0]["base"]["training"] |= {"steps": 30_000, "log_every": 30_000}
+    small["trials"][0]["base"]["training"] |= {"steps": 150_000, "log_every": 150_000}
     ended = stsq.run("run", write_sweep(small), *QUIET, "--notify", hook, "--stalled-after", 0.5, "--checkpoint-every", 600)
     assert ended.code == 0, ended
-    stalled, summary = told(stsq.folder)
-    assert (stalled["state"], stalled["exit_code"], summary["state"]) == ("stalled", None, "ended")
+    stalled, *others, summary = told(stsq.folder)  # others, where another pack is silent in its turn
+    assert {(one["state"], one["exit_code"]) for one in (stalled, *others)} == {("stalled", None)}
+    assert summary["state"] == "ended"
     assert stalled["verdict"].startswith("no trial has ended and no step was trained for ")
     assert "of 4 trials" in stalled["headline"]
-    assert ended.err.count("stalled: no trial has ended and no step was trained") == 1
+    assert ended.err.count("stalled: no trial has ended and no step was trained") == 1 + len(others) <= 4

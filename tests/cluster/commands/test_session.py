@@ -415,7 +415,7 @@ def test_ctrl_c_while_the_page_is_drawn_is_exit_code_130(stsq: Any, write_sweep:
 def test_a_driver_killed_in_mid_pack_resumes_to_the_same_bits(
     stsq: Any, here: Here, write_sweep: Write, small: dict[str, Any], until: Any, numbers: Numbers
 ) -> None:
-    small = slow(small, steps=2_500)
+    small = slow(small, steps=25_000)
     sweep = write_sweep(small)
     assert here("run", sweep, *QUIET, "--out", "undisturbed").code == 0
     run = stsq.folder / "runs/small"

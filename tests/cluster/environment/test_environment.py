@@ -54,7 +54,7 @@ def test_what_the_product_imports_is_declared_and_what_is_declared_is_imported()
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
     imported = {name.partition(".")[0] for name in names} - sys.stdlib_module_names - set(rooms)
-    brought_by_others = {"triton", "pydantic_core"}  # by torch's CUDA builds, by pydantic
+    brought_by_others = {"triton", "pydantic_core", "tensorboardX"}  # by torch's CUDA builds, by pydantic, by ray[tune]
     assert imported - set(OPTIONAL) - brought_by_others == set(environment.REQUIRED)
 
 
