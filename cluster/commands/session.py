@@ -16,6 +16,7 @@ import numpy as np
 from rich.console import Console
 
 from cluster.commands.end_notice import EndNotice
+from cluster.commands.publication import publication_of, publishes
 from cluster.run import (
     STOPPED,
     Budgets,
@@ -40,15 +41,7 @@ from cluster.run import (
     stop_signals,
     without_command,
 )
-from dashboards.publishing import (
-    PublisherProcess,
-    check_names,
-    has_key,
-    may_be_online,
-    offline_reason,
-    silence_client,
-    unconfirmed_words,
-)
+from dashboards.publishing import check_names, may_be_online
 from stsq_core.configs import UserError
 from stsq_core.plugins import used_plugins
 from sweeps.cells import ExpandedSweep, Trials, load_expanded, recheck_trials
@@ -80,8 +73,8 @@ from sweeps.store import (
 if TYPE_CHECKING:
     from sweeps.findings import Findings
 
-PUBLISHER_PATIENCE_S = 120.0
 STOP_PATIENCE_S = 10.0
+"""How long a run that was stopped waits for its publisher."""
 
 
 def run_sweep(sweep: str, settings: Sequence[str], options: RunOptions, *, out: Console, log: Console) -> int:
@@ -145,7 +138,7 @@ def _run(
                 for note in mend_for_run(run):
                     print_line(log, note)
                 _keep_plugins(run, expanded)
-                with _publication(run, spec, options, log=log) as publication:
+                with publication_of(run, spec, options, log=log) as publication:
                     try:
                         with ExitStack() as last:
                             with session(run, without_command(sys.argv, options.notify)):
@@ -173,7 +166,7 @@ def _notifier(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log: C
     """Sends the notices of a run; W&B gets alerts where the run may be published online."""
     alerts = False
     with suppress(UserError):  # a mode that does not exist: the publisher says so
-        alerts = _publishes(run, spec, options) and may_be_online(options.wandb, spec.wandb.mode)
+        alerts = publishes(run, spec, options) and may_be_online(options.wandb, spec.wandb.mode)
     notify = partial(print_line, log)
     return Notifier(options.notify, alerts=alerts, mode=options.wandb, asked=options.wandb_asked, log=notify)
 
@@ -317,73 +310,6 @@ def _rechecks(run: RunDirectory, sweep: ExpandedSweep) -> Trials:
             trials = recheck_trials(threshold.cell_id, threshold.config_sample, rates, threshold.m_star, threshold.size)
             parts[threshold.cell_id, tuple(trials.widths.tolist())] = trials  # several targets may ask for the same
     return Trials.joined([*parts.values()])
-
-
-class Publication:
-    """The publisher beside a run, or None where nothing is published; it ends in a thread while the run is concluded."""
-
-    def __init__(self, process: PublisherProcess | None) -> None:
-        self._process = process
-        self._ending: threading.Thread | None = None
-        self.patience_s = PUBLISHER_PATIENCE_S
-        self.complete = process is None
-
-    def finish(self) -> None:
-        """Begin to end the publisher, once training is over; `wait` waits for it."""
-        if self._process is not None and self._ending is None:
-            self._ending = threading.Thread(target=self._end, args=(self._process,), daemon=True)
-            self._ending.start()
-
-    def wait(self) -> None:
-        """Wait for the end, for `patience_s` at most: a publisher that is busy longer ends by itself."""
-        self.finish()
-        if self._ending is not None:
-            self._ending.join(self.patience_s)
-
-    def _end(self, process: PublisherProcess) -> None:
-        self.complete = process.finish(PUBLISHER_PATIENCE_S)
-
-
-@contextmanager
-def _publication(run: RunDirectory, spec: SweepSpec, options: RunOptions, *, log: Console) -> Iterator[Publication]:
-    """Publish to W&B in a separate process; its failures are never failures of the run.
-
-    Of shards the run that merges them publishes all, unless the command asks for more.
-    """
-    place = shlex.quote(str(run.path))
-    later = f"`stsq wandb sync {place}`"
-    process = None
-    if _publishes(run, spec, options):
-        try:
-            notify = partial(print_line, log)
-            process = PublisherProcess.start(run.path, mode=options.wandb, asked=options.wandb_asked, notify=notify)
-        except (UserError, OSError) as error:
-            print_line(log, f"W&B: nothing is published, and training goes on without it: {error}; then publish with {later}")
-    publication = Publication(process)
-    try:
-        yield publication
-    finally:
-        try:
-            publication.wait()
-        finally:
-            if not publication.complete:
-                from dashboards.publishing import server_url  # loads wandb, which no process that trains does
-
-                silence_client()
-                rest = later if has_key(server_url()) else f"`stsq run {place} --wandb offline`, which trains nothing again"
-                why = f"see {run.wandb / 'publisher.log'}"
-                print_line(log, f"W&B: not everything is published yet; {why}, then publish the rest with {rest}")
-            elif process is not None and (reason := offline_reason(run.path)):
-                print_line(log, f"W&B: written offline to {run.wandb}: {reason}; publish with {later}")
-            if process is not None and publication.complete and (words := unconfirmed_words(run.path)):
-                print_line(log, f"W&B: {words}")
-
-
-def _publishes(run: RunDirectory, spec: SweepSpec, options: RunOptions) -> bool:
-    """Whether this command publishes the run, online or offline."""
-    of_sweep = os.environ.get("WANDB_MODE") or spec.wandb.mode
-    shard = options.shard or run.shard
-    return (options.wandb or (of_sweep if shard.count == 1 else "disabled")) != "disabled"
 
 
 @contextmanager

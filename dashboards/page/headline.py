@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from dashboards.plots import (
@@ -17,7 +17,7 @@ from dashboards.plots import (
     series_of,
     traits_of,
 )
-from dashboards.words import STATUS_WORDS, joined_words, noun_phrase, setting_words
+from dashboards.words import STATUS_WORDS, joined_words, noun_phrase, setting_interval, setting_words
 from stsq_core.configs import SAMPLES, WIDTH, Size
 from sweeps.findings import Answer, ClaimSetting, Findings, Regime, Verdict
 from sweeps.laws import spread_words
@@ -108,13 +108,12 @@ def ratios_headline(findings: Findings) -> tuple[Phrase, ...]:
                 continue
         if clause := _clause(compared, verdicts[claim.name].settings, findings):
             sentences.setdefault("".join(phrase.text for phrase in clause), clause)  # two bounds may lie on one ratio
+    if not sentences:
+        return ()
     phrases: list[Phrase] = [] if findings.complete else [Phrase("so far, ")]
     for place, clause in enumerate([*sentences.values()][:MAX_RATIOS]):
         phrases += [Phrase("; "), *clause] if place else clause
-    if not sentences:
-        return ()
-    first, *rest = phrases
-    return (Phrase(first.text[0].upper() + first.text[1:], first.kind), *rest, Phrase("."))
+    return _as_sentence(phrases)
 
 
 def claims_headline(verdicts: Sequence[Verdict]) -> tuple[Phrase, ...]:
@@ -323,17 +322,8 @@ def _one_sided(setting: ClaimSetting, level: str) -> tuple[str, str, str] | None
 
 def _interval(setting: ClaimSetting, level: str) -> str:
     """The interval of a ratio in words, or why it has none."""
-    if setting.note:
-        return setting.note
-    match setting.low or None, setting.high:  # 0 is an open end
-        case None, None:
-            return ""
-        case low, None:
-            return f"{level} interval above {_number(low)}"
-        case None, high:
-            return f"{level} interval below {_number(high)}"
-        case low, high:
-            return f"{level} interval {_number(low)} to {_number(high)}"
+    words = setting_interval(replace(setting, low=setting.low or None), number=_number)  # 0 is an open end
+    return setting.note or (f"{level} interval {words}" if words else "")
 
 
 def _number(value: float | None) -> str:

@@ -6,7 +6,7 @@ Axes are named as a sweep file names them, by the shortest end of the dotted fie
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, Protocol
@@ -212,14 +212,14 @@ def number_words(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
 
 
-def setting_interval(setting: ClaimSetting) -> str:
-    """The interval of a setting, its open end spelled out."""
+def setting_interval(setting: ClaimSetting, *, number: Callable[[Any], str] = "{:.4g}".format) -> str:
+    """The interval of a setting, its open end spelled out; `number` writes an end."""
     match setting.low, setting.high:
         case None, None:
             return ""
         case low, None:
-            return f"above {low:.4g}"
+            return f"above {number(low)}"
         case None, high:
-            return f"below {high:.4g}"
+            return f"below {number(high)}"
         case low, high:
-            return f"{low:.4g} to {high:.4g}"
+            return f"{number(low)} to {number(high)}"

@@ -56,36 +56,36 @@ def ratio_pairs(claim: ThresholdRatio, cells: Sequence[Cell]) -> list[tuple[Fiel
     ]
 
 
-def is_selected(threshold: ClaimedCell, selection: Selection) -> bool:
+def is_selected(cell: ClaimedCell, selection: Selection) -> bool:
     """Whether a claim's `where` takes a cell."""
-    fields = claimed_fields(threshold)
+    fields = claimed_fields(cell)
     return all(name in fields and matches(fields[name], wanted) for name, wanted in selection.where.items())
 
 
-def claimed_fields(threshold: ClaimedCell) -> Mapping[str, Any]:
+def claimed_fields(cell: ClaimedCell) -> Mapping[str, Any]:
     """The fields by which claims know a cell: those of its trials, and its target."""
-    return {**fields_of(threshold.config_sample), TARGET: threshold.target_loss}
+    return {**fields_of(cell.config_sample), TARGET: cell.target_loss}
 
 
-def distinguishing(thresholds: Sequence[ClaimedCell]) -> list[Fields]:
-    """T, q and d of each threshold, and what else tells them apart."""
-    return [letters_of(threshold) + own for threshold, own in zip(thresholds, differing_fields(thresholds), strict=True)]
+def distinguishing(cells: Sequence[ClaimedCell]) -> list[Fields]:
+    """T, q and d of each cell, and what else tells them apart."""
+    return [letters_of(cell) + own for cell, own in zip(cells, differing_fields(cells), strict=True)]
 
 
-def differing_fields(thresholds: Sequence[ClaimedCell]) -> list[Fields]:
-    """The fields of task, model and optimizer by which thresholds differ, T, q and d aside."""
-    fields = [claimed_fields(threshold) for threshold in thresholds]
-    sizes = {name for threshold in thresholds for name in threshold.size.fields(threshold.config_sample)}
+def differing_fields(cells: Sequence[ClaimedCell]) -> list[Fields]:
+    """The fields of task, model and optimizer by which cells differ, T, q and d aside."""
+    fields = [claimed_fields(cell) for cell in cells]
+    sizes = {name for cell in cells for name in cell.size.fields(cell.config_sample)}
     names = {name for own in fields for name in own if name.startswith(("task.", "model.", "optimizer.kind"))}
     names -= sizes | {"task.T", "task.q", "task.d"}
     varying = sorted(name for name in names if len({repr(own.get(name)) for own in fields}) > 1)
     return [tuple((name, own[name]) for name in varying if name in own) for own in fields]
 
 
-def letters_of(threshold: ClaimedCell) -> Fields:
+def letters_of(cell: ClaimedCell) -> Fields:
     """T, q and d, and of several targets the target."""
-    task = threshold.config_sample.task
-    target = ((TARGET, threshold.target_loss),) if threshold.num_targets > 1 else ()
+    task = cell.config_sample.task
+    target = ((TARGET, cell.target_loss),) if cell.num_targets > 1 else ()
     return (*((f"task.{letter}", getattr(task, letter)) for letter in ("T", "q", "d")), *target)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster.commands import session
+from cluster.commands import publication, session
 from cluster.run.budgets import Budgets
 from cluster.run.stop import Stopped
 from stsq_core import UserError
@@ -324,7 +324,7 @@ def test_a_place_for_wandb_that_cannot_be_written_ends_no_run(here: Here, tmp_pa
 BUSY_PUBLISHER = """
 import subprocess, sys, time
 from cluster.commands import cli
-from cluster.commands import session
+from cluster.commands import publication, session
 from dashboards.publishing.process import PublisherProcess
 
 def start(run_path, *, mode=None, asked=None, notify=None):
@@ -335,12 +335,12 @@ def start(run_path, *, mode=None, asked=None, notify=None):
     print(child.pid, flush=True)
     return PublisherProcess(child)
 
-def wait(publication, waited=session.Publication.wait):
+def wait(own, waited=publication.Publication.wait):
     print("waiting", flush=True)
-    waited(publication)
+    waited(own)
 
-session.PublisherProcess.start = start
-session.Publication.wait = wait
+publication.PublisherProcess.start = start
+publication.Publication.wait = wait
 session.write_page = lambda run, findings, **consoles: None
 cli.main(sys.argv[1:])
 """
@@ -391,11 +391,11 @@ def test_an_error_is_told_also_when_the_wait_after_it_is_cut_short(
     def fail(*_: Any, **__: Any) -> None:
         raise UserError("the disk is full")
 
-    def cut_short(_publication: session.Publication) -> None:
+    def cut_short(_publication: publication.Publication) -> None:
         raise Stopped("SIGINT")
 
     monkeypatch.setattr(session, "_train_rest", fail)
-    monkeypatch.setattr(session.Publication, "wait", cut_short)
+    monkeypatch.setattr(publication.Publication, "wait", cut_short)
     ended = here("run", write_sweep(), *QUIET)
     assert ended.code == 2, ended
     assert "stsq: the disk is full" in ended.err
