@@ -1,6 +1,7 @@
 """What Tune's users look for in `RUN/ray/SESSION`: a row and a TensorBoard file of every pack, and Tune's table of progress."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +55,14 @@ class EventFiles(LoggerCallback):
 
         self._num += 1
         numbers = {f"pack/{name}": result[name] for name in NUMBERS if name in result}
-        trial.init_local_path()
-        file = EventsWriter(f"{trial.local_path}/events")
         summaries = [scalar(name, number) for name, number in numbers.items()]
-        for summary in (*summaries, *hparams({name: result[name] for name in SETTINGS}, numbers)):
-            file.write_event(Event(wall_time=time.time(), step=result["training_iteration"], summary=summary))
-        file.close()
+        summaries += hparams({name: result[name] for name in SETTINGS}, numbers)
+        with suppress(OSError):  # whoever looks on ends no run
+            trial.init_local_path()
+            file = EventsWriter(f"{trial.local_path}/events")
+            for summary in summaries:
+                file.write_event(Event(wall_time=time.time(), step=result["training_iteration"], summary=summary))
+            file.close()
 
 
 class ProgressTable(tune.Callback):
@@ -78,5 +81,6 @@ class ProgressTable(tune.Callback):
         self._write(trials)
 
     def _write(self, trials: list[Any]) -> None:
-        if self._path.parent.is_dir():
-            self._path.write_text(progress_table(trials, SETTINGS, NUMBERS, max_rows=MOST_TABLE_ROWS) + "\n", encoding="utf-8")
+        table = progress_table(trials, SETTINGS, NUMBERS, max_rows=MOST_TABLE_ROWS)
+        with suppress(OSError):  # the folder comes with the first result, and a full disk is the ledger's to tell of
+            self._path.write_text(table + "\n", encoding="utf-8")

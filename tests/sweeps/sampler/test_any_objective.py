@@ -256,7 +256,7 @@ def test_a_threshold_beyond_an_end_is_named_by_the_users_axis() -> None:
 
 
 def test_a_noisy_objective_whose_threshold_lies_close_to_the_lower_end_is_found_there() -> None:
-    """Of 40 such searches 18 ended below the range, most of them by one lucky point; three of eight may, by luck of all."""
+    """Half of such searches ended below the range, most of them by one lucky point; three of eight may, by luck of all."""
     noise, reasons = np.random.default_rng(0), []
 
     def loss(trial: Trial) -> float:
