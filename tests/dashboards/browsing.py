@@ -56,7 +56,8 @@ class Tab:
 
     @property
     def fits(self) -> bool:
-        """Whether nothing is wider than the window."""
+        """Whether nothing is wider than the window, once the page has its styles: a script sees rows before they have any."""
+        self.page.wait_for_load_state("load")
         return bool(self.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
 
     def _asked(self, url: str) -> None:
