@@ -132,10 +132,10 @@ class TrialResult:
 
     `relative_loss` is `E ||f - target||^2 / (d/q)` on fresh data after the last step (1 = learned nothing) and
     `relative_loss_stderr` its standard error; both are None for a diverged trial, whose `steps` is the reported step at which
-    the loss was first seen not to be finite. `seconds` is the trial's share of its pack's wall time. `weights` are kept on
-    request: the trained arrays without padding, of a trial that took all its steps. `metrics` are those of
-    `stsq_core.training.evaluation` after the last step, empty unless the config's evaluation asks for more than the relative
-    loss; with a target `samples_to_target` (inf: never reached), which is all that a diverged trial has.
+    the loss was first seen not to be finite. `seconds` is the trial's share of its pack's wall time, without the compiling of
+    loops. `weights` are kept on request: the trained arrays without padding, of a trial that took all its steps. `metrics` are
+    those of `stsq_core.training.evaluation` after the last step, empty unless the config's evaluation asks for more than the
+    relative loss; with a target `samples_to_target` (inf: never reached), which is all that a diverged trial has.
     """
 
     config: TrialConfig

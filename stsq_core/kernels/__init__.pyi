@@ -1,4 +1,5 @@
 from .choice import kernels_for as kernels_for
+from .compile_clock import training_clock as training_clock
 from .interface import (
     DUAL_TOLERANCE as DUAL_TOLERANCE,
     AttentionStreams as AttentionStreams,

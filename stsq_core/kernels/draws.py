@@ -219,7 +219,8 @@ def normals(keys, out):
             _fill_normals(k0, k1, row, target, 0, whole, 0)
             if whole < numbers:
                 _fill_normals(k0, k1, row, rest, 0, len(rest), whole // len(rest))
-                target[whole:] = rest[: numbers - whole]
+                for n in range(whole, numbers):
+                    target[n] = rest[n - whole]
 
 
 @jitted

@@ -19,7 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core import event
 from numba.extending import intrinsic
+
+from stsq_core.kernels.compile_clock import training_clock
 
 PATIENCE_S = 120.0
 """How long a process waits for another that compiles the same function."""
@@ -45,6 +48,19 @@ def _keep_cache() -> None:
 
 
 _keep_cache()
+
+
+class _Compiling(event.Listener):
+    """Lets the clock know when Numba compiles."""
+
+    def on_start(self, _: Any) -> None:
+        training_clock.begin()
+
+    def on_end(self, _: Any) -> None:
+        training_clock.end()
+
+
+event.register("numba:compile", _Compiling())  # type: ignore[no-untyped-call]
 
 
 def _digest() -> str:
@@ -97,7 +113,7 @@ def _compile_once(kept: Any) -> None:
 def _wait_for(kept: Any, place: int) -> bool:
     """Whether the lock of a function was had in time, on a file system that has locks."""
     deadline = time.monotonic() + PATIENCE_S
-    with suppress(OSError):
+    with training_clock.running(), suppress(OSError):
         kept._impl.locator.ensure_cache_path()
         file = _lock_file(kept.cache_path)
         while time.monotonic() < deadline:

@@ -1,4 +1,7 @@
-"""Several steps of training in one call, each with its draws."""
+"""Several steps of training in one call, each with its draws.
+
+That a step learns is written `num > 0`: a constant is a type of its own to Numba, which would compile each loop a second time.
+"""
 
 import numpy as np
 
@@ -16,7 +19,7 @@ def population_steps(asked, owner, first, num, T, d, code_keys, scale, E, dual_q
     for step in range(first, first + num):
         _draw_selection(asked, owner, step, T, code_keys, scale, E, dual_query, tolerance, y, c)
         numbers = (by_step[step - begins, 0], by_step[step - begins, 1], beta1, beta2, eps, adam)
-        learn_population(E, y, c, T, d, weights, squares, gradients, True, m, v, numbers)
+        learn_population(E, y, c, T, d, weights, squares, gradients, num > 0, m, v, numbers)
 
 
 @jitted
@@ -28,7 +31,7 @@ def token_steps(tokens, asked, owner, first, num, T, d, code_keys, scale, E, dua
         keys(tokens, step, token_keys)
         _draw_selection(asked, owner, step, T, code_keys, scale, E, dual_query, tolerance, y, c)
         numbers = (by_step[step - begins, 0], by_step[step - begins, 1], beta1, beta2, eps, adam)
-        learn_tokens(token_keys, owner, E, y, c, T, d, weights, squares, gradients, True, m, v, numbers)
+        learn_tokens(token_keys, owner, E, y, c, T, d, weights, squares, gradients, num > 0, m, v, numbers)
 
 
 @jitted
@@ -67,7 +70,7 @@ def connect_steps(tokens, asked, owner, first, num, T, layout, y, addresses, squ
         keys(tokens, step, token_keys)
         _draw_subsets(asked, owner, step, T, y)
         numbers = (by_step[step - begins, 0], by_step[step - begins, 1], beta1, beta2, eps, adam)
-        connect(token_keys, owner, y, addresses, layout, True, squares, True, numbers)
+        connect(token_keys, owner, y, addresses, layout, num > 0, squares, num > 0, numbers)
 
 
 @jitted
@@ -78,4 +81,6 @@ def _draw_subsets(asked, owner, step, T, y):
     distinct = np.empty((len(asked), y.shape[1], y.shape[2]), np.int64)
     subsets(own, T, distinct)
     for i in range(len(y)):
-        y[i] = distinct[owner[i]]
+        for row in range(y.shape[1]):  # an array set as a whole would compile the words of an error, for two seconds
+            for j in range(y.shape[2]):
+                y[i, row, j] = distinct[owner[i], row, j]

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from stsq_core.configs import SAMPLES_TO_TARGET, Fcn, Measurement, Transformer, TrialConfig, TrialResult
+from stsq_core.kernels import training_clock
 from stsq_core.networks import NetworkProgram
 from stsq_core.programs import (
     FcnProgram,
@@ -40,8 +41,9 @@ TOGETHER_S, MOST_TOGETHER = 0.03, 64
 class StackState:
     """All that a stack needs to go on: `step` updates are behind the trials `alive`, in the order of the tensors' leading axis.
 
-    `diverged` maps a trial that left to the step at which it was seen to. `seconds` is the wall time spent so far. `reached`
-    maps a trial to the step of the first evaluation that found it at its target, `stopped` one that left there to its metrics.
+    `diverged` maps a trial that left to the step at which it was seen to. `seconds` is the wall time spent so far, without the
+    compiling of loops. `reached` maps a trial to the step of the first evaluation that found it at its target, `stopped` one
+    that left there to its metrics.
     """
 
     step: int
@@ -71,7 +73,7 @@ class Stack:
     def train(self, report: Report, between_steps: Callable[[], None]) -> None:
         """Run the steps that are left."""
         state, steps, every = self.state, self._training.steps, self._training.report_steps
-        begun = time.perf_counter() - state.seconds
+        begun = training_clock.trained() - state.seconds
         while state.alive and state.step < steps:
             metrics = self._evaluate() if self._evaluation.due(state.step) else {}
             if metrics or state.step % every == 0:
@@ -79,7 +81,7 @@ class Stack:
                 state.step += 1
             else:
                 state.step += self._advance_quietly()
-            state.seconds = time.perf_counter() - begun
+            state.seconds = training_clock.trained() - begun
             between_steps()
         self._stepper = None
         if state.alive:
@@ -87,7 +89,7 @@ class Stack:
             self._measured = self._by_trial(metrics)
             losses, _ = self._program.gradients(state.parameters, state.step)
             self._report(losses, report, metrics if self._evaluation.has_metrics else {})
-        state.seconds = time.perf_counter() - begun
+        state.seconds = training_clock.trained() - begun
 
     def results(self, *, keep_weights: bool) -> list[TrialResult]:
         """How every trial ended, once all are trained: what was measured on fresh data after the last step."""

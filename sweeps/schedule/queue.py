@@ -2,7 +2,7 @@
 
 import heapq
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Literal
@@ -233,7 +233,7 @@ class PackQueue:
             elif not is_held.all():
                 rest.append(pack.trials.take(~is_held))
         remade = make_packs(Trials.joined(rest), room=self._room, slots=self._slots)
-        return [*begun, *sorted([*untouched, *remade], key=lambda pack: -pack.operations)]
+        return [*begun, *_each_loop_first(sorted([*untouched, *remade], key=lambda pack: -pack.operations))]
 
     def _begun_of(self, asked: Trials) -> tuple[list[Pack], Trials]:
         """The packs whose state is on disk, where all of their trials are asked for and none is held, and the other trials."""
@@ -258,6 +258,18 @@ class PackQueue:
         part, rest = cut(pack, size)
         (self._waiting.append if cheapest else self._waiting.appendleft)(rest)
         return part
+
+
+def _each_loop_first(packs: Sequence[Pack]) -> list[Pack]:
+    """The packs with the first of each kind of training loop in front: on a machine that is new to them, workers compile
+    different loops at the same time, rather than wait for each other at one after another.
+    """
+    firsts: dict[tuple[str, str], Pack] = {}
+    for pack in packs:
+        sample = pack.trials[0]
+        firsts.setdefault((sample.model.kind, sample.training.objective), pack)
+    in_front = {id(pack) for pack in firsts.values()}
+    return [*firsts.values(), *(pack for pack in packs if id(pack) not in in_front)]
 
 
 def _records_of(outcome: PackOutcome) -> tuple[LedgerRecord, ...]:

@@ -16,8 +16,8 @@ from sweeps.schema import Criterion, SearchSettings, SweepSpec
 from sweeps.store import Results
 from sweeps.thresholds.search_points import CellPoints, outcomes_by_cell
 
-EXPECTED_POINTS = 24
-"""Points after which half of all searches have ended, or more (docs/search.md)."""
+EXPECTED_ROUNDS = 2
+"""Rounds after which a search of trials that learn well has ended, as all of the sweep width_vs_T have (docs/search.md)."""
 
 NEAR, WIDE_ROUNDS = 3.5, 2
 """After a round of simulated searches, half of those whose interval is at most so many times too long end with the next round,
@@ -116,12 +116,12 @@ def plan_of(points: CellPoints, spec: SweepSpec, criterion: Criterion, state: Se
 
 
 def _points_ahead(cell: SearchedCell, state: SearchState, spec: SweepSpec) -> int:
-    """How many more points a search that goes on is expected to take: before the first round `EXPECTED_POINTS`, after it one
+    """How many more points a search that goes on is expected to take: `EXPECTED_ROUNDS`; after the first of them one
     round where the interval of log m* is nearly as short as asked, else `WIDE_ROUNDS`.
     """
     settings = spec.search
     if state.num_points < settings.batch:
-        return max(EXPECTED_POINTS, settings.batch) - state.num_points
+        return EXPECTED_ROUNDS * settings.batch - state.num_points
     low, high = state.posterior.interval(spec.criterion.level) if state.posterior is not None else (-math.inf, math.inf)
     least, most = (math.exp(min(end, 700.0)) - cell.tolerance_offset(settings) for end in (low, high))
     goal = max(2 * math.log1p(settings.tolerance), 2 / (least + most)) if least > 0 else 0.0

@@ -65,8 +65,8 @@ def main() -> int:
         look, left = half_way(looks, ended_at)
         shown, progress = look.progress.seconds_left or 0.0, look.progress
         error = 100 * abs(shown - left) / left
-        ended = f"{progress.num_ended:,} of about {progress.num_trials:,} trials"
-        print(f"{words[0]}: half way, {ended}, {shown:.0f} s left were shown and {left:.0f} s it took: {error:.0f}% wrong")
+        ended = f"{progress.num_ended:,} of about {progress.num_trials:,} trials ({looks[-1].progress.num_ended:,} in the end)"
+        print(f"{words[0]}: half way, {ended}, {shown:.1f} s left were shown and {left:.1f} s it took: {error:.0f}% wrong")
         gates.at_most(f"time left half way through {words[0]}", error, GATE, "%")
     return gates.end()
 

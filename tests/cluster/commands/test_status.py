@@ -67,7 +67,7 @@ def test_of_very_many_cells_the_first_are_shown(half: RunDirectory, monkeypatch:
 
 
 def test_a_search_is_shown_as_what_it_is_expected_to_take(tmp_path: Path) -> None:
-    """After one point of about 24 there is no full bar and no search done; the cell that has not begun is listed."""
+    """After one point of about 16 there is no full bar and no search done; the cell that has not begun is listed."""
     spec = check_sweep(apply_settings(parse(HUNT, "hunt.yaml"), ["task.T=8,12"])).spec
     run = create_or_open(tmp_path / "run", spec)
     (first, _) = run.read_sweep().searched
@@ -78,12 +78,12 @@ def test_a_search_is_shown_as_what_it_is_expected_to_take(tmp_path: Path) -> Non
     out, progress = io.StringIO(), read_progress(run)
     show_status(Console(file=out, width=150), progress)
     first_line, _, *rows = [" ".join(line.split()) for line in out.getvalue().splitlines()]
-    assert first_line == "1 of about 48 trials have ended, 0 of 2 searches done; nobody runs the sweep now"
-    assert [row.partition("minibatch ")[2] for row in rows] == ["1 about 24 0 0 0", "0 about 24 0 0 0"]
+    assert first_line == "1 of about 32 trials have ended, 0 of 2 searches done; nobody runs the sweep now"
+    assert [row.partition("minibatch ")[2] for row in rows] == ["1 about 16 0 0 0", "0 about 16 0 0 0"]
     page = re.sub(r"<[^>]*>", " ", progress_section(progress).html)
-    assert "1 / about 24" in page
-    assert "0 / about 24" in page
-    assert 'aria-label="1 finished, 23 waiting"' in progress_section(progress).html
+    assert "1 / about 16" in page
+    assert "0 / about 16" in page
+    assert 'aria-label="1 finished, 15 waiting"' in progress_section(progress).html
 
 
 HUNT = """\

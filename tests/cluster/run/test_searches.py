@@ -301,7 +301,7 @@ def test_a_recheck_says_whether_steps_or_width_was_the_limit(
 def test_a_plan_of_searches_says_what_is_expected_and_the_most(here: Here, write_sweep: Write, hunt: dict[str, Any]) -> None:
     sweep = write_sweep(hunt)
     printed = here("plan", sweep).out
-    assert "2 cells to search: about 24 points more, at most 24" in printed
+    assert "2 cells to search: about 16 points more, at most 24" in printed
     assert "3 to 24" in printed
     here("run", sweep, *QUIET)
     assert "about 0 points more, at most 0" in here("plan", sweep).out

@@ -207,7 +207,7 @@ def keys_of(run: RunDirectory) -> tuple[set[str], set[str]]:
 def test_a_search_whose_plan_has_too_many_trials_has_one_run_a_cell_from_the_start_and_keeps_it(hunt: Any) -> None:
     one = hunt(wandb=FEW)
     cells = {cell.cell_id for cell in one.sweep.searched}
-    assert planned_trials(one.sweep) == 2 * 24
+    assert planned_trials(one.sweep) == 2 * 8
     one.go(rounds=1)
     assert len(Ledger(one.run.ledger).read()) == 8  # fewer than the limit
     publish(one.run.path)
@@ -227,8 +227,8 @@ def test_a_search_whose_plan_has_too_many_trials_has_one_run_a_cell_from_the_sta
 
 @pytest.mark.slow
 def test_a_search_that_grows_beyond_the_limit_keeps_a_run_a_trial(hunt: Any) -> None:
-    one = hunt(wandb={"max_trial_runs": 48}, **LONG)
-    assert planned_trials(one.sweep) == 48
+    one = hunt(wandb={"max_trial_runs": 16}, **LONG)
+    assert planned_trials(one.sweep) == 16
     one.go(rounds=1)
     publish(one.run.path)
     one.again()
@@ -269,8 +269,8 @@ def test_shards_of_the_publication_and_of_the_run_have_the_form_of_the_whole(hun
 
 
 def test_a_shard_with_few_trials_of_its_own_decides_as_the_whole_sweep_does(hunt: Any, tmp_path: Path) -> None:
-    """Half of the cells have 24 of 48 trials that the plan expects: alone they would be below the limit."""
-    one = hunt("other", wandb={"max_trial_runs": 30})
+    """Half of the cells have 8 of 16 trials that the plan expects: alone they would be below the limit."""
+    one = hunt("other", wandb={"max_trial_runs": 10})
     owners = [next(index for index in (0, 1) if Shard(index, 2).owns(cell.cell_id)) for cell in one.sweep.searched]
     shard = create_shard(tmp_path / "run", one.sweep, Shard(owners[0], 2))
     assert len(shard.read_sweep().searched) == owners.count(owners[0])

@@ -143,11 +143,11 @@ def test_a_searched_run_is_told_by_its_points(hunt, simulated) -> None:
     """All cells from the start, and points of about so many."""
     one = hunt()
     before = read_progress(one.run)
-    assert [(cell.num_ended, cell.num_trials, cell.searching) for cell in before.cells] == [(0, 24, True)]
+    assert [(cell.num_ended, cell.num_trials, cell.searching) for cell in before.cells] == [(0, 16, True)]
     assert (before.outlook.num_searches, before.outlook.num_searching, before.complete) == (1, 1, False)
     one.go(simulated, trials=5)
     during = read_progress(one.run)
-    assert (during.num_ended, during.num_trials, during.outlook.num_searching) == (5, 24, 1)
+    assert (during.num_ended, during.num_trials, during.outlook.num_searching) == (5, 16, 1)
     one.go(simulated)
     after = read_progress(one.run)
     assert after.complete

@@ -274,3 +274,24 @@ def test_a_strategy_is_told_what_the_ledger_holds(ledger, fcn, ended, record):
     strategy = OneByOne([])
     PackQueue(strategy, ledger)
     assert strategy.received == [fcn(seed=7).trial_id]
+
+
+class AtOnce(OneByOne):
+    """Asks for all trials."""
+
+    def ask(self):
+        asked, self.left = tuple(self.left), []
+        return asked
+
+
+def test_each_kind_of_loop_is_begun_before_a_second_pack_of_any(ledger, fcn, transformer):
+    nets = [fcn(seed=seed, width=64, steps=5000) for seed in range(6)]  # the longest
+    heads = [transformer(seed=seed) for seed in range(4)]
+    queue = PackQueue(AtOnce([*nets, *heads]), ledger, room=Room(most=2), slots=2)
+    kinds = [pack.trials[0].model.kind for pack in queue.waiting]
+    assert kinds[:2] == ["fcn", "transformer"]
+    assert sorted(kinds) == ["fcn"] * 3 + ["transformer"] * 2
+    costs = [pack.operations for pack in queue.waiting]
+    assert costs[1] < costs[2]
+    assert costs[2:] == sorted(costs[2:], reverse=True)
+    assert len(ids(queue.waiting)) == len(set(ids(queue.waiting))) == 10
