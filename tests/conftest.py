@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache/d/numba"))
 """What one process compiles serves all, jobs and copies of the package included."""
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+gc.set_threshold(20_000, 20, 20)
+"""The collector's usual 700 make it look some thousand times a minute at objects that stay."""
 
 MakeTrial = Callable[..., TrialConfig]
 

@@ -6,6 +6,7 @@ They are read from the source when somebody asks: pydantic would read it wheneve
 import ast
 import inspect
 import textwrap
+from functools import cache
 from itertools import pairwise
 
 from pydantic import BaseModel
@@ -26,6 +27,7 @@ def field_docs(record: type[BaseModel]) -> dict[str, str]:
     return {name: text for name, text in docs.items() if name in record.model_fields}
 
 
+@cache
 def _docs_in(owner: type[BaseModel]) -> dict[str, str]:
     try:
         (node,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body

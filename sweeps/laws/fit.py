@@ -18,6 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations_with_replacement
 
 import numpy as np
 import scipy  # its submodules load when they are used
@@ -49,14 +50,12 @@ class Curvature:
     gradient: np.ndarray
     second: np.ndarray
 
-    def replaced(self, where: np.ndarray, other: "Curvature") -> "Curvature":
-        """With some fits [fit] as in another."""
-        if where.all():
-            return other
+    def replaced(self, where: np.ndarray, other: "Curvature", kept: np.ndarray) -> "Curvature":
+        """With some fits [fit] as in another, and of these only those that are `kept` [fit]."""
         return Curvature(
-            np.where(where, other.value, self.value),
-            np.where(where[:, None], other.gradient, self.gradient),
-            np.where(where[:, None, None], other.second, self.second),
+            np.where(where, other.value, self.value)[kept],
+            np.where(where[:, None], other.gradient, self.gradient)[kept],
+            np.where(where[:, None, None], other.second, self.second)[kept],
         )
 
     def log_determinant(self) -> np.ndarray:
@@ -94,16 +93,20 @@ class Measurements:
     def _columns(self) -> tuple[np.ndarray, ...]:
         return self.y, self.side, self.sd, self.weight, np.log(self.sd), 1 / self.sd**2
 
-    def curvature(self, law: Law, tasks: Tasks, theta: np.ndarray) -> Curvature:
-        """The log likelihood of a law at parameters [fit, parameter]; a block of fits at a time, which stays in the caches."""
+    def curvature(self, law: Law, tasks: Tasks, theta: np.ndarray, rows: np.ndarray | None = None) -> Curvature:
+        """The log likelihood of a law at parameters [fit, parameter], of all fits or of some `rows`; a block at a time, which
+        stays in the caches.
+        """
         num = len(theta)
+        rows = np.arange(num) if rows is None else rows
         block = max(1, BLOCK // len(tasks))
-        parts = [self._block(law, tasks, theta, slice(start, start + block)) for start in range(0, num, block)]
+        blocks = [slice(start, start + block) for start in range(0, num, block)]
+        parts = [self._block(law, tasks, theta[block], rows[block]) for block in blocks]
         return Curvature(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
-    def _block(self, law: Law, tasks: Tasks, theta: np.ndarray, rows: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _block(self, law: Law, tasks: Tasks, theta: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         y, side, sd, weight, log_sd, precision = (own if len(own) == 1 else own[rows] for own in self._columns)
-        logs, slopes = law.logs(theta[rows], tasks)
+        logs, slopes = law.logs(theta, tasks)
         z = (logs - y) / sd
         each = np.square(z)
         each *= -0.5
@@ -126,27 +129,31 @@ class Measurements:
             each, first, second = weight * each, weight * first, weight * second
         num = slopes.shape[-1]
         curvature = np.empty((len(z), num, num))
-        for place in np.ndindex(num, num):
-            columns = (slopes[..., parameter] for parameter in place)
-            np.einsum("bn,bn,bn->b", second, *columns, out=curvature[:, *place])
+        for one, other in combinations_with_replacement(range(num), 2):
+            np.einsum("bn,bn,bn->b", second, slopes[..., one], slopes[..., other], out=curvature[:, one, other])
+            curvature[:, other, one] = curvature[:, one, other]
         return np.sum(each, axis=-1), np.einsum("bn,bnp->bp", first, slopes), curvature
 
 
 def fitted(law: Law, tasks: Tasks, measured: Measurements, start: np.ndarray) -> np.ndarray:
-    """The parameters of greatest likelihood, [fit, parameter], from a start that broadcasts to that shape."""
+    """The parameters of greatest likelihood, [fit, parameter], from a start that broadcasts to that shape.
+
+    Each fit ends by itself, so that none depends on those beside it, and one that takes long makes no other be repeated.
+    """
     theta = np.array(np.broadcast_to(start, (len(measured), len(law.letters))), dtype=float)
     here = measured.curvature(law, tasks, theta)
-    damping = np.full(len(theta), 1e-4)
+    damping, rows = np.full(len(theta), 1e-4), np.arange(len(theta))
     for _ in range(MAX_STEPS):
         step = _newton_step(here, damping)
-        tried = theta + step
-        there = measured.curvature(law, tasks, tried)
+        tried = theta[rows] + step
+        there = measured.curvature(law, tasks, tried, rows)
         better = there.value >= here.value - 1e-12 * np.abs(here.value)
-        done = np.all(np.abs(step) <= 1e-9 * (1 + np.abs(theta)), axis=-1) | (damping > 1e9)
-        theta[better], here = tried[better], here.replaced(better, there)
-        if done.all():
+        goes_on = ~np.all(np.abs(step) <= 1e-9 * (1 + np.abs(theta[rows])), axis=-1) & (damping <= 1e9)
+        theta[rows[better]] = tried[better]
+        if not goes_on.any():
             break
-        damping = np.where(better, damping / 10, damping * 10)
+        here, rows = here.replaced(better, there, goes_on), rows[goes_on]
+        damping = np.where(better, damping / 10, damping * 10)[goes_on]
     return theta
 
 

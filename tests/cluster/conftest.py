@@ -7,10 +7,12 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.testing
 import yaml
 from forked import Forge, Process, interpreter
 
@@ -46,6 +48,16 @@ SMALL: dict[str, Any] = {
         },
     ],
 }
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_tree() -> Iterator[None]:
+    """The tree of commands is made once: Typer makes it for every call, which in a process of its own is one."""
+    with pytest.MonkeyPatch.context() as patch:
+        made = cache(typer.main.get_command)
+        patch.setattr("typer.main.get_command", made)
+        patch.setattr("typer.testing._get_command", made)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,7 +59,15 @@ def drawn_cells(chart: Chart) -> int:
     return marks + sum(layer.is_threshold for layer in chart.layers if isinstance(layer, OpenEnd))
 
 
-@pytest.fixture(scope="module", params=catalog_names())
+LARGE = {"atlas", "boolean_samples"}
+"""Sweeps whose results take more than a second to read."""
+
+
+def marked(name: str) -> Any:
+    return pytest.param(name, marks=[pytest.mark.slow] if name in LARGE else [])
+
+
+@pytest.fixture(scope="module", params=map(marked, catalog_names()))
 def findings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Findings:
     """A run of each catalogue sweep."""
     return read_findings(catalogue_run(tmp_path_factory.mktemp("run") / request.param, load_sweep(request.param)).path)

@@ -248,7 +248,7 @@ def test_one_hot_gradient_descent_follows_the_exact_recursion(transformer, dtype
     assert exact[-1] < 0.01 * exact[0]
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-8), ("float32", 1e-4)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [pytest.param("float64", 1e-8, marks=pytest.mark.slow), ("float32", 1e-4)])
 def test_one_subset_stands_for_all_where_they_are_too_many_to_enumerate(transformer, dtype: str, tolerance: float) -> None:
     """C(200, 3) = 1,313,400, in a pack of two rates."""
     T, q, d, steps = 200, 3, 5, 1500

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
+from sweeps.laws import fit
 from sweeps.laws.cells import law_cells
-from sweeps.laws.fit import fit_law
+from sweeps.laws.fit import Curvature, Measurements, fit_law
 from sweeps.laws.formulas import ATTENTION, ATTENTION_FREE, LAWS, TD_POWER, Law
 from sweeps.laws.scaling_law import ScalingLaw, draws_of, fitted_law
 from sweeps.thresholds.thresholds import WidthThreshold
@@ -51,6 +53,28 @@ def fitted(law: Law, thresholds: Sequence[WidthThreshold]) -> ScalingLaw:
     found = fitted_law(law, law_cells(thresholds))
     assert found is not None
     return found
+
+
+def test_a_fit_that_takes_long_repeats_no_other(cells: Callable[..., list[WidthThreshold]], monkeypatch: Any) -> None:
+    """Of a hundred, one is far from where all begin; each has the numbers that it has alone."""
+    measured, computed = law_cells(cells()), list[int]()
+    of_all = Measurements.curvature
+
+    def counted(self: Measurements, law: Law, tasks: Any, theta: np.ndarray, *rows: Any) -> Curvature:
+        computed.append(len(theta))
+        return of_all(self, law, tasks, theta, *rows)
+
+    monkeypatch.setattr(Measurements, "curvature", counted)
+    y = np.tile(measured.y, (100, 1))
+    y[:99] += np.linspace(-1e-3, 1e-3, 99)[:, None]
+    y[99] += 3
+    begun = ATTENTION.start(np.exp(measured.y), measured.tasks)
+    together = fit.fitted(ATTENTION, measured.tasks, Measurements.broadcast(y, measured.side, measured.sd), begun)
+    assert computed[:2] == [100, 100]
+    assert computed[-1] == 1
+    for place in (0, 42, 99):
+        alone = Measurements.broadcast(y[place], measured.side, measured.sd)
+        assert fit.fitted(ATTENTION, measured.tasks, alone, begun)[0] == pytest.approx(together[place], rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,7 @@ def test_a_threshold_beyond_an_end_is_named_by_the_users_axis() -> None:
     assert str(result) == f"lr*: above range, {result.num_points} points"
 
 
+@pytest.mark.slow
 def test_a_noisy_objective_whose_threshold_lies_close_to_the_lower_end_is_found_there() -> None:
     """Half of such searches ended below the range, most of them by one lucky point; three of eight may, by luck of all."""
     noise, reasons = np.random.default_rng(0), []
