@@ -114,7 +114,7 @@ class Requests(BaseHTTPRequestHandler):
 @pytest.fixture
 def boards_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[BoardsServer]:
     with BoardsServer() as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
+        threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         for name in ("WANDB_MODE", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "WANDB_ENTITY", "WANDB_PROJECT"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("HOME", str(tmp_path))

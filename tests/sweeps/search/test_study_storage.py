@@ -40,7 +40,8 @@ def test_a_torn_last_line_is_cut_and_the_journal_goes_on(tmp_path, torn):
     assert all(json.loads(line) for line in path.read_text().splitlines())
 
 
-def test_a_lock_that_a_killed_process_left_does_not_hold_up_the_next(tmp_path):
+def test_a_lock_that_a_killed_process_left_does_not_hold_up_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr("sweeps.search.study_storage.LOCK_PATIENCE_S", 0.1)
     path = tmp_path / "study.journal"
     printed(study_of(path), 1)
     (tmp_path / "study.journal.lock").symlink_to(path)
@@ -83,7 +84,8 @@ def test_two_drivers_open_one_new_database_at_once(tmp_path):
         ("mysterious://x", "the Optuna storage 'mysterious://x' cannot be used"),
     ],
 )
-def test_a_storage_that_cannot_be_used_is_refused_in_words(tmp_path, url, words):
+def test_a_storage_that_cannot_be_used_is_refused_in_words(tmp_path, url, words, monkeypatch):
+    monkeypatch.setattr("sweeps.search.study_storage.time.sleep", lambda seconds: None)  # it is tried again at once
     with pytest.raises(UserError) as refused:
         open_storage(url, tmp_path / "study.journal")
     assert words in str(refused.value)
