@@ -1,10 +1,10 @@
 """The headline: the result of a run in a few sentences, from what its claims compare to how its thresholds grow."""
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import get_args
 
+from dashboards.page.phrases import Phrase, as_sentence
+from dashboards.page.ratios_headline import ratios_headline
 from dashboards.plots import (
     Letter,
     Panel,
@@ -17,37 +17,13 @@ from dashboards.plots import (
     series_of,
     traits_of,
 )
-from dashboards.words import STATUS_WORDS, joined_words, noun_phrase, setting_interval, setting_words
+from dashboards.words import STATUS_WORDS, noun_phrase
 from stsq_core.configs import SAMPLES, WIDTH, Size
-from sweeps.findings import Answer, ClaimSetting, Findings, Regime, Verdict
+from sweeps.findings import Answer, Findings, Regime, Verdict
 from sweeps.laws import spread_words
-from sweeps.schema import LOSS, ThresholdOrder, ThresholdRatio
+from sweeps.schema import LOSS
 from sweeps.store import Status
 from sweeps.thresholds import WidthThreshold
-
-MAX_RATIOS = 2
-"""Claims whose ratios are in the headline; the others have their section."""
-
-KIND = "model.kind"
-NEVER_REDRAWN = ("model.positions.redraw", "never")
-
-
-@dataclass(frozen=True)
-class Phrase:
-    """A piece of a sentence, formula letters in backquotes; `kind` names the architecture whose number it is."""
-
-    text: str
-    kind: str = ""
-
-
-@dataclass(frozen=True)
-class _Compared:
-    """A claim on the threshold of one setting over that of another: the field, its two values, and what both share."""
-
-    by: str
-    of: Any
-    over: Any
-    where: Mapping[str, Any]
 
 
 def result_words(findings: Findings) -> str:
@@ -86,34 +62,13 @@ def headline(findings: Findings) -> tuple[Phrase, ...]:
         phrases += [Phrase("; "), *clause] if place else clause
     more = sum(len(panel.series) for panel in panels) - num_told
     rest = [Phrase(f" {more} more series {'is' if more == 1 else 'are'} in the figure.")] if more else []
-    return (*_as_sentence(phrases), *rest)
+    return (*as_sentence(phrases), *rest)
 
 
 def summary_words(thresholds: Sequence[WidthThreshold]) -> str:
     """How many thresholds ended in which way."""
     counts = [(sum(t.status == status for t in thresholds), words) for status, words in STATUS_WORDS.items()]
     return ", ".join(f"{count} {words}" for count, words in counts if count) or "none yet"
-
-
-def ratios_headline(findings: Findings) -> tuple[Phrase, ...]:
-    """The ratios of the first claims between two settings that have a number: learned codes need 0.74 times (90% interval ...)
-    the width of random signs. Nothing where no claim has one."""
-    verdicts = {verdict.name: verdict for verdict in findings.verdicts}
-    sentences: dict[str, tuple[Phrase, ...]] = {}
-    for claim in findings.spec.claims:
-        match claim:
-            case ThresholdRatio(by=by, of=of, over=over) | ThresholdOrder(by=by, order=(over, of)):
-                compared = _Compared(by, of, over, claim.where)
-            case _:
-                continue
-        if clause := _clause(compared, verdicts[claim.name].settings, findings):
-            sentences.setdefault("".join(phrase.text for phrase in clause), clause)  # two bounds may lie on one ratio
-    if not sentences:
-        return ()
-    phrases: list[Phrase] = [] if findings.complete else [Phrase("so far, ")]
-    for place, clause in enumerate([*sentences.values()][:MAX_RATIOS]):
-        phrases += [Phrase("; "), *clause] if place else clause
-    return _as_sentence(phrases)
 
 
 def claims_headline(verdicts: Sequence[Verdict]) -> tuple[Phrase, ...]:
@@ -238,12 +193,6 @@ def _beyond(size: Size) -> dict[str, str]:
     }
 
 
-def _as_sentence(phrases: Sequence[Phrase]) -> tuple[Phrase, ...]:
-    """The phrases with a capital at the start and a stop at the end."""
-    first, *rest = phrases
-    return (Phrase(first.text[0].upper() + first.text[1:], first.kind), *rest, Phrase("."))
-
-
 def _no_threshold(findings: Findings) -> str:
     records, thresholds = findings.records, findings.thresholds
     words = "width threshold" if findings.spec.criterion.size == WIDTH else "threshold"
@@ -257,110 +206,3 @@ def _no_threshold(findings: Findings) -> str:
         return f"No {words} was found: none of {len(records):,} trials gave a loss."
     so_far = "" if findings.complete else " so far"
     return f"No {words} was found{so_far}: of {len(thresholds)} cells, {summary_words(thresholds)}."
-
-
-def _clause(compared: _Compared, settings: Sequence[ClaimSetting], findings: Findings) -> tuple[Phrase, ...]:
-    """For a transformer, gradient descent needs 0.96 to 1.1 times the width of Adam in 5 settings (90% intervals ...)."""
-    criterion, by = findings.spec.criterion, compared.by
-    number = _compared_words(settings, by, f"{criterion.level:.0%}")
-    if number is None:
-        return ()
-    ratio, after, end = number
-    of, over = (_value_words(by, value) for value in (compared.of, compared.over))
-    letters = [item for item in settings[0].fields if item[0] != by] if len(settings) == 1 else []
-    shared = {name: value for name, value in compared.where.items() if name not in {by, *dict(letters)}}
-    fixed = setting_words([NEVER_REDRAWN])
-    if NEVER_REDRAWN in shared.items() and joined_words([of, fixed]) == of:  # learned codes are not said to be fixed
-        shared.pop(NEVER_REDRAWN[0])
-        over = f"fixed {over}"
-    kinds = {threshold.kind for threshold in findings.thresholds} if KIND not in shared else {str(shared[KIND])}
-    at = f" at {_with_letters(setting_words(letters))}" if letters else ""
-    need = "need" if re.search(r"\b(codes|signs)\b", of) else "needs"
-    return (
-        Phrase(f"{_scope(shared)}{of} {need} "),
-        Phrase(ratio, kinds.pop() if len(kinds) == 1 and "(" not in ratio else ""),  # a coloured piece stays on one line
-        Phrase(f"{after} the {criterion.size.quantity} of {over}{at}{end}"),
-    )
-
-
-def _compared_words(settings: Sequence[ClaimSetting], by: str, level: str) -> tuple[str, str, str] | None:
-    """The ratio, what stands between it and the width, and what ends the sentence; None where no setting has a number."""
-    known = [setting for setting in settings if setting.value is not None]
-    if len(settings) == 1 and not known:
-        return _one_sided(settings[0], level)
-    if len(settings) <= 2 and len(known) == len(settings):
-        if len(known) == 1:
-            words = _interval(known[0], level)
-            return f"{_number(known[0].value)} times", words and f" ({words})", ""
-        parts = []
-        for setting in known:
-            where = setting_words(item for item in setting.fields if item[0] != by)
-            words = ", ".join(filter(None, (_with_letters(where), _interval(setting, level))))
-            parts.append(f"{_number(setting.value)} ({words})")
-        return " and ".join(parts), " times", ""
-    if not known:
-        return None
-    values = [setting.value for setting in known if setting.value is not None]
-    low, high = _number(min(values)), _number(max(values))
-    num = f"{len(known)} of {len(settings)}" if len(known) < len(settings) else f"{len(known)}"
-    ends = [end for setting in known for end in (setting.low, setting.high) if end and not setting.note]  # 0 is an open end
-    closed = len(ends) == 2 * len(known)
-    within = f" ({level} intervals within {_number(min(ends))} to {_number(max(ends))})" if closed else ""
-    ratio = f"{low} to {high} times" if low != high else f"{low} times"
-    return ratio, "", f" in {num} settings{within}"
-
-
-def _one_sided(setting: ClaimSetting, level: str) -> tuple[str, str, str] | None:
-    """A ratio of which one end is known: a threshold lies beyond the sizes tried."""
-    if setting.note or (not setting.low and setting.high is None):
-        return None
-    low = f"more than {_number(setting.low)}" if setting.low else ""
-    high = f"less than {_number(setting.high)}" if setting.high is not None else ""
-    ends = " and ".join(filter(None, (low, high)))
-    return f"{ends} times", f" ({level} interval)", ""
-
-
-def _interval(setting: ClaimSetting, level: str) -> str:
-    """The interval of a ratio in words, or why it has none."""
-    words = setting_interval(replace(setting, low=setting.low or None), number=_number)  # 0 is an open end
-    return setting.note or (f"{level} interval {words}" if words else "")
-
-
-def _number(value: float | None) -> str:
-    """A ratio with two decimals, of those near 1."""
-    value = value or 0.0
-    return f"{value:.2f}" if value == 0 or 0.1 <= value < 100 else f"{value:.3g}"
-
-
-def _scope(shared: Mapping[str, Any]) -> str:
-    """What both settings share, before the sentence: `for a transformer with random signs, `."""
-    kinds = spread_words([_value_words(KIND, one) for one in _listed(shared.get(KIND, ()))])
-    rest = spread_words([_values_words(name, _listed(value)) for name, value in shared.items() if name != KIND])
-    words = " with ".join(filter(None, (kinds, rest)))
-    return f"for {words}, " if words else ""
-
-
-def _listed(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else [value]
-
-
-def _value_words(field: str, value: Any) -> str:
-    """A value of a field as the rows of its claim have it."""
-    if field == KIND:
-        return noun_phrase(str(value))
-    words = setting_words([(field, "null" if value is None else value)])
-    return f"`{words}`" if " = " in words else words
-
-
-def _values_words(field: str, values: Sequence[Any]) -> str:
-    """Values of a field: `T = 12, 16 and 24`, or those with words of their own one after the other."""
-    words = [_value_words(field, value) for value in values]
-    first = words[0].partition(" = ")[0]
-    if all(one.startswith(f"{first} = ") for one in words):
-        return f"{first} = {spread_words([one.strip('`').partition(' = ')[2] for one in words])}`"
-    return spread_words(words)
-
-
-def _with_letters(words: str) -> str:
-    """Settings in words, their letters as those of a formula."""
-    return re.sub(r"\b([A-Za-z]) = ", r"`\1` = ", words)

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from synthetic_runs import sweep
 
-from dashboards.page.headline import ratios_headline
+from dashboards.page.ratios_headline import ratios_headline
 from sweeps.findings import ClaimSetting, Findings, Verdict
 
 LEARNED = {"by": "model.positions.kind", "of": "learned", "over": "random_sign"}
