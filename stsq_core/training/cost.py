@@ -28,8 +28,9 @@ GPU_CALL_OPERATIONS = 1.6e9
 """Time of launching one step's kernels for a whole stack, some 80 us, in the least operations that a GPU does in it (measured
 on an H200: tests/benchmarks/gpu_engine.py)."""
 
-ASSUMED_RATE = 4.0e10
-"""Operations a second of one core of 2020 or later, training packs: 5e10 in width_vs_T, 4e10 in three_architectures."""
+ASSUMED_RATE = 2.0e10
+"""Operations a second of one core of 2020 or later, training packs: 5e10 in width_vs_T, 4e10 in three_architectures, fewer where
+models are tiny or start and compiling take most of the time."""
 
 GPU_RATE = 3.0e13
 """Operations a second of packs on an H200, within a factor of two for every model (tests/benchmarks/gpu_engine.py)."""
