@@ -48,7 +48,7 @@ class EndNotice:
     def stalled(self, why: str, queue: PackQueue, progress: ProgressLine) -> None:
         """The run goes on, but nothing has happened for long."""
         progress.note(f"stalled: {why}")
-        counts = queue.done + queue.skipped, queue.failed + queue.failed_before
+        counts = queue.num_ended, queue.failed + queue.failed_before
         self._notifier.send(self._summary("stalled", why, None, progress.state(), counts), alert=True)
 
     def _send(self, state: Any, verdict: str, code: int) -> None:

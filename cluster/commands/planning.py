@@ -3,6 +3,7 @@
 Time is operations over a rate. The rate is measured where the run directory has a ledger, else it is assumed.
 """
 
+import math
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -187,7 +188,7 @@ def cost_lines(plan: Plan, rate: Rate, *, slots: int, searches: Sequence[SearchP
     seconds = plan.seconds(rate.operations_per_s, slots=slots) + operations / slots / rate.operations_per_s + OVERHEAD_S
     core_hours = plan.device_hours(rate.operations_per_s) + operations / rate.operations_per_s / 3600
     workers = f"{slots} {'worker' if slots == 1 else 'workers'}"
-    memory = f", at most {plan.memory_bytes / 2**20:.0f} MiB a pack" if plan.packs else ""
+    memory = f", at most {max(1, math.ceil(plan.memory_bytes / 2**20))} MiB a pack" if plan.packs else ""
     lines.append(f"{model_steps:,} model-steps, {plan.operations + operations:.3g} operations{memory}")
     lines.append(f"about {_duration(seconds)} with {workers} on CPU, {core_hours:.2g} core-hours ({rate.source})")
     if searches:
@@ -217,7 +218,8 @@ def measured_rate(records: Iterable[LedgerRecord]) -> Rate:
     trained = outcomes.take((outcomes.status == FINISHED) & (outcomes.device == "cpu") & (outcomes.seconds > 0))
     seconds = float(trained.seconds.sum())
     if seconds < 1.0:
-        return Rate(ASSUMED_RATE, f"assuming {ASSUMED_RATE:.1g} operations/s a core")
+        words = "the first run on a machine also compiles the engine, half a minute"
+        return Rate(ASSUMED_RATE, f"assuming {ASSUMED_RATE:.1g} operations/s a core; {words}")
     rate = trial_operations(trained.trials) / seconds
     return Rate(rate, f"at {rate:.2g} operations/s a core, as measured by the {len(trained)} trials in the ledger")
 

@@ -94,11 +94,12 @@ def status(run: Run, as_json: AsJson = False, plugin: PluginFiles = None) -> Non
         from sweeps.findings import read_progress
         from sweeps.store import open_run
 
-        progress = read_progress(open_run(run))
+        directory = open_run(run)
+        progress = read_progress(directory)
     if as_json:
         sys.stdout.write(status_json(progress))
     else:
-        show_status(out(), progress)
+        show_status(out(), progress, run=directory.path)
 
 
 def check(

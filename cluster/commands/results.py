@@ -42,6 +42,10 @@ def show_findings(console: Console, findings: Findings) -> None:
         show_failures(console, findings.records)
     else:
         show_run(console, findings.records, findings.thresholds, findings.comparisons, run=str(findings.run.path))
+        known = {threshold.cell_id for threshold in findings.thresholds}
+        cell_ids = {cell.cell_id for cell in findings.sweep.cells} | {cell.cell_id for cell in findings.sweep.searched}
+        if known and (num := len(cell_ids - known)):
+            print_line(console, f"{num} of {len(cell_ids)} cells {'has' if num == 1 else 'have'} no result yet")
         for decision in findings.decisions:
             print_line(console, decision.words)
 

@@ -150,9 +150,12 @@ def _run(
                         publication.patience_s = STOP_PATIENCE_S
                         done = f"{len(Ledger(run.ledger).trial_ids())} trials in {run.ledger}"
                         # The run directory holds the sweep with its further seeds: the same command would add some again.
-                        adds = any("seeds+=" in setting for setting in settings)
-                        again = f"`stsq run {shlex.quote(str(run.path))}`" if adds else "the same command"
-                        print_line(log, f"stopped by {stopped.signal_name} with {done}; {again} goes on from there")
+                        adds, place = any("seeds+=" in setting for setting in settings), shlex.quote(str(run.path))
+                        again = f"`stsq run {place}`" if adds else "the same command"
+                        known = f"`stsq show {place}` shows what is known"
+                        print_line(
+                            log, f"stopped by {stopped.signal_name} with {done}; {again} goes on from there, and {known}"
+                        )
                         return STOPPED
         except (Stopped, KeyboardInterrupt) as stopped:  # while the publisher or the lock was being let go
             if isinstance(stopped.__context__, UserError):
@@ -228,7 +231,15 @@ def _train_rest(
     num_searched, num_trials = len(sweep.searched), len(results.records)
     with closing(_strategy_of(run, sweep, results, options)) as strategy:
         held = Outcomes.joined([results.records, results.rechecks])
-        queue = PackQueue(strategy, ledger, retry_failed=options.retry_failed, held=held, begun=begun_packs(run))
+        num_before = num_trials - (results.records.num_ended("failed") if options.retry_failed else 0)
+        queue = PackQueue(
+            strategy,
+            ledger,
+            retry_failed=options.retry_failed,
+            held=held,
+            num_before=num_before,
+            begun=begun_packs(run),
+        )
         budgets = Budgets(sweep.spec.budget, queue, spent_minutes=elapsed_minutes(run))
         if queue.finished and num_searched:
             done = f"{num_searched} cells searched with {num_trials} trials in {run.ledger}"

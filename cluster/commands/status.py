@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -14,9 +15,15 @@ SHOWN_CELLS = 400
 """Cells in a table of the terminal, as in those of the page."""
 
 
-def show_status(console: Console, progress: Progress) -> None:
-    """A line on the whole, what is wrong with the ledger, a table of the workers that train, a table of the cells."""
+def show_status(console: Console, progress: Progress, *, run: Path) -> None:
+    """A line on the whole, where its results are, what is wrong with the ledger, tables of the workers that train and of the
+    cells."""
     print_line(console, _line(progress))
+    if progress.num_ended and progress.holder is None:
+        page = run / "report" / "index.html"
+        print_line(
+            console, f"results: `stsq show {run}`" + (f", page: {page}" if page.is_file() else f", page: `stsq report {run}`")
+        )
     for note in progress.notes:
         print_line(console, note)
     if progress.workers:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
 
+from stsq_core.kernels import training_clock
 from sweeps.store import RunDirectory, retry_io
 
 PATIENCE_S = 60.0
@@ -37,6 +38,8 @@ class Claim:
         self.taken_from: str | None = None
         self._path = path
         self._signed = ""
+        self._trained = 0.0
+        self._began_at = 0.0
         self._file: TextIO
 
     def check(self) -> None:
@@ -50,7 +53,16 @@ class Claim:
                 f"{self._path} is held by {found.strip() or 'nobody'} and no longer by {self._signed.strip()}"
             )
 
+    def note_compiling(self) -> None:
+        """Let the file's time be when training would have begun had no loop been compiled since: rates are told from it."""
+        began_at = time.time() - (training_clock.trained() - self._trained)
+        if began_at > self._began_at + 0.5:
+            self._began_at = began_at
+            with contextlib.suppress(OSError):
+                os.utime(self._path, (began_at, began_at))
+
     def __enter__(self) -> Self:
+        self._trained, self._began_at = training_clock.trained(), time.time()
         deadline = time.monotonic() + PATIENCE_S
         while not retry_io(self._path, self._lock):
             if time.monotonic() > deadline:

@@ -30,6 +30,11 @@ PLAIN_SAME_EVERY_S = 60.0
 
 LIVE_EVERY_S = 0.5
 
+SILENT_S = 5.0
+"""How long a pack may train without a report before that is said."""
+
+COMPILING = "a new machine compiles the engine first, about half a minute"
+
 
 @dataclass
 class Running:
@@ -147,8 +152,8 @@ class ProgressLine:
         """The run's state, without the time that has gone."""
         queue, now = self._queue, time.monotonic()
         outlook = queue.outlook
-        total = about_words(queue.total + outlook.num_trials, searching=bool(outlook.num_searching))
-        parts = [f"{queue.done + queue.skipped:,} of {total} trials", *filter(None, [searches_words(outlook), queue.progress])]
+        total = about_words(queue.num_known + outlook.num_trials, searching=bool(outlook.num_searching))
+        parts = [f"{queue.num_ended:,} of {total} trials", *filter(None, [searches_words(outlook), queue.progress])]
         parts += [f"{count} {word}" for word, count in (("diverged", queue.diverged), ("failed", queue.failed)) if count]
         running = [(one, self._fraction(one.pack)) for one in self._running.values()]
         for one, part in running:
@@ -165,6 +170,9 @@ class ProgressLine:
                 f"{num} pack{'' if num == 1 else 's'} sent to {self.num_workers} worker{'' if self.num_workers == 1 else 's'}"
             )
             parts.append(packs if num else "starting")
+        if silent := sum(part <= one.base and now - one.sent_at > SILENT_S for one, part in running):
+            silent_packs = "1 pack not at its" if silent == 1 else f"{silent} packs not at their"
+            parts.append(f"{silent_packs} first report yet ({COMPILING})")
         return " · ".join(parts)
 
     def _seconds_left(self, running: Sequence[tuple[Running, float]], now: float) -> float | None:
@@ -177,13 +185,14 @@ class ProgressLine:
                 span_s=now - trained.began_at,
                 num_workers=self.num_workers,
             )
+        elif self._rate_before is not None:
+            pace = WorkerPace(self._rate_before)
         else:
             seen = [(one, part, now - one.seen_at) for one, part in running if one.seen_at is not None]
             operations = sum(one.pack.operations * (part - one.seen) for one, part, _ in seen)
-            rate = operations / sum(seconds for *_, seconds in seen) if operations > 0 else self._rate_before
-            if rate is None:
+            if operations <= 0:
                 return None
-            pace = WorkerPace(rate)
+            pace = WorkerPace(operations / sum(seconds for *_, seconds in seen))
         ahead = self._queue.outlook.ahead
         at_work = [Load(_cells_of(one.pack) if ahead else (), one.pack.operations * (1.0 - part)) for one, part in running]
         waiting = [Load(_cells_of(pack) if ahead else (), pack.operations) for pack in self._queue.waiting]

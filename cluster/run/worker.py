@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.run.claim import Claim, SupersededError, claim_path
-from stsq_core.configs import NUMERICS, TrialConfig, TrialResult, UserError, plugins_of
+from stsq_core.configs import NUMERICS, Measurement, TrialConfig, TrialResult, UserError, plugins_of
 from stsq_core.numerics import Device
 from stsq_core.plugins import Plugin, load, used_plugins
 from sweeps.cells import Pack, pack_of
@@ -180,9 +180,14 @@ def _train(order: Order, run: RunDirectory, claim: Claim, leaving: Callable[[], 
         began = time.perf_counter()
         state = run.checkpoints / f"{pack.pack_id}.state"
         checkpoint = FileCheckpoint(state, journal, every_s=order.checkpoint_every_s, leaving=stopping)
+
+        def report(measurement: Measurement) -> None:
+            journal(measurement)
+            claim.note_compiling()
+
         try:
             results = train_pack(
-                pack.configs, report=journal, device=device, checkpoint=checkpoint, keep_weights=order.keep_weights
+                pack.configs, report=report, device=device, checkpoint=checkpoint, keep_weights=order.keep_weights
             )
             for result in results:
                 if result.weights is not None:

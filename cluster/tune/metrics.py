@@ -107,14 +107,14 @@ def numbers_of(pool: WorkerPool) -> Mapping[tuple[Metric, tuple[str, ...]], floa
     """
     queue, progress = pool.work.queue, pool.work.progress
     pace, outlook = progress.pace, queue.outlook
-    ended, training = queue.skipped + queue.done, sum(len(pack.trials) for pack in queue.running)
+    ended, training = queue.num_ended, sum(len(pack.trials) for pack in queue.running)
     diverged, failed = queue.diverged_before + queue.diverged, queue.failed_before + queue.failed
     return {
         (TRIALS, ("finished",)): float(ended - diverged - failed),
         (TRIALS, ("diverged",)): float(diverged),
         (TRIALS, ("failed",)): float(failed),
         (TRIALS, ("training",)): float(training),
-        (TRIALS, ("waiting",)): float(queue.total - ended - training),
+        (TRIALS, ("waiting",)): float(queue.num_open - training),
         (TRIALS, ("expected",)): float(outlook.num_trials),
         (SEARCHES, ("done",)): float(outlook.num_searches - outlook.num_searching),
         (SEARCHES, ("searching",)): float(outlook.num_searching),

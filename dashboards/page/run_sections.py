@@ -210,7 +210,7 @@ def rerun_section(findings: Findings, given: str) -> PageSection | None:
         return None
     run = shlex.quote(given)
     commands = [
-        (f"stsq run {run}", "continue the sweep, or do nothing where it is complete"),
+        (f"stsq run {run}", "continue the sweep; of a complete one, draw and publish the results again"),
         (f"stsq trial {run} TRIAL_ID", "train one trial alone and compare it with the ledger"),
         (f"stsq show {run}", "print what was found"),
         (f"stsq report {run}", "make this page again"),

@@ -29,8 +29,8 @@ GPU_CALL_OPERATIONS = 1.6e9
 on an H200: tests/benchmarks/gpu_engine.py)."""
 
 ASSUMED_RATE = 2.0e10
-"""Operations a second of one core of 2020 or later, training packs: 5e10 in width_vs_T, 4e10 in three_architectures, fewer where
-models are tiny or start and compiling take most of the time."""
+"""Operations a second of one core of 2020 or later, training packs: 5e10 in width_vs_T, 4e10 in three_architectures, fewer
+where models are tiny or start and compiling take most of the time."""
 
 GPU_RATE = 3.0e13
 """Operations a second of packs on an H200, within a factor of two for every model (tests/benchmarks/gpu_engine.py)."""

@@ -44,6 +44,8 @@ class PackQueue:
     Trials that the ledger holds are skipped (`held` are its records, where they are at hand); failed ones are tried again on
     request. Counts are of trials: `total` that the strategy has asked for, `skipped` that the ledger held and of those
     `failed_before` and `diverged_before`, `done` that ended since (in whatever way), and of those `failed` and `diverged`.
+    `num_before` are the trials of the sweep that ended in former sessions, also those that the strategy, a search, does not ask
+    for again; by default those that it asks for.
 
     `begun` are the trials of packs whose state lies on disk: they are handed out first and undivided, since a state belongs to
     one pack.
@@ -58,6 +60,7 @@ class PackQueue:
         slots: int = 1,
         retry_failed: bool = False,
         held: Outcomes | None = None,
+        num_before: int | None = None,
         begun: Iterable[tuple[str, ...]] = (),
     ) -> None:
         self._strategy = strategy
@@ -68,7 +71,7 @@ class PackQueue:
         if retry_failed:
             outcomes = outcomes.take(outcomes.status != FAILED)
         self._held = frozenset(outcomes.trial_ids)
-        self._begun = tuple(begun)
+        self._begun, self._num_before = tuple(begun), num_before
         self._with_state: set[str] = set()
         self._waiting: deque[Pack] = deque()
         self._running: dict[str, Pack] = {}
@@ -102,6 +105,21 @@ class PackQueue:
     def num_waiting(self) -> int:
         """How many packs are to be handed out."""
         return len(self._waiting)
+
+    @property
+    def num_ended(self) -> int:
+        """Trials of the sweep that have ended, in former sessions too."""
+        return self.done + (self.skipped if self._num_before is None else self._num_before)
+
+    @property
+    def num_open(self) -> int:
+        """Trials of the packs that wait or run."""
+        return sum(len(pack.trials) for pack in (*tuple(self._waiting), *self.running))
+
+    @property
+    def num_known(self) -> int:
+        """Trials that have ended, run or wait: all but those that searches will ask for later."""
+        return self.num_ended + self.num_open
 
     @property
     def waiting_last(self) -> Pack:

@@ -45,6 +45,8 @@ def searched_threshold(
     draws, crossing = np.array([]), math.nan
     if state.posterior is not None and not is_short:
         draws, crossing = _estimate(points, state.posterior, criterion)
+    if not state.finished and settings.decide is None and math.isinf(crossing):
+        crossing = math.nan  # a search may say what lies beyond its range when it has ended
     ends = _ends(draws, crossing, widths, criterion, state)
     above = _above(points, crossing, ends, criterion)
     chosen = np.zeros(len(points.outcomes), dtype=bool)
@@ -127,7 +129,16 @@ def _notes(
     if state.reason in ("diverged", "failed") or state.posterior is None:
         yield f"not found: all {state.reason}" if state.reason else "not found yet: no point has given a loss"
         return
-    if math.isnan(crossing):
+    if math.isnan(crossing) and not state.finished and state.posterior.standing != "not_reached":
+        reaching = points.judged[points.evidence] <= math.log(criterion.target)
+        share = "all" if reaching.all() else "none" if not reaching.any() else f"{np.count_nonzero(reaching)}"
+        where = (
+            f"from {letter} = {widths.min()} to {widths.max()}"
+            if len(set(widths.tolist())) > 1
+            else f"at {letter} = {widths[0]}"
+        )
+        yield f"not found yet: {share} of the points so far, {where}, reach the target"
+    elif math.isnan(crossing):
         missed = Missed(np.log(widths), points.judged[points.evidence], state.posterior.trend, by_width=False)
         yield missed.words(criterion, cell.family.sample, is_final=state.finished)
     if crossing == math.inf:
@@ -137,7 +148,7 @@ def _notes(
         can_shrink = state.finished and state.posterior.low == cell.low > cell.offset + 1
         yield f"at or below {widths.min()}, the least {noun} searched" + (" (try a smaller low)" if can_shrink else "")
     if not state.finished and settings.decide is None:
-        yield f"the search goes on: {state.num_points} points so far"
+        yield f"the search is not finished: {state.num_points} {'point' if state.num_points == 1 else 'points'} so far"
     if state.reason == "cap" and state.num_points > settings.cap:
         yield f"{state.num_points} points of earlier searches are more than the cap of {settings.cap}: none was asked"
     elif state.reason == "cap":

@@ -22,6 +22,9 @@ from sweeps.store.ledger import Ledger, record_of_result
 from sweeps.store.run_directory import RunDirectory, create_or_open
 
 
+RUN = Path("runs/x")
+
+
 @pytest.fixture
 def half(tmp_path: Path) -> RunDirectory:
     return make_run(tmp_path / "run", sweep(), share=0.5)
@@ -31,12 +34,27 @@ def test_it_tells_workers_cells_and_the_time_left(half: RunDirectory) -> None:
     packs = packs_of(sweep())
     out = io.StringIO()
     with in_training(half, packs[len(packs) // 2]):
-        show_status(Console(file=out, width=150), read_progress(half))
+        show_status(Console(file=out, width=150), read_progress(half), run=half.path)
     printed = out.getvalue()
     assert "of 144 trials have ended, about" in printed
     assert "run by process" in printed
     assert printed.count("process ") == 2
     assert "transformer T=16 q=3 d=4" in printed
+
+
+def test_it_says_where_the_results_are_of_a_run_that_nobody_runs(half: RunDirectory) -> None:
+    def second_line() -> str:
+        out = io.StringIO()
+        show_status(Console(file=out, width=500), read_progress(half), run=half.path)
+        return out.getvalue().splitlines()[1]
+
+    assert second_line() == f"results: `stsq show {half.path}`, page: `stsq report {half.path}`"
+    page = half.path / "report" / "index.html"
+    page.parent.mkdir()
+    page.write_text("")
+    assert second_line() == f"results: `stsq show {half.path}`, page: {page}"
+    with in_training(half, packs_of(sweep())[-1]):
+        assert "results" not in second_line()
 
 
 def test_json_is_complete_and_counts_every_trial(half: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,7 +78,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_of_very_many_cells_the_first_are_shown(half: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status, "SHOWN_CELLS", 1)
     out, progress = io.StringIO(), read_progress(half)
-    show_status(Console(file=out, width=150), progress)
+    show_status(Console(file=out, width=150), progress, run=RUN)
     rest = f"and {len(progress.cells) - 1} more cells; --json prints all"
     assert out.getvalue().splitlines()[-1] == rest
     assert sum(line.startswith(("transformer", "fcn")) for line in out.getvalue().splitlines()) == 1
@@ -76,9 +94,10 @@ def test_a_search_is_shown_as_what_it_is_expected_to_take(tmp_path: Path) -> Non
         [record_of_result(TrialResult(config, "finished", 0.5, 0.01, 100, 1.0), pack_id="p", device="cpu")]
     )
     out, progress = io.StringIO(), read_progress(run)
-    show_status(Console(file=out, width=150), progress)
-    first_line, _, *rows = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    show_status(Console(file=out, width=150), progress, run=RUN)
+    first_line, results, _, *rows = [" ".join(line.split()) for line in out.getvalue().splitlines()]
     assert first_line == "1 of about 32 trials have ended, 0 of 2 searches done; nobody runs the sweep now"
+    assert results == "results: `stsq show runs/x`, page: `stsq report runs/x`"
     assert [row.partition("minibatch ")[2] for row in rows] == ["1 about 16 0 0 0", "0 about 16 0 0 0"]
     page = re.sub(r"<[^>]*>", " ", progress_section(progress).html)
     assert "1 / about 16" in page

@@ -1,10 +1,12 @@
 """Claims: one worker at a time writes a pack's files, and one from whom they were taken knows it."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 from cluster.run.claim import Claim, SupersededError
+from stsq_core.kernels import training_clock
 
 
 @pytest.fixture
@@ -46,3 +48,18 @@ def test_the_number_grows_where_a_killed_worker_left_its_claim(tmp_path: Path) -
     with Claim(tmp_path / "pack.claim") as claim:
         assert claim.taken_from is None
         assert (tmp_path / "pack.claim").read_text().endswith(", claim 8\n")
+
+
+def test_its_time_is_when_training_began_without_the_compiling_of_loops(tmp_path: Path) -> None:
+    path = tmp_path / "p.claim"
+    with Claim(path) as claim:
+        began_at = path.stat().st_mtime
+        claim.note_compiling()
+        assert path.stat().st_mtime == began_at
+        with training_clock.running():
+            time.sleep(0.7)
+            claim.note_compiling()
+            assert path.stat().st_mtime == pytest.approx(began_at + 0.7, abs=0.15)
+        claim.note_compiling()
+        assert path.stat().st_mtime == pytest.approx(began_at + 0.7, abs=0.15)
+        claim.check()

@@ -127,3 +127,40 @@ def test_the_line_counts_what_searches_are_expected_to_ask_for(tmp_path: Path) -
     progress.ended(outcome)
     assert progress.state().startswith("4 of about 20 trials · 2 of 4 searches done · ")
     assert progress.pace.seconds_left == pytest.approx(0.4 * 1e9 / pack.operations, rel=0.1)
+
+
+def test_trials_of_former_sessions_count_also_where_a_search_does_not_ask_for_them_again(tmp_path: Path) -> None:
+    """As `stsq status` counts them."""
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    queue = PackQueue(Searching(tuple(map(config, range(4)))), ledger, room=Room(most=4), num_before=8)
+    progress = ProgressLine(queue, tmp_path, Console(file=io.StringIO()))
+    assert progress.state() == "8 of about 28 trials · 2 of 4 searches done · starting"
+    assert (queue.num_ended, queue.num_open, queue.num_known) == (8, 4, 12)
+
+
+def test_former_sessions_tell_the_speed_until_a_pack_has_ended(queue: PackQueue, tmp_path: Path) -> None:
+    pack = queue.next()
+    assert pack is not None
+    progress = ProgressLine(queue, tmp_path, Console(file=io.StringIO()), rate_before=pack.operations / 50)
+    progress.started(pack)
+    with JournalWriter(tmp_path / f"{pack.pack_id}.jsonl", pack) as journal:
+        for step in (50, 60):
+            journal.append(Measurement(step, pack.trial_ids, (0.5, 0.4)))
+            progress.state()
+            time.sleep(0.01)
+    assert progress.pace.seconds_left == pytest.approx(0.4 * 50 + 50, rel=0.01)  # what is left of this pack, and the other
+
+
+def test_a_pack_without_a_report_is_said_to_wait_for_the_engine(
+    queue: PackQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress, pack = ProgressLine(queue, tmp_path, Console(file=io.StringIO())), queue.next()
+    assert pack is not None
+    progress.started(pack)
+    assert progress.state() == "0 of 4 trials · 1 pack sent to 1 worker"
+    monkeypatch.setattr(module, "SILENT_S", -1.0)
+    waits = "1 pack not at its first report yet (a new machine compiles the engine first, about half a minute)"
+    assert progress.state() == f"0 of 4 trials · 1 pack sent to 1 worker · {waits}"
+    with JournalWriter(tmp_path / f"{pack.pack_id}.jsonl", pack) as journal:
+        journal.append(Measurement(50, pack.trial_ids, (0.5, 0.4)))
+    assert "report" not in progress.state()

@@ -44,3 +44,23 @@ def test_three_of_four_neighbours_or_the_two_widest_are_no_lapses(threshold_with
     assert found.crosses_more_than_once == again
     assert ("solved, then unsolved again" in found.note) == again
     assert ("points above the interval miss the target" in found.note) == ("U" in above and not again)
+
+
+@pytest.mark.parametrize(
+    ("losses", "words"),
+    [
+        ({70: 0.01, 100: 0.001}, "not found yet: all of the points so far, from m = 70 to 100, reach the target"),
+        ({100: 0.001}, "not found yet: all of the points so far, at m = 100, reach the target"),
+        ({8: 0.9, 12: 0.8}, "not found yet: none of the points so far, from m = 8 to 12, reach the target"),
+    ],
+)
+def test_a_search_says_what_lies_beyond_its_points_only_when_it_has_ended(hunt, fcn, record, losses, words: str) -> None:
+    """A reader takes "below range" for a finding; here the widths below had not been tried yet."""
+    cell = searched_cells(hunt().spec)[0]
+    assert (cell.low, cell.high) != (min(losses), max(losses))
+    records = [record(fcn(width, seed=width), loss) for width, loss in losses.items()]
+    outcomes = outcomes_by_cell([cell], records)[cell.cell_id]
+    found = searched_threshold(cell, "a cell", outcomes, Criterion(), SearchSettings())
+    num = "1 point" if len(losses) == 1 else f"{len(losses)} points"
+    assert found.note == f"{words}; the search is not finished: {num} so far"
+    assert (found.status, found.m_star, found.low, found.high) == ("failed", None, None, None)
