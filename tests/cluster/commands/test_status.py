@@ -21,7 +21,6 @@ from sweeps.schema.yaml_source import parse
 from sweeps.store.ledger import Ledger, record_of_result
 from sweeps.store.run_directory import RunDirectory, create_or_open
 
-
 RUN = Path("runs/x")
 
 
