@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from forked import Forge
 
 os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache/d/numba"))
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache/d/jax"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 """What one process compiles serves all, jobs and copies of the package included."""
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 gc.set_threshold(20_000, 20, 20)

@@ -13,6 +13,7 @@ from numba.extending import overload
 
 from stsq_core.kernels.jit import emitted, inlined, jitted
 from stsq_core.kernels.network_loops import sigmoid
+from stsq_core.kernels.score_rows import add_dots_of_all, add_rows_of_all, exp_below_zero, slope_fours, weigh_fours
 from stsq_core.kernels.vectors import (
     MOST_TURNED,
     PANEL,
@@ -20,12 +21,10 @@ from stsq_core.kernels.vectors import (
     Vectors,
     add_dots,
     add_each,
-    add_rows,
     added_1,
     added_4,
     chained_1,
     chained_4,
-    exp_below_zero,
     greatest_of,
     held_so_far,
     lent,
@@ -41,9 +40,6 @@ SOFTMAX, LINEAR, SIGMOID, TOP_Q = range(4)
 
 TOGETHER = 4
 """Samples whose answers are weighed together: each would wait for its own sums, and their scores are in the cache."""
-
-LANES = 16
-"""Rows of scores are filled up to whole vectors of so many."""
 
 # Weights
 
@@ -124,6 +120,11 @@ def weigh(S, first, rows, width, T, kind, q, bias, sums, rest, ones):
             for t in range(T, width):
                 S[uint64(first + r * width + t)] = zero
         return
+    if kind == SOFTMAX:
+        done = weigh_fours(S, first, S, first, S, 0, S, 0, width, 0, T, rows)
+        if done == rows:
+            return
+        first, rows = first + done * width, rows - done
     for r in range(rows):
         at = first + r * width
         for t in range(T, width):
@@ -158,6 +159,10 @@ def slopes_of(p, first, g, at, rows, width, kind, sums):
         for n in range(rows * width):
             g[uint64(at + n)] = _sigmoid_slope(g[uint64(at + n)], p[uint64(first + n)], one)
     elif kind != LINEAR:
+        done = slope_fours(g, at, g, at, width, g, 0, g, 0, width, 0, p, first, g, 0, 0, rows)
+        if done == rows:
+            return
+        first, at, rows = first + done * width, at + done * width, rows - done
         sums[:rows] = 0
         add_dots(sums, 0, p, first, width, rows, g, at, width, width)
         for r in range(rows):
@@ -200,8 +205,8 @@ def attend(scores, X, u, T, kind, q, bias, p, c):
                 S[uint64(b * width + t)] = s[uint64(b * given + t)]
             for t in range(T, width):
                 S[uint64(b * width + t)] = 0
-            if len(asked):
-                add_rows(S, b * width, asked, b * d, x, b * d * width, width, d, width)
+        if len(asked):
+            add_rows_of_all(S, first * width, width, asked, first * d, d, x, first * d * width, d * width, rows, d, width)
         weigh(S, first * width, rows, width, T, kind, q, bias[i], sums, rest, ones)
         if len(mixed):
             for b in range(first, first + rows):
@@ -222,8 +227,7 @@ def attend_back(X, p, grad_p, grad_c, kind, grad_s, grad_u):
         else:
             g[first * width : (first + rows) * width] = 0
         if len(at_c):
-            for b in range(first, first + rows):
-                add_rows(g, b * width, at_c, b * d, x, b * d * width, width, d, width)
+            add_rows_of_all(g, first * width, width, at_c, first * d, d, x, first * d * width, d * width, rows, d, width)
         slopes_of(S, first * width, g, first * width, rows, width, kind, sums)
         if len(asked):
             for b in range(first, first + rows):
@@ -234,37 +238,38 @@ def attend_back(X, p, grad_p, grad_c, kind, grad_s, grad_u):
 
 
 @inlined
-def _add_scores(S, s, asking, wanted, T, width, steps, none):
-    """`S[t] += sum_j asking[j, t] wanted[j]` of T rows."""
+def _add_scores(S, s, asking, a, wanted, T, width, steps, none):
+    """`S[t] += sum_j asking[j, a + t] wanted[j]` of T rows."""
     lanes = VECTOR_BYTES // S.itemsize
     for column in range(0, width, PANEL * lanes):
         vectors = min(PANEL * lanes, width - column) // lanes
         for t in range(0, T // 4 * 4, 4):
-            added_4(S, s + t * width + column, width, asking, t, 1, width, wanted, column, width, steps,
+            added_4(S, s + t * width + column, width, asking, a + t, 1, width, wanted, column, width, steps,
                      none, 0, 0, 0, S, vectors)  # fmt: skip
         for t in range(T // 4 * 4, T):
-            added_1(S, s + t * width + column, width, asking, t, 1, width, wanted, column, width, steps,
+            added_1(S, s + t * width + column, width, asking, a + t, 1, width, wanted, column, width, steps,
                      none, 0, 0, 0, S, vectors)  # fmt: skip
 
 
 @inlined
-def _chain_rows(C, c, A, a, rows, B, steps, width, none):
+def _chain_rows(C, c, A, a, a_row, rows, B, b, steps, width, none):
     """`C[r] = C[r] + A[r, 0] B[0] + A[r, 1] B[1] + ..` of so many rows, one addition after another."""
     lanes = VECTOR_BYTES // C.itemsize
     for column in range(0, width, PANEL * lanes):
         vectors = min(PANEL * lanes, width - column) // lanes
         for r in range(0, rows // 4 * 4, 4):
-            chained_4(C, c + r * width + column, width, A, a + r * width, width, 1, B, column, width, steps,
+            chained_4(C, c + r * width + column, width, A, a + r * a_row, a_row, 1, B, b + column, width, steps,
                        none, 0, 0, 0, C, vectors)  # fmt: skip
         for r in range(rows // 4 * 4, rows):
-            chained_1(C, c + r * width + column, width, A, a + r * width, width, 1, B, column, width, steps,
+            chained_1(C, c + r * width + column, width, A, a + r * a_row, a_row, 1, B, b + column, width, steps,
                        none, 0, 0, 0, C, vectors)  # fmt: skip
 
 
 @jitted
 def relay(X, D, L, C, W, base, a, T, kind, q, bias, P, p, v):
     """See `Kernels.relay`; rows are zero beyond T."""
-    (k, rows, d, width), heads, answers, zero = X.shape, D.shape[1], base.shape[2], X.dtype.type(0)
+    (k, rows, d, width), heads, answers = X.shape, D.shape[1], base.shape[2]
+    v[:] = 0
     x, at_once, level, shift, turn, asked, first, S, mixed, scores = lent((
         X.reshape(-1), D.reshape(-1), L.reshape(-1), C.reshape(-1), W.reshape(-1), base.reshape(-1), a.reshape(-1),
         p.reshape(-1), v.reshape(-1), P.reshape(-1),
@@ -288,22 +293,24 @@ def relay(X, D, L, C, W, base, a, T, kind, q, bias, P, p, v):
                     own, here = i * heads + h, (b * heads + h) * T * width
                     copy(wanted, 0, level, own * side, side)
                     copy(asking, side, shift, own * side, side)
-                    for j in range(d):
-                        add_rows(asking, side + j * width, turn, (own * d + j) * d, x, b * side, width, d, width)
-                    copy(scores, here, at_once, own * width * width, T * width)
-                    _add_scores(scores, here, asking, wanted, T, width, 2 * d, none)
-                    weigh(scores, here, T, width, T, kind, q, bias[i], sums, rest, ones)
+                    _chain_rows(asking, side, turn, own * d * d, d, d, x, b * side, d, width, none)
+                    start, done = own * width * width, 0
+                    if kind == SOFTMAX:
+                        done = weigh_fours(scores, here, at_once, start, asking, 0, wanted, 0, width, 2 * d, T, T)
+                    if done < T:
+                        left = here + done * width
+                        copy(scores, left, at_once, start + done * width, (T - done) * width)
+                        _add_scores(scores, left, asking, done, wanted, T - done, width, 2 * d, none)
+                        weigh(scores, left, T - done, width, T, kind, q, bias[i], sums, rest, ones)
                     for g in range(b * answers, (b + 1) * answers):
                         add_dots(S, g * width, scores, here, width, T, first, (g * heads + h) * width, 0, width)
             weigh(S, at, all_of, width, T, kind, q, bias[i], sums, rest, ones)
-            for b in range(begin, end):
-                for h in range(heads):
-                    here = (b * heads + h) * T * width
-                    for g in range(b * answers, (b + 1) * answers):
-                        to = (g * heads + h) * width
-                        for t in range(width):
-                            mixed[uint64(to + t)] = zero
-                        add_rows(mixed, to, S, g * width, scores, here, width, T, width)
+            for h in range(heads):
+                for g in range(begin * answers, begin * answers + answers):
+                    add_rows_of_all(
+                        mixed, (g * heads + h) * width, answers * heads * width, S, g * width, answers * width, scores,
+                        (begin * heads + h) * T * width, heads * T * width, end - begin, T, width,
+                    )  # fmt: skip
     held_so_far(held)
     held_so_far(indices)
 
@@ -312,6 +319,7 @@ def relay(X, D, L, C, W, base, a, T, kind, q, bias, P, p, v):
 def relay_back(X, L, C, W, a, P, p, grad_p, grad_v, T, kind, at_D, at_L, at_C, at_W, at_base, at_a, at_bias):
     """See `Kernels.relay_back`."""
     (k, rows, d, width), heads, answers, zero = X.shape, W.shape[1], a.shape[2], X.dtype.type(0)
+    at_a[:] = 0
     x, first, weights, S, at_p, at_v, to_D, to_L, to_C, to_W, to_base, to_a = lent((
         X.reshape(-1), a.reshape(-1), P.reshape(-1), p.reshape(-1), grad_p.reshape(-1), grad_v.reshape(-1), at_D.reshape(-1),
         at_L.reshape(-1), at_C.reshape(-1), at_W.reshape(-1), at_base.reshape(-1), at_a.reshape(-1),
@@ -320,9 +328,9 @@ def relay_back(X, L, C, W, a, P, p, grad_p, grad_v, T, kind, at_D, at_L, at_C, a
     # The gradient at P is a product of [gradient at base, p], a row a token, with [a; gradient at v].
     held = (
         room_of(X, 0, side), room_of(X, 0, T * width), room_of(X, 0, max(T, TOGETHER * answers)),
-        room_of(X, 0, 2 * answers * width), room_of(X, 0, 2 * answers * width),
+        room_of(X, 0, 2 * answers * width), room_of(X, 0, 2 * answers * width), room_of(X, 0, width),
     )  # fmt: skip
-    (none,), (at_y, g, sums, factors, directions) = lent(indices), lent(held)
+    (none,), (at_y, g, sums, factors, directions, zeros) = lent(indices), lent(held)
     for i in range(k):
         for begin in range(i * rows, (i + 1) * rows, TOGETHER):
             end = min(begin + TOGETHER, (i + 1) * rows)
@@ -334,6 +342,12 @@ def relay_back(X, L, C, W, a, P, p, grad_p, grad_v, T, kind, at_D, at_L, at_C, a
                         here = (b * heads + h) * T * width
                         add_dots(to_base, n * width, weights, here, width, T, at_v, (n * heads + h) * width, 0, width)
             slopes_of(S, at, to_base, at, all_of, width, kind, sums)
+            for h in range(heads):
+                for n in range(begin * answers, begin * answers + answers):
+                    add_rows_of_all(
+                        to_a, (n * heads + h) * width, answers * heads * width, to_base, n * width, answers * width, weights,
+                        (begin * heads + h) * T * width, heads * T * width, end - begin, T, width,
+                    )  # fmt: skip
             for b in range(begin, end):
                 first_of = b * answers * width
                 if kind == SIGMOID:
@@ -346,24 +360,26 @@ def relay_back(X, L, C, W, a, P, p, grad_p, grad_v, T, kind, at_D, at_L, at_C, a
                     own, here = i * heads + h, (b * heads + h) * T * width
                     for n in range(answers):
                         place = ((b * answers + n) * heads + h) * width
-                        multiply_rows(
-                            to_a, place, 0, to_base, first_of + n * width, 0, 1, 1, weights, here, T, width, none
-                        )  # fmt: skip
                         copy(directions, 2 * n * width, first, place, width)
                         copy(directions, (2 * n + 1) * width, at_v, place, width)
-                    multiply_rows(g, 0, width, factors, 0, 1, width, T, directions, 0, 2 * answers, width, none)
-                    slopes_of(weights, here, g, 0, T, width, kind, sums)
+                    to, done = own * width * width, 0
+                    if kind in (SOFTMAX, TOP_Q):
+                        done = slope_fours(
+                            g, 0, zeros, 0, 0, factors, 0, directions, 0, width, 2 * answers, weights, here, to_D, to, 1, T
+                        )  # fmt: skip
+                    if done < T:
+                        left, rest = done * width, T - done
+                        multiply_rows(g, left, width, factors, done, 1, width, rest, directions, 0, 2 * answers, width, none)
+                        slopes_of(weights, here + left, g, left, rest, width, kind, sums)
+                        add_each(to_D, to + left, g, left, one, rest * width)
                     if kind == SIGMOID:
                         for t in range(T):
                             at_bias[i] += np.sum(g[t * width : (t + 1) * width])
-                    add_each(to_D, own * width * width, g, 0, one, T * width)
-                    _chain_rows(to_L, own * side, x, b * side, d, g, T, width, none)
+                    _chain_rows(to_L, own * side, x, b * side, width, d, g, 0, T, width, none)
                     for t in range(side):
                         at_y[uint64(t)] = zero
-                    for j in range(d):
-                        add_dots(at_y, j * width, g, 0, width, T, x, b * side + j * width, 0, width)
+                    add_dots_of_all(at_y, 0, width, g, 0, width, T, x, b * side, width, d, width)
                     add_each(to_C, own * side, at_y, 0, one, side)
-                    for j in range(d):
-                        add_dots(to_W, (own * d + j) * d, x, b * side, width, d, at_y, j * width, 0, width)
+                    add_dots_of_all(to_W, own * d * d, d, x, b * side, width, d, at_y, 0, width, d, width)
     held_so_far(held)
     held_so_far(indices)

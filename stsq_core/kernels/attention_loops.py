@@ -7,6 +7,7 @@ from stsq_core.configs import LANES
 from stsq_core.kernels.descent_loops import move_all
 from stsq_core.kernels.draws import fill_batch, halves, room_for
 from stsq_core.kernels.jit import inlined, jitted
+from stsq_core.kernels.score_rows import exp_below_zero
 from stsq_core.kernels.vectors import (
     BLOCK,
     PANEL,
@@ -15,7 +16,6 @@ from stsq_core.kernels.vectors import (
     add_rows,
     added_1,
     dot,
-    exp_below_zero,
     greatest_of,
     line_of,
     multiply_rows,

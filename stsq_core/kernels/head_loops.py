@@ -10,11 +10,11 @@ from numba import uint64
 
 from stsq_core.kernels.attended_loops import copy, relay, relay_back, slopes_of, weigh
 from stsq_core.kernels.jit import exact, inlined, jitted
+from stsq_core.kernels.score_rows import add_rows_of_all
 from stsq_core.kernels.vectors import (
     VECTOR_BYTES,
     add_dots,
     add_each,
-    add_rows,
     held_so_far,
     lent,
     line_of,
@@ -28,21 +28,21 @@ from stsq_core.kernels.vectors import (
 
 
 @jitted
-def _read(W, w, rows, columns, width, own, turned, height):
-    """A matrix with zeros up to whole cache lines, (height, width), and turned over, (width, height)."""
-    _pad(W, w, rows, columns, width, own)
+def _read(W, w, rows, columns, width, own, turned, at, height):
+    """A matrix with zeros up to whole cache lines, (height, width), and turned over, (width, height), each at a place."""
+    _pad(W, w, rows, columns, width, own, at)
     lanes = VECTOR_BYTES // own.itemsize
     for r in range(0, height, lanes):
         for e in range(0, width, lanes):
-            transpose(own, r * width + e, width, turned, e * height + r, height)
+            transpose(own, at + r * width + e, width, turned, at + e * height + r, height)
 
 
 @jitted
-def _pad(X, x, rows, columns, width, out):
+def _pad(X, x, rows, columns, width, out, at):
     """Rows with what `out` has, zeros, up to whole cache lines."""
     for b in range(rows):
         for e in range(columns):
-            out[uint64(b * width + e)] = X[uint64(x + b * columns + e)]
+            out[uint64(at + b * width + e)] = X[uint64(x + b * columns + e)]
 
 
 @jitted
@@ -58,8 +58,7 @@ def _cut(X, rows, columns, width, out, at, adds):
 def _score(S, s, s_row, u, line, x, X, d, wide, D, rows, turned_book, none):
     """`Z^T u` of each sample."""
     multiply_rows(S, s, s_row, u, d, line, 1, rows, turned_book, 0, D, wide, none)
-    for b in range(rows):
-        add_rows(S, s + b * s_row, u, b * line, X, x + b * d * wide, wide, d, wide)
+    add_rows_of_all(S, s, s_row, u, 0, line, X, x, d * wide, rows, d, wide)
 
 
 @jitted
@@ -73,14 +72,14 @@ def _mix(c, at, line, S, s, s_row, x, X, d, wide, width, rows, book, none):
 
 
 @inlined
-def _multiply(total, t, A, a, rows, B, K, line, none):
+def _multiply(total, t, A, a, rows, B, b, K, line, none):
     """`A B` of rows of whole cache lines."""
-    multiply_rows(total, t, line, A, a, line, 1, rows, B, 0, K, line, none)
+    multiply_rows(total, t, line, A, a, line, 1, rows, B, b, K, line, none)
 
 
 @inlined
-def _add_product(total, t, A, a, rows, B, K, line, part, none):
-    _multiply(part, 0, A, a, rows, B, K, line, none)
+def _add_product(total, t, A, a, rows, B, b, K, line, part, none):
+    _multiply(part, 0, A, a, rows, B, b, K, line, none)
     add_each(total, t, part, 0, total.dtype.type(1), rows * line)
 
 
@@ -148,11 +147,12 @@ def learn_heads(
     size_y = y.shape[2]
     long, most, square, deep, one = rows * line, (tall + 1) * line, m * m, layers == 2, X.dtype.type(1)
     h_2 = H if deep else 0
+    block = max(line, short) * line
     of_tokens, of_rows, of_pairs = h_2 * d * wide, rows * h_2 * wide, rows * h_2 * h_2 * wide
     indices = np.zeros(1, np.int64), np.zeros(y.shape[2], np.int64), y.reshape(-1)
     held = (
         room_of(X, 0, rows), room_of(X, 0, wide), room_of(X, 1, wide), room_of(X, 0, wide * width), room_of(X, 0, wide * width),
-        room_of(X, 0, line * line), room_of(X, 0, line * line), room_of(X, 0, short * line), room_of(X, 0, short * line),
+        room_of(X, 0, len(W) * block), room_of(X, 0, len(W) * block), room_of(X, 0, H * block), room_of(X, 0, H * block),
         room_of(X, 0, max(max(rows, m + 1) * max(line, wide), 4 * size * tall)), room_of(X, 0, line * tall),
     )  # fmt: skip
     none, order, subsets = lent(indices)
@@ -180,19 +180,21 @@ def learn_heads(
     row_p, row_v = H * wide, H * H * wide
     for i in range(k):
         x, first, second, third = i * rows * d * wide, i * square, (H * k + i) * square, (2 * H * k + i) * square
-        _read(codes, i * wide * D, wide, D, width, book, turned_book, wide)
+        _read(codes, i * wide * D, wide, D, width, book, turned_book, 0, wide)
+        for n in range(len(W)):
+            _read(matrices, (n * k + i) * square, m, m, line, own, turned, n * block, line)
+        for o in range(H):
+            _read(answers, (o * k + i) * size * m, size, m, line, own_V, turned_V, o * block, short)
         _query(asked_x, i * rows * d, subsets, asked_c, i * rows * size_y, size_y, rows, d, D, book, width, line, asks, order)
         if deep:
             copy(z_2, 0, asks, 0, long)
         for h in range(H):
-            _read(matrices, first + h * k * square, m, m, line, own, turned, line)
-            _multiply(u, 0, asks, 0, rows, turned, m, line, none)
+            _multiply(u, 0, asks, 0, rows, turned, h * block, m, line, none)
             _score(p_1, h * rows * wide, wide, u, line, x, tokens, d, wide, D, rows, turned_book, none)
             weigh(p_1, h * rows * wide, rows, wide, T, kind, q, bias[i], sums, rest, ones)
             _mix(c_1, h * most, line, p_1, h * rows * wide, wide, x, tokens, d, wide, width, rows, book, none)
             if deep:
-                _read(matrices, third + h * k * square, m, m, line, own, turned, line)
-                _add_product(z_2, 0, c_1, h * most, rows, turned, m, line, part, none)
+                _add_product(z_2, 0, c_1, h * most, rows, turned, (2 * H + h) * block, m, line, part, none)
         if deep:
             for h in range(H):
                 w, at = first + h * k * square, h * d * wide
@@ -204,13 +206,11 @@ def learn_heads(
                     for f in range(d):
                         turn[uint64((h * d + e) * d + f)] = matrices[uint64(w + e * m + f)]
             for o in range(H):
-                _read(matrices, second + o * k * square, m, m, line, own, turned, line)
-                _multiply(u_2, o * long, z_2, 0, rows, turned, m, line, none)
+                _multiply(u_2, o * long, z_2, 0, rows, turned, (H + o) * block, m, line, none)
                 copy(u, 0, u_2, o * long, long)
                 _score(base, o * wide, row_p, u, line, x, tokens, d, wide, D, rows, turned_book, none)
                 for h in range(H):
-                    _read(matrices, third + h * k * square, m, m, line, own, turned, line)
-                    _multiply(u, 0, u_2, o * long, rows, own, m, line, none)
+                    _multiply(u, 0, u_2, o * long, rows, own, (2 * H + h) * block, m, line, none)
                     _score(a, (o * H + h) * wide, row_v, u, line, x, tokens, d, wide, D, rows, turned_book, none)
             only = slice(i, i + 1)
             relay(
@@ -223,8 +223,7 @@ def learn_heads(
                 for h in range(H):
                     at, ours = (o * H + h) * wide, (o * H + h) * most
                     _mix(mixed, ours, line, v, at, row_v, x, tokens, d, wide, width, rows, book, none)
-                    _read(matrices, third + h * k * square, m, m, line, own, turned, line)
-                    _add_product(c_2, o * most, mixed, ours, rows, turned, m, line, part, none)
+                    _add_product(c_2, o * most, mixed, ours, rows, turned, (2 * H + h) * block, m, line, part, none)
         last = c_2 if deep else c_1
         out[:] = 0
         for o in range(H):
@@ -232,8 +231,7 @@ def learn_heads(
             if rounds:
                 _answer_in_lanes(last, at, line, m, answers, ours, rows, size, out, short, lying, part, none)
             else:
-                _read(answers, ours, size, m, line, own_V, turned_V, short)
-                multiply_rows(part, 0, short, last, at, line, 1, rows, turned_V, 0, m, short, none)
+                multiply_rows(part, 0, short, last, at, line, 1, rows, turned_V, o * block, m, short, none)
                 add_each(out, 0, part, 0, one, rows * short)
         _cut(out, rows, size, short, found, i * rows * size, False)
         for b in range(rows):
@@ -248,11 +246,9 @@ def learn_heads(
             _cut(part, size, m, line, to_V, ours, False)
         if deep:
             for o in range(H - 1, -1, -1):
-                _read(answers, (o * k + i) * size * m, size, m, line, own_V, turned_V, short)
-                multiply_rows(g, 0, line, r, 0, short, 1, rows, own_V, 0, size, line, none)
+                multiply_rows(g, 0, line, r, 0, short, 1, rows, own_V, o * block, size, line, none)
                 for h in range(H - 1, -1, -1):
-                    _read(matrices, third + h * k * square, m, m, line, own, turned, line)
-                    _multiply(u, 0, g, 0, rows, own, m, line, none)
+                    _multiply(u, 0, g, 0, rows, own, (2 * H + h) * block, m, line, none)
                     _of_weights(
                         g, 0, mixed, (o * H + h) * most, rows, m, line, part, to_W, third + h * k * square, none, o < H - 1
                     )
@@ -270,30 +266,26 @@ def learn_heads(
             )  # fmt: skip
             for o in range(H - 1, -1, -1):
                 for h in range(H - 1, -1, -1):
-                    _read(matrices, third + h * k * square, m, m, line, own, turned, line)
                     _mix(u, 0, line, at_a, (o * H + h) * wide, row_v, x, tokens, d, wide, width, rows, book, none)
                     _of_weights(u_2, o * long, u, 0, rows, m, line, part, to_W, third + h * k * square, none, True)
                     if h == H - 1:
-                        _multiply(g, 0, u, 0, rows, turned, m, line, none)
+                        _multiply(g, 0, u, 0, rows, turned, (2 * H + h) * block, m, line, none)
                     else:
-                        _add_product(g, 0, u, 0, rows, turned, m, line, part, none)
+                        _add_product(g, 0, u, 0, rows, turned, (2 * H + h) * block, m, line, part, none)
                 _mix(u, 0, line, at_base, o * wide, row_p, x, tokens, d, wide, width, rows, book, none)
                 add_each(g, 0, u, 0, one, long)
-                _read(matrices, second + o * k * square, m, m, line, own, turned, line)
                 _of_weights(g, 0, z_2, 0, rows, m, line, part, to_W, second + o * k * square, none, False)
                 if o == H - 1:
-                    _multiply(at_z, 0, g, 0, rows, own, m, line, none)
+                    _multiply(at_z, 0, g, 0, rows, own, (H + o) * block, m, line, none)
                 else:
-                    _add_product(at_z, 0, g, 0, rows, own, m, line, part, none)
+                    _add_product(at_z, 0, g, 0, rows, own, (H + o) * block, m, line, part, none)
         for h in range(H - 1, -1, -1):
             w = first + h * k * square
             if deep:
-                _read(matrices, third + h * k * square, m, m, line, own, turned, line)
                 _of_weights(at_z, 0, c_1, h * most, rows, m, line, part, to_W, third + h * k * square, none, True)
-                _multiply(g, 0, at_z, 0, rows, own, m, line, none)
+                _multiply(g, 0, at_z, 0, rows, own, (2 * H + h) * block, m, line, none)
             else:
-                _read(answers, (h * k + i) * size * m, size, m, line, own_V, turned_V, short)
-                multiply_rows(g, 0, line, r, 0, short, 1, rows, own_V, 0, size, line, none)
+                multiply_rows(g, 0, line, r, 0, short, 1, rows, own_V, h * block, size, line, none)
             _score(S, 0, wide, g, line, x, tokens, d, wide, D, rows, turned_book, none)
             slopes_of(p_1, h * rows * wide, S, 0, rows, wide, kind, sums)
             if len(to_scores):

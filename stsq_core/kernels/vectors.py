@@ -1,17 +1,12 @@
-"""Products and sums of rows of whole vectors, written in LLVM's instructions, and the rooms that they work in.
+"""Products and sums of rows of whole vectors, written in LLVM's instructions, and the rooms that they work in."""
 
-The polynomial of exp is that of the Cephes library (Moshier), good to about one unit in the last place of float32.
-"""
-
-import math
 from itertools import product
 
 import llvmlite.binding
 import numpy as np
 from llvmlite import ir
-from numba import float32, int32, types
+from numba import types
 from numba.core import cgutils
-from numba.extending import overload
 from numba.np.arrayobj import populate_array
 
 from stsq_core.kernels.jit import emitted, exact, inlined, jitted
@@ -71,17 +66,34 @@ class Vectors:
         """`total += a b` of a vector in a variable, rounded once where the machine can, or twice."""
         so_far = self.builder.load(total)
         twice = rounds and self.builder.fadd(so_far, self.builder.fmul(a, b))
-        self.builder.store(twice or self.builder.call(self._fused, [a, b, so_far]), total)
+        self.builder.store(twice or self.fused(a, b, so_far), total)
 
-    def sums(self, rows):
-        """The sum of each vector's lanes, which are put together in halves, as the lanes of one vector."""
-        lanes = rows[0].type.count  # of each row that is left, and so many rows are in a vector, one after another
+    def fused(self, a, b, c):
+        """`a b + c`, rounded once where the machine can."""
+        return self.builder.call(self._fused, [a, b, c])
+
+    def choose(self, vectors, emit):
+        """What is emitted for so many vectors, 1 to `PANEL`."""
+        end = self.builder.append_basic_block("end")
+        choice = self.builder.switch(vectors, end)
+        for count in range(1, PANEL + 1):
+            case = self.builder.append_basic_block(f"vectors{count}")
+            choice.add_case(vectors.type(count), case)
+            self.builder.position_at_end(case)
+            emit(count)
+            self.builder.branch(end)
+        self.builder.position_at_end(end)
+
+    def sums(self, rows, join=None, lanes=None):
+        """The sum of each vector's lanes, or of so many, which are put together in halves, as the lanes of one vector."""
+        join = join or self.builder.fadd
+        lanes = lanes or rows[0].type.count  # of each row that is left; a vector has its rows one after another
         while lanes > 1:
             half = lanes // 2
             starts = range(0, (2 if len(rows) > 1 else 1) * rows[0].type.count, lanes)
             low, high = ([n + start for start in starts for n in range(first, first + half)] for first in (0, half))
             pairs = list(zip(rows[::2], rows[1::2], strict=True)) if len(rows) > 1 else [(rows[0], rows[0])]
-            rows = [self.builder.fadd(self.shuffled(a, b, low), self.shuffled(a, b, high)) for a, b in pairs]
+            rows = [join(self.shuffled(a, b, low), self.shuffled(a, b, high)) for a, b in pairs]
             lanes = half
         while len(rows) > 1:
             both = list(range(2 * rows[0].type.count))
@@ -147,15 +159,7 @@ def _product(rows, finish, rounds=False):
                                 total = builder.fadd(lines.load(C_, *place), total)
                         lines.store(total, C_, *place)
 
-            end = builder.append_basic_block("end")
-            choice = builder.switch(vectors, end)
-            for count in range(1, PANEL + 1):
-                case = builder.append_basic_block(f"vectors{count}")
-                choice.add_case(integer(count), case)
-                builder.position_at_end(case)
-                emit(count)
-                builder.branch(end)
-            builder.position_at_end(end)
+            lines.choose(vectors, emit)
             return context.get_dummy_value()
 
         return types.void(*arguments), lower
@@ -238,13 +242,24 @@ def _dots(rows):
                     parts = [[builder.fadd(x, y) for x, y in zip(own[::2], own[1::2], strict=True)] for own in parts]
                 builder.store(lines.sums([own[0] for own in parts]), found)
             with builder.if_then(builder.icmp_signed("<", main, columns)):
-                so_far, totals = builder.load(found), [[cgutils.alloca_once(builder, halves.type)] for _ in range(rows)]
-                for r, (total,) in enumerate(totals):
-                    first = builder.extract_element(so_far, ir.IntType(32)(r))
-                    builder.store(builder.insert_element(halves.zero, first, ir.IntType(32)(0)), total)
+                so_far, of, both = builder.load(found), lines if rows > 1 else halves, list(range(lines.lanes))
+                totals = [cgutils.alloca_once(builder, of.type) for _ in starts[::2]]
+                for n, total in enumerate(totals):  # a vector has the halves of two rows
+                    value = of.zero
+                    for r in range(2 * n, min(2 * n + 2, rows)):
+                        first = builder.extract_element(so_far, ir.IntType(32)(r))
+                        value = builder.insert_element(value, first, ir.IntType(32)((r - 2 * n) * halves.lanes))
+                    builder.store(value, total)
                 with cgutils.for_range_slice(builder, main, columns, integer(halves.lanes)) as (place, _):
-                    add_products(halves, totals, place)
-                builder.store(halves.sums([builder.load(total) for (total,) in totals]), found)
+                    for n, total in enumerate(totals):
+                        read = [
+                            (halves.load(A_, a_r, place), halves.load(B_, b_r, place)) for a_r, b_r in starts[2 * n : 2 * n + 2]
+                        ]
+                        factors = (
+                            [lines.shuffled(own[0], own[1], both) for own in zip(*read, strict=True)] if rows > 1 else read[0]
+                        )
+                        of.add_product(total, *factors)
+                builder.store(of.sums([builder.load(total) for total in totals], lanes=halves.lanes), found)
             target = builder.bitcast(lines.place(C_, c), found.type)
             value = builder.fadd(builder.load(target, align=lines.size), builder.load(found))
             builder.store(value, target, align=lines.size)
@@ -463,35 +478,3 @@ def held_so_far(typing, arrays):
 def line_of(numbers, itemsize):
     """So many numbers, filled up to whole cache lines."""
     return -(-numbers * itemsize // 64) * (64 // itemsize)
-
-
-# Elementary functions
-
-
-@inlined
-def _exp_single(x):
-    x = float32(-87) if x < float32(-87) else x  # written so that NaN stays NaN
-    shifted = x * float32(1.44269504) + float32(12582912)  # rounds to an integer in the low bits
-    n = shifted - float32(12582912)
-    # ln 2 in two parts: n times the first is exact, so r loses nothing to cancellation.
-    r = x - n * float32(0.693359375) - n * float32(-2.12194440e-4)
-    p = float32(1.9875691500e-4)
-    p = p * r + float32(1.3981999507e-3)
-    p = p * r + float32(8.3334519073e-3)
-    p = p * r + float32(4.1665795894e-2)
-    p = p * r + float32(1.6666665459e-1)
-    p = p * r + float32(5.0000001201e-1)
-    p = p * r * r + r + float32(1)
-    bits = int32(np.float32(shifted).view(np.int32) + int32(127))
-    return p * np.int32(int32(bits << int32(23))).view(np.float32)
-
-
-def exp_below_zero(x):
-    """`exp` of a number that is not positive, in its own precision."""
-
-
-@overload(exp_below_zero, jit_options={"error_model": "numpy", "forceinline": True})
-def _exp_of(x):
-    if x == types.float32:
-        return lambda x: _exp_single(x)
-    return lambda x: math.exp(x)

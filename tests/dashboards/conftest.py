@@ -1,6 +1,5 @@
 """Run directories made through the sweeps' own API, with synthetic results that look like a measured sweep."""
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -96,19 +95,9 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 
 @pytest.fixture(scope="session")
-def whole_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of the complete sweep, drawn by one of the processes of the tests for all; for reading only."""
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "whole_page"
-    folder.mkdir(exist_ok=True)
-    page = folder / "run/report/index.html"
-    with (folder / "drawn.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not page.exists():
-            run = create_or_open(folder / "run", spec := sweep())
-            fill_run(run, spec)
-            write_report(run.path)
-    return page
+def whole_page(whole_run: RunDirectory) -> Path:
+    """The page of the complete sweep; for reading only."""
+    return write_report(whole_run.path)
 
 
 @pytest.fixture(scope="session")

@@ -80,7 +80,6 @@ def test_a_whole_sweep_shows_its_numbers(whole_page: Path, findings: Findings) -
     assert "CPU-hours of training" in page.text
 
 
-@pytest.mark.usefixtures("page_alone")
 def test_cells_and_laws_that_differ_beside_the_task_are_told_apart(make_run: MakeRun, attention: dict[str, object]) -> None:
     trials = [{**attention, "grid": {"model.positions.query": ["sum", "dual"], "training.objective": ["population"]}}]
     text = write_report(make_run(trials=trials).path).read_text(encoding="utf-8")
@@ -142,7 +141,6 @@ def test_every_law_of_both_architectures_is_on_the_page_with_its_verdict(whole_p
     assert shown == pytest.approx(fitted, rel=1e-4)
 
 
-@pytest.mark.usefixtures("page_alone")
 def test_held_out_cells_stand_beside_their_predictions(make_run: MakeRun) -> None:
     run = make_run(laws={"held_out": [{"task.T": 128}, {"task.T": 16, "model.kind": "fcn"}]})
     page = Page(write_report(run.path))
@@ -178,7 +176,6 @@ def test_text_of_users_cannot_become_markup(make_run: MakeRun, whole_page: Path)
     assert "<script>alert" not in path.read_text()
 
 
-@pytest.mark.usefixtures("page_alone")
 def test_a_reason_of_failure_cannot_become_markup(make_run: MakeRun) -> None:
     run = make_run(outcome=lambda _config: NASTY)
     path = write_report(run.path)
@@ -186,7 +183,6 @@ def test_a_reason_of_failure_cannot_become_markup(make_run: MakeRun) -> None:
     assert NASTY in Page(path).text
 
 
-@pytest.mark.usefixtures("page_alone")
 def test_a_partial_sweep_says_so_far(make_run: MakeRun) -> None:
     run = make_run(keep=lambda place: place % 5 != 0)
     page = Page(write_report(run.path))
@@ -195,7 +191,6 @@ def test_a_partial_sweep_says_so_far(make_run: MakeRun) -> None:
     assert f"{ended} of 144 trials ended" in page.text
 
 
-@pytest.mark.usefixtures("page_alone")
 def test_a_sweep_with_no_result_yet_has_a_page(make_run: MakeRun) -> None:
     page = Page(write_report(make_run(keep=lambda _place: False).path))
     assert "No trial has ended yet" in page.text
@@ -210,13 +205,11 @@ def test_all_failed_is_a_page_with_a_failure_table_and_no_number(make_run: MakeR
     assert not (run.report / "thresholds.png").exists()
 
 
-@pytest.mark.usefixtures("page_alone")
 def test_all_diverged_says_so(make_run: MakeRun, diverged: Callable[[TrialConfig], TrialResult]) -> None:
     page = Page(write_report(make_run(outcome=diverged).path))
     assert "No width threshold was found: all 144 trials diverged." in page.text
 
 
-@pytest.mark.usefixtures("page_alone")
 def test_censored_thresholds_are_told_as_inequalities(make_run: MakeRun, attention: dict[str, object]) -> None:
     narrow = {**attention, "zip": {"task.T": [16, 32], "model.positions.d_e": [[10, 14], [60, 80]]}}
     run = make_run(trials=[narrow])
@@ -231,7 +224,6 @@ def test_censored_thresholds_are_told_as_inequalities(make_run: MakeRun, attenti
     assert {"triangle-up", "triangle-down"} <= set(symbols)
 
 
-@pytest.mark.usefixtures("page_alone")
 def test_thresholds_that_are_not_reached_are_told_wherever_a_status_is(make_run: MakeRun, attention: dict[str, Any]) -> None:
     """T = 16: the loss turns short of the target, at m = 24. T = 32: nothing is learned. T = 64: found."""
 
@@ -277,7 +269,6 @@ def test_ten_thousand_trials_are_aggregated(make_run: MakeRun, attention: dict[s
     assert "one of each width shown" in page.text
 
 
-@pytest.mark.usefixtures("page_alone")
 def test_a_report_made_again_replaces_the_first(make_run: MakeRun, fill: Callable[..., None]) -> None:
     run = make_run(keep=lambda place: place % 2 == 0)
     assert "So far" in Page(write_report(run.path)).text
