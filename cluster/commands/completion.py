@@ -1,7 +1,9 @@
-"""What a shell may complete: sweeps, run directories, fields of `--set`; a name is read from files, and nothing is opened."""
+"""What a shell may complete: sweeps, run directories, fields of `--set`; names are those of files, and of a sweep's groups."""
 
 from collections.abc import Iterable
 from pathlib import Path
+
+import typer
 
 
 def runs(incomplete: str) -> list[str]:
@@ -17,12 +19,29 @@ def sweeps(incomplete: str) -> list[str]:
     return [*_beginning(incomplete, catalog_names()), *_beginning(incomplete, files), *runs(incomplete)]
 
 
-def settings(incomplete: str) -> list[str]:
-    """The beginnings of `--set`: `task.T=`, for a group that was typed as for all."""
+def settings(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The beginnings of `--set`: `task.T=`, and the groups of the sweep on the line, `transformer:`; behind one all fields."""
     from sweeps.schema import settable_fields
 
     group, colon, field = incomplete.rpartition(":")
-    return [f"{group}{colon}{name}=" for name in settable_fields() if name.startswith(field)]
+    fields = [f"{group}{colon}{name}=" for name in settable_fields() if name.startswith(field)]
+    typed = [*filter(None, (ctx.params.get("sweep"), *ctx.args))]  # while `--set` has no value, SWEEP is not parsed yet
+    groups = [] if colon or not typed else _groups(typed[0])
+    return [*(f"{name}:" for name in groups if name.startswith(incomplete)), *fields]
+
+
+def _groups(sweep: str) -> list[str]:
+    """The names of a sweep's groups of trials; none of what cannot be read, for a key that is pressed must not fail."""
+    from cluster.run import located
+    from stsq_core.configs import UserError
+    from sweeps.cells import sweep_text
+    from sweeps.schema import parse
+
+    try:
+        trials = parse(sweep_text(located(sweep, None)[0]), sweep).data["trials"]
+        return [group["name"] for group in trials]
+    except (UserError, KeyError, TypeError):
+        return []
 
 
 def _beside(incomplete: str, default: Path = Path("runs")) -> list[Path]:

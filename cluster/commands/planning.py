@@ -19,7 +19,7 @@ from dashboards.words import setting_words, value_words
 from stsq_core.configs import SAMPLES, UNIONS, WIDTH, TrialFamily, kind_of, plugin_of
 from stsq_core.training import ASSUMED_RATE, GPU_RATE
 from sweeps.cells import GPU_PACKS, ExpandedSweep, Plan, catalog_names, load_expanded, make_plan, trial_operations
-from sweeps.findings import planned_pairs
+from sweeps.findings import planned_pairs, unpaired_words
 from sweeps.laws import decided_plans, decisions_of
 from sweeps.store import FINISHED, LedgerRecord, Outcomes, RunDirectory, read_results
 from sweeps.thresholds import SearchPlan, plan_searches, thresholds_of
@@ -118,11 +118,14 @@ def pair_lines(sweep: ExpandedSweep) -> list[str]:
     """What each claim about a ratio of thresholds will compare, so that a pair that was not meant is seen before the run."""
     lines = []
     for claim, pairs in planned_pairs(sweep):
+        if not pairs:
+            lines.append(f"claim {claim.name} compares no pair of cells: {unpaired_words(sweep, claim)}")
+            continue
         named = [setting_words(where) for where in pairs[:SHOWN_PAIRS]]
         more = [f"and {len(pairs) - SHOWN_PAIRS} more"] if len(pairs) > SHOWN_PAIRS else []
-        count = "no pair of cells" if not pairs else "1 pair of cells" if len(pairs) == 1 else f"{len(pairs)} pairs of cells"
+        count = "1 pair of cells" if len(pairs) == 1 else f"{len(pairs)} pairs of cells"
         of_over = f"{claim.by} {value_words(claim.of)} over {value_words(claim.over)}"
-        lines.append(f"claim {claim.name} compares {count}, {of_over}" + (f": {'; '.join([*named, *more])}" if named else ""))
+        lines.append(f"claim {claim.name} compares {count}, {of_over}: {'; '.join([*named, *more])}")
     return lines
 
 

@@ -1,7 +1,6 @@
 """`stsq runs`, `stsq rm` and `stsq show A B`: the runs of a folder, removing one, and two side by side."""
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,11 +9,11 @@ import typer
 from rich.console import Console
 
 from cluster.run import print_line, print_table, table
-from dashboards.page import RunSummary, matched_cells, summary_of
+from dashboards.page import SAME_TRIALS, RunSummary, matched_cells, run_ratio, summary_of
 from dashboards.plots import cell_names
-from dashboards.words import architecture_name, interval_text, ratio_words, size_words
+from dashboards.words import architecture_name, interval_text, size_words
 from stsq_core.configs import UserError
-from sweeps.findings import Findings, threshold_ratio
+from sweeps.findings import Findings
 from sweeps.store import Ledger, removable_run, remove_run, runs_in
 from sweeps.thresholds import WidthThreshold
 
@@ -69,9 +68,10 @@ def show_side_by_side(console: Console, runs: Sequence[tuple[str, Findings]]) ->
             f"{first} and {second} have no cell in common: "
             "cells are the same where they agree in all but sizes, seeds and rates"
         )
+    ratios = [run_ratio(a, b) for a, b in both]
     rows = [
-        (architecture_name(a.kind, short=True), name, _words(a), _words(b), ratio_words(*threshold_ratio(b, a)))
-        for name, (a, b) in zip(cell_names([a for a, _ in both]), both, strict=True)
+        (architecture_name(a.kind, short=True), name, _words(a), _words(b), ratio)
+        for name, (a, b), (ratio, _) in zip(cell_names([a for a, _ in both]), both, ratios, strict=True)
     ]
     letter, level = one.spec.criterion.size.letter, one.spec.criterion.level
     print_line(
@@ -80,10 +80,15 @@ def show_side_by_side(console: Console, runs: Sequence[tuple[str, Findings]]) ->
     )
     ratio = f"{Path(second).name} / {Path(first).name}"
     print_table(console, table(("architecture", "cell", first, second, ratio), rows))
-    apart = sum(_is_apart(a, b) for a, b in both)
+    apart = sum(is_apart for _, is_apart in ratios)
     where = "in none of them" if not apart else f"in {apart}" if len(both) > 1 else "in it"
     common = "1 cell" if len(both) == 1 else f"{len(both)} cells"
-    print_line(console, f"{common} in common; the interval of the ratio lies beside 1 {where}.")
+    if all(SAME_TRIALS in ratio for ratio, _ in ratios):
+        print_line(console, f"{common} in common, of the same trials in both runs: nothing of the ratio is chance.")
+    else:
+        print_line(console, f"{common} in common; the interval of the ratio lies beside 1 {where}.")
+    if any("shared" in ratio for ratio, _ in ratios):
+        print_line(console, "Intervals of ratios are those of independent trials: too wide where the runs share some.")
     if alone := len(cells) - len(both):
         print_line(console, f"{alone} more {'cell is' if alone == 1 else 'cells are'} in one of the runs only.")
 
@@ -91,8 +96,3 @@ def show_side_by_side(console: Console, runs: Sequence[tuple[str, Findings]]) ->
 def _words(threshold: WidthThreshold) -> str:
     words, interval = size_words(threshold).replace("≤", "<="), interval_text(threshold)
     return words if interval == "none" else f"{words} ({interval})"
-
-
-def _is_apart(first: WidthThreshold, second: WidthThreshold) -> bool:
-    _, low, high = threshold_ratio(second, first)
-    return not math.isnan(low) and not math.isnan(high) and not low <= 1 <= high

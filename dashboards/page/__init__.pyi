@@ -1,4 +1,10 @@
-from .comparison import Compared as Compared, comparison_of as comparison_of, matched_cells as matched_cells
+from .comparison import (
+    SAME_TRIALS as SAME_TRIALS,
+    Compared as Compared,
+    comparison_of as comparison_of,
+    matched_cells as matched_cells,
+    run_ratio as run_ratio,
+)
 from .headline import result_words as result_words
 from .html_document import Document as Document, asset as asset, live_html as live_html
 from .interactive import Spec as Spec, plotly_script as plotly_script, plotly_spec as plotly_spec

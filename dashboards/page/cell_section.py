@@ -44,12 +44,13 @@ def cell_section(findings: Findings, views: Sequence[CellView], given: str) -> P
     names = dict(zip((one.key for one in findings.thresholds), cell_names(findings.thresholds), strict=True))
     by_cell = {view.threshold.key: view for view in views}
     run, noun = shlex.quote(given), findings.spec.criterion.size.noun
+    chosen = f" Only trials with the learning rate chosen for each {noun}." if findings.sweep.several_rates else ""
     return page_section(
         "cell",
         "One cell in detail",
         lead_paragraph(
             f"From top to bottom: the distribution of the threshold's replicates; the share of seeds solved at each {noun}; the"
-            f" {findings.spec.criterion.measure} of every seed. Only trials with the learning rate chosen for each {noun}."
+            f" {findings.spec.criterion.measure} of every seed.{chosen}"
             " Hover over a mark to see its trial."
         ),
         _chooser(shown, names),

@@ -1,5 +1,6 @@
 """The page that compares runs side by side: thresholds in one figure and one table, and differences of the sweeps."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from sweeps.schema import flattened
 from sweeps.thresholds import WidthThreshold
 
 MAX_FIELDS = 60
+SAME_TRIALS = "the same trials"
 SESSION = {"Code": "git_revision", "Machine": "cpu", "Versions": "versions"}
 
 
@@ -116,7 +118,8 @@ def _cells_section(runs: Sequence[Compared]) -> PageSection | None:
         "Cell by cell",
         lead_paragraph(
             f"`{samples[0].size.letter}`* with its interval. Cells are the same where the runs differ in nothing but"
-            f" {samples[0].size.nouns}, seeds and learning rates."
+            f" {samples[0].size.nouns}, seeds and learning rates. Intervals of ratios are those of independent trials: too wide"
+            " where the runs share some, and left out of the same trials."
         ),
         table(columns, rows[:MAX_ROWS]),
         rest_note(len(rows) - MAX_ROWS, "cells"),
@@ -157,14 +160,29 @@ def _threshold(threshold: WidthThreshold | None) -> object:
     return [element("b", f"{threshold.m_star:.2f}"), " ", element("small", interval_text(threshold))]
 
 
+def run_ratio(first: WidthThreshold, last: WidthThreshold) -> tuple[str, bool]:
+    """The ratio of a cell's thresholds in two runs, with the trials that both have, and whether its interval lies beside 1.
+
+    Of the very same trials there is no interval, as nothing of the ratio is chance.
+    """
+    value, low, high = threshold_ratio(last, first)
+    one, two = (set(own.points.outcomes.trial_ids) for own in (first, last))
+    if one == two:
+        return ", ".join(filter(None, (ratio_words(value, math.nan, math.nan), SAME_TRIALS))), False
+    shared = f"{len(one & two):,} of {len(one | two):,} trials shared" if one & two else ""
+    return ", ".join(filter(None, (ratio_words(value, low, high), shared))), low > 1 or high < 1
+
+
 def _ratio(own: Sequence[WidthThreshold | None]) -> str:
     first, last = own[0], own[-1]
-    return "" if first is None or last is None else ratio_words(*threshold_ratio(last, first))
+    return "" if first is None or last is None else run_ratio(first, last)[0]
 
 
 def _apart(own: Sequence[WidthThreshold | None]) -> str:
     """Whether the intervals of all runs overlap; empty where one of them has none."""
     ends = [(one.low, one.high) for one in own if one is not None]
+    if len({frozenset(one.points.outcomes.trial_ids) for one in own if one is not None}) == 1 < len(ends):
+        return SAME_TRIALS
     if len(ends) < len(own) or any(low is None or high is None for low, high in ends):
         return ""
     lows, highs = zip(*ends, strict=True)

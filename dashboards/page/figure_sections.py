@@ -184,11 +184,12 @@ def curves_section(views: Sequence[CellView]) -> PageSection | None:
     )
     size = views[0].threshold.size
     shown = curve_words([curve for view in views for curve in view.curves], size.noun)
+    chosen = ", at the chosen learning rate" if any(len(view.threshold.points.rates) > 1 for view in views) else ""
     ends = ("narrow", ramp, "wide") if size == WIDTH else (f"few {size.quantity}", ramp, "many")
     return page_section(
         "curves",
         "Loss through training",
-        lead_paragraph(f"Relative loss of the training batch against step, {shown}, at the chosen learning rate."),
+        lead_paragraph(f"Relative loss of the training batch against step, {shown}{chosen}."),
         element(
             "p",
             element("span", *ends),

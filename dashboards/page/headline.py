@@ -14,14 +14,13 @@ from dashboards.plots import (
     numbers_of,
     panels_of,
     place_of,
-    series_of,
-    traits_of,
 )
-from dashboards.words import STATUS_WORDS, noun_phrase
+from dashboards.words import STATUS_WORDS, axes_of_configs, noun_phrase, setting_words
 from stsq_core.configs import SAMPLES, WIDTH, Size
+from sweeps.cells import ExpandedSweep
 from sweeps.findings import Answer, Findings, Regime, Verdict
 from sweeps.laws import spread_words
-from sweeps.schema import LOSS
+from sweeps.schema import LOSS, fields_of
 from sweeps.store import Status
 from sweeps.thresholds import WidthThreshold
 
@@ -55,7 +54,7 @@ def headline(findings: Findings) -> tuple[Phrase, ...]:
             num_told += len(panel.series)
     for panel, series in leading_series(findings.regimes):
         if not names_of(panel.series):
-            clauses.append(_growth(panel.letter, series, findings.regimes))
+            clauses.append(_growth(panel.letter, series, findings.sweep))
             num_told += 1
     phrases = [] if findings.complete else [Phrase("So far, ")]
     for place, clause in enumerate(clauses):
@@ -78,6 +77,8 @@ def claims_headline(verdicts: Sequence[Verdict]) -> tuple[Phrase, ...]:
         answer = "has not enough data" if answers[0] == "not enough data" else answers[0]
         return (Phrase("The claim "), Phrase(answer, "transformer" if answer == "holds" else "fcn"), Phrase("."))
     held, refuted, open_ones = (answers.count(answer) for answer in get_args(Answer))
+    if open_ones == total:
+        return (Phrase(f"There is not enough data for {'either' if total == 2 else 'any'} of the {total} claims."),)
     clauses = []
     if held:
         clauses.append(Phrase("all hold" if held == total else f"{held} {'holds' if held == 1 else 'hold'}", "transformer"))
@@ -86,7 +87,7 @@ def claims_headline(verdicts: Sequence[Verdict]) -> tuple[Phrase, ...]:
     elif refuted:
         clauses.append(Phrase(f"{refuted} {'does' if refuted == 1 else 'do'} not{'' if held else ' hold'}", "fcn"))
     if open_ones:
-        clauses.append(Phrase(f"for {'all' if open_ones == total else open_ones} there is not enough data"))
+        clauses.append(Phrase(f"for {open_ones} there is not enough data"))
     phrases = [Phrase(f"Of {total} claims, ")]
     for place, clause in enumerate(clauses):
         separator = " and " if place == len(clauses) - 1 else ", "
@@ -109,13 +110,11 @@ def _num_found(series: Series) -> int:
     return sum(threshold.status == "found" for threshold in series.thresholds)
 
 
-def _growth(letter: Letter, series: Series, regimes: Sequence[Regime]) -> list[Phrase]:
+def _growth(letter: Letter, series: Series, sweep: ExpandedSweep) -> list[Phrase]:
     """From T = 16 to 128 a transformer needs 1.6 times the width (m* = 24.5 to 40.2 at q = 3, d = 4), above the widths ..."""
     regime, size = series.regime, series.regime.size
-    of_kind = [one for one in series_of(regimes, letter) if one.regime.kind == regime.kind]
-    place = next(i for i, one in enumerate(of_kind) if (one.regime, one.letters) == (regime, series.letters))
-    settings = [trait.words[place] for trait in traits_of(of_kind) if not trait.is_letter and trait.words[place]]
-    name = noun_phrase(regime.kind) + (f" with {', '.join(settings)}" if settings else "")
+    settings = _settings(regime, sweep)
+    name = noun_phrase(regime.kind) + (f" with {settings}" if settings else "")
     at = ", ".join(f"`{regime.letter(other)}` = {value}" for other, value in series.letters.items())
     L, cells = f"`{regime.letter(letter)}`", cells_of(series, letter)
     found = [(f"{place_of(one, letter):g}", one.m_star) for one in cells if one.m_star is not None]
@@ -139,6 +138,23 @@ def _growth(letter: Letter, series: Series, regimes: Sequence[Regime]) -> list[P
         Phrase(f"{_ratio(low, high)} times the {size.quantity}", regime.kind),
         Phrase(f" (`{size.letter}`* = {_short(low)} to {_short(high)} at {at}){''.join(beyond)}{judged}"),
     ]
+
+
+def _settings(regime: Regime, sweep: ExpandedSweep) -> str:
+    """What sets a regime apart from all that its sweep declares of the architecture, those without a threshold among them.
+
+    Of fields that part the cells alike one is named, a kind where there is one.
+    """
+    samples = [*(cell.sample for cell in sweep.cells), *(cell.family.sample for cell in sweep.searched)]
+    fields = [fields_of(sample) for sample in samples if sample.model.kind == regime.kind]
+    own = [fields_of(sample) for sample in regime.samples]
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for name in axes_of_configs([sample for sample in samples if sample.model.kind == regime.kind], regime.size):
+        values = [repr(one.get(name)) for one in fields]
+        if name in own[0] and len({repr(one.get(name)) for one in own}) == 1:
+            alike.setdefault(tuple(map(values.index, values)), []).append(name)
+    named = (min(names, key=lambda one: not one.endswith(".kind")) for names in alike.values())
+    return setting_words((name, own[0][name]) for name in named)
 
 
 def _across(panel: Panel, names: Sequence[str]) -> list[Phrase]:

@@ -11,13 +11,12 @@ from dashboards.words import (
     agreement_words,
     architecture_name,
     axes_of,
-    conclusion_html,
-    decision_html,
     element,
     family_title,
     fit_words,
     fitted_formula,
     joined,
+    laws_html,
     left_html,
     measured_words,
     numbers_words,
@@ -77,13 +76,13 @@ def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Ht
         "residual": "#Largest residual",
         "scatter": "#Scatter",
     }
-    notes = conclusion_html(comparison, "; ".join(comparison.notes))
+    notes = laws_html("; ".join(comparison.notes), comparison.laws[0])
     return element(
         "div",
         element("h3", element("span", name, class_=regime.kind)),
         element("p", prose(regime_words(regime)), class_="setting"),
-        element("p", conclusion_html(comparison, comparison.conclusion), class_="conclusion"),
-        element("p", conclusion_html(comparison, comparison.naming)) if comparison.naming else None,
+        element("p", laws_html(comparison.conclusion, comparison.laws[0]), class_="conclusion"),
+        element("p", laws_html(comparison.naming, comparison.laws[0])) if comparison.naming else None,
         table(columns, rows),
         element("p", notes, ".", class_="fine") if notes else None,
         _held_out(comparison),
@@ -94,15 +93,12 @@ def _regime(findings: Findings, regime: Regime, comparison: LawComparison) -> Ht
 def _decision(decision: Decision) -> Html:
     """Between which laws the search decides, which of them leads, and where it asked."""
     shares = decision.probabilities
-    rows = [
-        {"law": decision_html(decision, law.formula), "share": f"{shares[law.name]:.2%}" if shares else ""}
-        for law in decision.laws
-    ]
+    rows = [{"law": laws_html(law.formula), "share": f"{shares[law.name]:.2%}" if shares else ""} for law in decision.laws]
     where = ", ".join(f"{num} at {letters}" for letters, num in decision.asked.items())
     return element(
         "div",
         element("h3", "Laws decide where to look"),
-        element("p", decision_html(decision, decision.words), class_="conclusion"),
+        element("p", laws_html(decision.words), class_="conclusion"),
         table({"law": "Rival law", "share": "#Probability"}, rows),
         element("p", f"Points: {where}.", class_="fine") if where else None,
         class_="law",
@@ -113,7 +109,7 @@ def _families(own: FamilyComparison) -> Html:
     """Whether the families of an architecture share the number of a law: the models, and the ratios between families."""
     rows = [
         {
-            "model": own.words(model),
+            "model": laws_html(own.words(model)),
             "standing": status_tag(TAGS.get(own.standing(model), ""), own.standing(model)),
             "num": model.num_numbers,
             "delta": _delta(own.delta(model)),
@@ -123,9 +119,9 @@ def _families(own: FamilyComparison) -> Html:
     return element(
         "div",
         element("h3", element("span", f"{architecture_name(own.kind)}: {own.num_families} families at once", class_=own.kind)),
-        element("p", own.conclusion, class_="conclusion"),
+        element("p", laws_html(own.conclusion), class_="conclusion"),
         table({"model": "Model", "standing": "", "num": "#Numbers", "delta": "#AICc"}, rows) if rows else None,
-        element("ul", *(element("li", own.ratio_words(one)) for one in own.ratios)) if own.ratios else None,
+        element("ul", *(element("li", laws_html(own.ratio_words(one))) for one in own.ratios)) if own.ratios else None,
         class_="law",
     )
 

@@ -14,6 +14,9 @@ from sweeps.schema import ThresholdOrder, ThresholdRatio
 MAX_RATIOS = 2
 """Claims whose ratios are in the headline; the others have their section."""
 
+MAX_IN_FULL = 2
+"""Ratios of a claim that are said each; of more their range is."""
+
 KIND = "model.kind"
 NEVER_REDRAWN = ("model.positions.redraw", "never")
 
@@ -30,23 +33,35 @@ class _Compared:
 
 def ratios_headline(findings: Findings) -> tuple[Phrase, ...]:
     """The ratios of the first claims between two settings that have a number: learned codes need 0.74 times (90% interval ...)
-    the width of random signs. Nothing where no claim has one."""
+    the width of random signs. Nothing where no claim has one; a claim whose ratios another one says as well is left out."""
     verdicts = {verdict.name: verdict for verdict in findings.verdicts}
-    sentences: dict[str, tuple[Phrase, ...]] = {}
+    ratios: list[tuple[frozenset[tuple[object, ...]], tuple[Phrase, ...]]] = []
     for claim in findings.spec.claims:
         match claim:
             case ThresholdRatio(by=by, of=of, over=over) | ThresholdOrder(by=by, order=(over, of)):
                 compared = _Compared(by, of, over, claim.where)
             case _:
                 continue
-        if clause := _clause(compared, verdicts[claim.name].settings, findings):
-            sentences.setdefault("".join(phrase.text for phrase in clause), clause)  # two bounds may lie on one ratio
-    if not sentences:
+        settings = verdicts[claim.name].settings
+        if clause := _clause(compared, settings, findings):
+            own = _keys(compared, settings)
+            if own <= frozenset().union(*(keys for keys, _ in ratios)):
+                continue  # two bounds may lie on one ratio
+            if len(settings) <= MAX_IN_FULL:
+                ratios = [one for one in ratios if not one[0] <= own]
+            ratios.append((own, clause))
+    if not ratios:
         return ()
     phrases: list[Phrase] = [] if findings.complete else [Phrase("so far, ")]
-    for place, clause in enumerate([*sentences.values()][:MAX_RATIOS]):
+    for place, clause in enumerate([clause for _, clause in ratios][:MAX_RATIOS]):
         phrases += [Phrase("; "), *clause] if place else clause
     return as_sentence(phrases)
+
+
+def _keys(compared: _Compared, settings: Sequence[ClaimSetting]) -> frozenset[tuple[object, ...]]:
+    """Equal for the ratios of the same two cells, whichever claims compare them; none of a setting without a number."""
+    own = [(one.value, None, None) if one.value is not None else (None, one.low, one.high) for one in settings]
+    return frozenset((compared.by, repr(compared.of), repr(compared.over), *number) for number in own if any(number))
 
 
 def _clause(compared: _Compared, settings: Sequence[ClaimSetting], findings: Findings) -> tuple[Phrase, ...]:
@@ -78,7 +93,7 @@ def _compared_words(settings: Sequence[ClaimSetting], by: str, level: str) -> tu
     known = [setting for setting in settings if setting.value is not None]
     if len(settings) == 1 and not known:
         return _one_sided(settings[0], level)
-    if len(settings) <= 2 and len(known) == len(settings):
+    if len(settings) <= MAX_IN_FULL and len(known) == len(settings):
         if len(known) == 1:
             words = _interval(known[0], level)
             return f"{_number(known[0].value)} times", words and f" ({words})", ""

@@ -122,7 +122,7 @@ def table_section(findings: Findings) -> PageSection | None:
     return page_section(
         "table",
         "Table of thresholds",
-        lead_paragraph(f"{_definition(criterion)} {counts}"),
+        lead_paragraph(f"{_definition(criterion, several_rates=findings.sweep.several_rates)} {counts}"),
         table(columns, shown),
         rest_note(len(rows) - len(shown), "cells are in the files"),
         element("p", element("b", "All cells: "), without_places("; ".join(common)), ".", class_="note") if common else None,
@@ -132,18 +132,19 @@ def table_section(findings: Findings) -> PageSection | None:
     )
 
 
-def _definition(criterion: Criterion) -> str:
+def _definition(criterion: Criterion, *, several_rates: bool) -> str:
     """What the threshold is, in a sentence."""
     size = criterion.size
     if size == SAMPLES:
         return (
             "`n`* is the median over seeds of the samples drawn until an evaluation first found the relative loss at"
-            f" {criterion.target_words} or less, with the learning rate of the least median."
+            f" {criterion.target_words} or less{', with the learning rate of the least median' if several_rates else ''}."
         )
     whole = "`M`" if size == WIDTH else f"the {whole_letter(size)}"
+    chosen = f", with the learning rate chosen for each {size.noun}" if several_rates else ""
     return (
         f"`{size.letter}`* is the {size.noun} from which {_reach_words(criterion)}, between {size.nouns} interpolated in log"
-        f" `{size.letter}`, with the learning rate chosen for each {size.noun}; {whole} is the next whole number."
+        f" `{size.letter}`{chosen}; {whole} is the next whole number."
     )
 
 

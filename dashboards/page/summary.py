@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from dashboards.page.headline import leading_series, result_phrases
-from dashboards.words import Html, axes_of, conclusion_html, element, estimate_words, family_title, plain_formula, prose
+from dashboards.words import Html, axes_of, element, estimate_words, family_title, laws_html, plain_formula, prose
 from sweeps.findings import Findings
 from sweeps.laws import LawComparison, ScalingLaw
 
@@ -55,7 +55,7 @@ def _law_line(family: str, comparison: LawComparison, law: ScalingLaw) -> Html:
     name = element("span", family, class_=law.kind)
     letter = "b" if "b" in law.parameters else list(law.parameters)[-1]
     misfit = f": {law.test.words}" if law.test and law.test.misfits else ""
-    why = conclusion_html(comparison, f" ({comparison.reason}){misfit}")
+    why = laws_html(f" ({comparison.reason}){misfit}", law)
     numbers = prose(f" with {estimate_words(law, letter)}")
     return element("p", name, prose(f": `{law.size.letter}`* = "), Html(plain_formula(law).html), numbers, why, class_="laws")
 

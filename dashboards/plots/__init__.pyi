@@ -52,6 +52,4 @@ from .series import (
     numbers_of as numbers_of,
     panels_of as panels_of,
     place_of as place_of,
-    series_of as series_of,
-    traits_of as traits_of,
 )

@@ -1,12 +1,11 @@
 from .law_words import (
     Formula as Formula,
     agreement_words as agreement_words,
-    conclusion_html as conclusion_html,
-    decision_html as decision_html,
     estimate_words as estimate_words,
     fit_words as fit_words,
     fitted_formula as fitted_formula,
     interval_words as interval_words,
+    laws_html as laws_html,
     left_html as left_html,
     measured_words as measured_words,
     numbers_words as numbers_words,

@@ -8,7 +8,18 @@ from typing import NamedTuple
 
 from dashboards.words.markup import Html, element, joined
 from stsq_core.configs import WIDTH
-from sweeps.laws import CONSTANT, Decision, Estimate, LawComparison, Prediction, ScalingLaw, Standing
+from sweeps.laws import (
+    CONSTANT,
+    LAWS,
+    LETTERS as TASK_LETTERS,
+    Estimate,
+    LawComparison,
+    Prediction,
+    ScalingLaw,
+    Standing,
+    letter_law,
+    spelled,
+)
 
 GAMMA = "\N{GREEK SMALL LETTER GAMMA}"
 LETTERS = {"gamma": GAMMA}
@@ -26,8 +37,8 @@ class Formula(NamedTuple):
         """A label with formulas between dollars: `$T_{test}$ = 40`, `width threshold $m^*$`."""
         pieces = label.split("$")
         text = "".join(re.sub(r"[{}^]", "", piece) if place % 2 else piece for place, piece in enumerate(pieces))
-        spelled = [_html_formula(piece) if place % 2 else html.escape(piece, quote=False) for place, piece in enumerate(pieces)]
-        return cls(text.replace(r"\gamma", GAMMA), label, "".join(spelled))
+        marked = [_html_formula(piece) if place % 2 else html.escape(piece, quote=False) for place, piece in enumerate(pieces)]
+        return cls(text.replace(r"\gamma", GAMMA), label, "".join(marked))
 
 
 _SHAPES: Mapping[str, Formula] = {
@@ -60,15 +71,15 @@ _GROWTH: Mapping[str, Formula] = {
 """The shapes of growth with one letter of a task, L."""
 
 
-def _shape(law: ScalingLaw) -> Formula:
-    """The formula in which numbers or letters are put."""
-    if law.name == CONSTANT.name:
+def _shape(name: str, law: ScalingLaw | None = None) -> Formula:
+    """The formula of the law of a name, in which numbers or letters are put; in the letters of another law's task."""
+    if name == CONSTANT.name:
         return Formula("{c}", "{c}", "{c}")
-    kind, _, letter = law.name.rpartition("_")
-    if law.size == WIDTH or kind not in _GROWTH:
-        return _SHAPES[law.name]
-    spelled = law.task.letters.get(letter, letter)
-    return Formula(*(re.sub(r"\bL\b", spelled, form) for form in _GROWTH[kind]))
+    if name in _SHAPES:
+        return _SHAPES[name]
+    kind, _, letter = name.rpartition("_")
+    own = law.task.letters.get(letter, letter) if law else letter
+    return Formula(*(re.sub(r"\bL\b", own, form) for form in _GROWTH[kind]))
 
 
 def left_html(law: ScalingLaw) -> Html:
@@ -78,7 +89,7 @@ def left_html(law: ScalingLaw) -> Html:
 
 def plain_formula(law: ScalingLaw) -> Formula:
     """The law without its numbers: `d + b q ln T`."""
-    shape = _shape(law)
+    shape = _shape(law.name, law)
     letters = list(law.numbers)
     return Formula(
         shape.text.format(**{letter: letter for letter in letters}),
@@ -89,7 +100,7 @@ def plain_formula(law: ScalingLaw) -> Formula:
 
 def fitted_formula(law: ScalingLaw) -> Formula:
     """The law with its numbers: `d + 2.48 q ln T`."""
-    shape = _shape(law)
+    shape = _shape(law.name, law)
     numbers = {letter: _number(value) for letter, value in law.numbers.items()}
     # A negative constant is subtracted.
     text, tex, markup = (form.format(**numbers).replace("+ -", "- ") for form in shape)
@@ -160,25 +171,29 @@ def fit_words(law: ScalingLaw) -> str:
     return ", ".join(filter(None, [law.test.p_words, law.test.words]))
 
 
-def conclusion_html(comparison: LawComparison, sentences: str) -> Html:
-    """Sentences on a comparison, its conclusion or naming, with their formulas set as such."""
-    formulas = {law.formula: joined(left_html(law), Html(plain_formula(law).html)) for law in comparison.laws}
-    return _with_formulas(formulas, sentences)
+def laws_html(sentences: str, law: ScalingLaw | None = None) -> Html:
+    """Sentences on laws with their formulas and single letters set as such, also of laws that are not in the table: of those
+    that are one function on the cells only the first is.
 
-
-def decision_html(decision: Decision, sentences: str) -> Html:
-    """Sentences on the rivals of a decision, with their formulas set as such."""
+    Args:
+        law: whose size and task letters the sentences have; without one a width, T, q and d.
+    """
     formulas = {}
-    for law in decision.laws:
-        letters = {letter: f"<i>{LETTERS.get(letter, letter)}</i>" for letter in law.letters}
-        formulas[law.formula] = Html("<i>m</i> = " + _SHAPES[law.name].html.format(**letters))
-    return _with_formulas(formulas, sentences)
-
-
-def _with_formulas(formulas: Mapping[str, Html], sentences: str) -> Html:
-    pattern = "|".join(map(re.escape, sorted(formulas, key=len, reverse=True)))
-    pieces = re.split(f"({pattern})", sentences)
-    return joined(*(element("span", formulas[piece], class_="formula") if piece in formulas else piece for piece in pieces))
+    for one in (*LAWS, CONSTANT, *(letter_law(kind, letter) for kind in _GROWTH for letter in TASK_LETTERS)):
+        size, shape = law.size if law else WIDTH, _shape(one.name, law)
+        letters = {letter: f"<i>{LETTERS.get(letter, letter)}</i>" for letter in one.letters}
+        spelling = spelled(one.formula, size, law.task) if law else one.formula
+        formulas[spelling] = element("span", Html(f"<i>{size.letter}</i> = {shape.html.format(**letters)}"), class_="formula")
+    own = {*TASK_LETTERS, *(law.task.letters.values() if law else ()), "b", "c", "r", "gamma"}
+    formula = "|".join(map(re.escape, sorted(formulas, key=len, reverse=True)))
+    letter = "|".join(sorted(own, key=len, reverse=True))
+    pieces = re.split(rf"((?:{formula})(?!\w)|(?<![\w.])(?:{letter}|a(?= = ))(?![\w.]\w|\w))", sentences)
+    return joined(
+        *(
+            piece if not place % 2 else formulas[piece] if piece in formulas else element("i", LETTERS.get(piece, piece))
+            for place, piece in enumerate(pieces)
+        )
+    )
 
 
 def _html_formula(tex: str) -> str:

@@ -68,6 +68,11 @@ class ExpandedSweep:
         return {cell.cell_id: cell.label for cell in self.cells} | {cell.cell_id: cell.label for cell in self.searched}
 
     @cached_property
+    def several_rates(self) -> bool:
+        """Whether some cell is tried at more than one learning rate, so that one is chosen for each size."""
+        return any(len(cell.rates) > 1 for cell in self.searched) or any(len(cell.rates) > 1 for cell in self.cells)
+
+    @cached_property
     def default_lines(self) -> list[str]:
         """The fields that an axis varies along with its own by their defaults, in words."""
         samples: dict[str, list[TrialConfig]] = {}

@@ -1,4 +1,4 @@
-from .claim_pairs import planned_pairs as planned_pairs
+from .claim_pairs import planned_pairs as planned_pairs, unpaired_words as unpaired_words
 from .claim_results import LEAST_SEEDS as LEAST_SEEDS, Answer as Answer, ClaimSetting as ClaimSetting, Verdict as Verdict
 from .interval_history import KnownThresholds as KnownThresholds, State as State, interval_histories as interval_histories
 from .observations import Observation as Observation, cells_of as cells_of, differing as differing, selected as selected

@@ -1,18 +1,19 @@
 """The findings of a run: sweep, results, thresholds, laws and verdicts, read and computed once for all that show them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from sweeps.cells import Cell, ExpandedSweep
+from sweeps.findings.claim_pairs import unpaired_words
 from sweeps.findings.claim_results import Verdict
 from sweeps.findings.claim_verdicts import verdicts
 from sweeps.findings.observations import Observation, read_observations
 from sweeps.findings.progress_basis import ProgressBasis, basis_of
 from sweeps.findings.regimes import Regime, regimes_of
 from sweeps.laws import Decision, LawComparison, ScalingLaw, decisions_of, unfinished_cells
-from sweeps.schema import SweepSpec
+from sweeps.schema import Claim, SweepSpec, ThresholdRatio
 from sweeps.store import (
     Outcomes,
     Results,
@@ -113,8 +114,9 @@ class Findings:
         """The verdict on each claim of the sweep."""
         if not self.spec.claims:
             return ()
-        level, laws = self.spec.criterion.level, self.spec.laws
-        return verdicts(self.spec.claims, self.observations, level=level, thresholds=self.thresholds, laws=laws)
+        level, laws, claims = self.spec.criterion.level, self.spec.laws, self.spec.claims
+        found = verdicts(claims, self.observations, level=level, thresholds=self.thresholds, laws=laws)
+        return tuple(_with_reason(claim, verdict, self) for claim, verdict in zip(claims, found, strict=True))
 
 
 def read_findings(run_path: Path | str) -> Findings:
@@ -141,3 +143,12 @@ def findings_of(run: RunDirectory, sweep: ExpandedSweep, results: Results, thres
         sessions=read_sessions(run),
         declared=results.declared,
     )
+
+
+def _with_reason(claim: Claim, verdict: Verdict, findings: Findings) -> Verdict:
+    """The verdict, with the reason where its claim compares no cells of the sweep, ended or not."""
+    if not isinstance(claim, ThresholdRatio) or any(setting.num_seeds for setting in verdict.settings):
+        return verdict
+    words = unpaired_words(findings.sweep, claim)
+    note = f"compares no pair of cells: {words}" if words else ""
+    return replace(verdict, settings=tuple(replace(one, note=one.note or note) for one in verdict.settings))

@@ -14,7 +14,7 @@ from .decision import (
 )
 from .families import FamilyComparison as FamilyComparison, compare_families as compare_families
 from .fit import Estimate as Estimate
-from .formulas import CONSTANT as CONSTANT, LETTERS as LETTERS, letter_law as letter_law
+from .formulas import CONSTANT as CONSTANT, LAWS as LAWS, LETTERS as LETTERS, letter_law as letter_law
 from .line_ratios import fcn_line as fcn_line, has_fcn_bound as has_fcn_bound
 from .outlook import decided_plans as decided_plans, outlook_of as outlook_of
 from .scaling_law import (

@@ -196,7 +196,7 @@ def law_of(fit: LawFit, chance: "Chance | None" = None, *, same: Sequence[str] =
         level=cells.level,
         points=tuple(_point(fit, place) for place in np.flatnonzero(cells.found).tolist()),
         num_censored=int(np.sum(cells.side != FOUND)),
-        note="; ".join([*_notes(law, cells), *_of_twins(law, same)]),
+        note=spelled("; ".join([*_notes(law, cells), *_of_twins(law, same)]), found.size, found.config_sample.task),
         fit=fit,
         draws=draws,
     )

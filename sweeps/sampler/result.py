@@ -33,6 +33,9 @@ class ThresholdResult:
             ends[1] = math.log(state.posterior.high) if ends[1] == math.inf else ends[1]
             ends[2] = math.log(state.posterior.low) if ends[2] == -math.inf else ends[2]
         values = [end if not math.isfinite(end) else parameter.value(end) if parameter else math.exp(end) for end in ends]
+        if space := parameter.distribution if parameter else state.posterior:  # whose ends are exact, and their logarithms not
+            own, close = (float(space.low), float(space.high)), 1e-12 * max(abs(space.low), abs(space.high))
+            values = [next((end for end in own if abs(value - end) <= close), value) for value in values]
         reason = state.reason
         if parameter is not None and parameter.is_upper:
             values[1:] = values[:0:-1]

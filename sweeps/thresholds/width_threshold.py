@@ -53,6 +53,11 @@ class Points(Sequence[Point]):
     def widths(self) -> np.ndarray:
         return self.outcomes.trials.widths
 
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The learning rates, each once."""
+        return tuple(np.unique(self.outcomes.trials.rates).tolist())
+
     def take(self, places: np.ndarray) -> "Points":
         """Some of the points: places, or a mask."""
         return Points(self.outcomes.take(places), self.chosen[places])

@@ -61,7 +61,21 @@ def test_run_directories_are_completed(command: str, folder: Path) -> None:
 def test_fields_of_settings_are_completed() -> None:
     assert completed("stsq run quickstart --set task.T") == ["task.T="]
     assert completed("stsq plan quickstart --set net:optimizer.l") == ["net:optimizer.lr="]
-    assert completed("stsq plan quickstart --set ") == [f"{name}=" for name in settable_fields()]
+    every = [f"{name}=" for name in settable_fields()]
+    assert completed("stsq plan --set ") == every
+    assert completed("stsq plan quickstart --set ") == ["transformer:", "fcn:", *every]
+
+
+def test_groups_of_the_sweep_on_the_line_are_completed(folder: Path) -> None:
+    """Also behind other options, and of a run; a sweep that cannot be read offers none."""
+    assert completed("stsq run quickstart --set transf") == ["transformer:"]
+    assert completed("stsq run --out runs/new quickstart --set transformer:task.T=8 --set transformer:task.T") == [
+        "transformer:task.T="
+    ]
+    (folder / "runs/wide/spec.yaml").write_text("name: wide\ntrials: [{name: trees}, {name: nets}]\n")
+    assert completed("stsq run runs/wide --set tr")[0] == "trees:"
+    for unreadable in ("nowhere.yaml", "mine.yaml", "runs/deep"):
+        assert completed(f"stsq run {unreadable} --set task.T") == ["task.T="]
 
 
 @pytest.mark.slow

@@ -7,11 +7,15 @@ import pytest
 import yaml
 from rich.console import Console
 
-from cluster.commands.planning import ASSUMED_RATE, cost_lines, measured_rate, show_plan
+from cluster.commands.planning import ASSUMED_RATE, cost_lines, measured_rate, pair_lines, show_plan
 from stsq_core import TrialResult
 from sweeps import load_sweep, make_plan
+from sweeps.cells.expanded_sweep import ExpandedSweep
 from sweeps.cells.packs import trial_operations
+from sweeps.findings import read_findings
+from sweeps.schema.spec import SweepSpec
 from sweeps.store.ledger import record_of_result
+from sweeps.store.run_directory import create_or_open
 
 
 def test_a_rate_is_measured_where_a_ledger_shows_one() -> None:
@@ -82,7 +86,61 @@ def test_a_plan_names_the_pairs_that_a_ratio_will_compare(tmp_path: Path) -> Non
     ]
     assert lines[3].startswith(f"claim many compares 8 pairs of cells, {of_over}: T = 12, fixed codes; ")
     assert lines[3].endswith("; and 4 more")
-    assert claims_told("task.T=12")[2] == "claim lengths compares no pair of cells, task.T 12 over 16"
+    assert claims_told("task.T=12")[2] == "claim lengths compares no pair of cells: none that it selects has task.T = 16"
+
+
+RATIO = {"kind": "threshold_ratio", "name": "more", "says": "Learned codes need more.", "at_least": 1}
+CODES = {"model.positions.kind": ["random_sign", "learned"]}
+NAMES = "name them under `ignoring`"
+
+
+@pytest.mark.parametrize(
+    ("grid", "claim", "words"),
+    [
+        (
+            CODES,
+            {"by": "model.positions.kind", "of": "learned", "over": "random_sign"},
+            "those with random_sign and those with learned also differ in model.positions.redraw and model.positions.query;"
+            f" {NAMES}",
+        ),
+        (
+            CODES,
+            {"by": "model.positions.kind", "of": "learned", "over": "random_sign", "ignoring": ["model.positions.query"]},
+            "those with random_sign and those with learned also differ in model.positions.redraw; name it under `ignoring`",
+        ),
+        (
+            {"model": [{"kind": "transformer", "positions": {"kind": "random_sign"}}, {"kind": "fcn", "tail_width": 2}]},
+            {"by": "model.kind", "of": "fcn", "over": "transformer"},
+            "those with transformer and those with fcn also differ in 11 fields of model; name it under `ignoring`",
+        ),
+    ],
+)
+def test_a_claim_that_compares_nothing_says_why(tmp_path: Path, grid: dict, claim: dict, words: str) -> None:
+    """Defaults follow the field compared; the plan and the verdict give the same reason."""
+    spec = SweepSpec.model_validate(searched(grid, RATIO | claim))
+    assert pair_lines(ExpandedSweep.of(spec)) == [f"claim more compares no pair of cells: {words}"]
+    (verdict,) = read_findings(create_or_open(tmp_path / "run", spec).path).verdicts
+    assert verdict.answer == "not enough data"
+    assert [setting.note for setting in verdict.settings] == [f"compares no pair of cells: {words}"]
+
+
+def test_a_verdict_whose_cells_have_not_begun_gives_no_such_reason(tmp_path: Path) -> None:
+    claim = RATIO | {"by": "task.T", "of": 12, "over": 16}
+    spec = SweepSpec.model_validate(searched({"task.T": [12, 16]}, claim))
+    (verdict,) = read_findings(create_or_open(tmp_path / "run", spec).path).verdicts
+    assert [setting.note for setting in verdict.settings] == [""]
+
+
+def searched(grid: dict, claim: dict) -> dict:
+    """A sweep that searches transformers of drawn codes, with one claim."""
+    base = {
+        "task": {"kind": "stsq", "q": 2, "d": 2, "T": 12},
+        "model": {"kind": "transformer", "positions": {"kind": "random_sign"}},
+        "optimizer": {"kind": "adam", "lr": 0.01},
+        "training": {"objective": "minibatch", "batch_size": 16, "steps": 9},
+    }
+    group = {"name": "codes", "base": base, "search": {"low": 4, "high": 64}, "grid": grid}
+    return {"name": "small", "hypothesis": "None.", "trials": [group], "claims": [claim]}
 
 
 THEOREM_1 = "outside the range of Theorem 1 of arXiv:2406.06893, "

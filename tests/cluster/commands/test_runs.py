@@ -1,6 +1,7 @@
 """`stsq runs`, `stsq rm` and `stsq show A B`: what they print, and what they refuse."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,10 @@ from synthetic_runs import folder_of_runs, fully_connected, in_training, make_ru
 from typer.testing import CliRunner
 
 from cluster.commands.cli import app, main
+from dashboards.page.comparison import Compared, comparison_of
 from dashboards.words.threshold_words import ratio_words
 from stsq_core import TrialConfig, TrialResult
+from sweeps.findings import read_findings, read_progress
 from sweeps.store.run_directory import Lock
 
 
@@ -95,7 +98,7 @@ def test_two_runs_stand_side_by_side_with_the_ratio_of_their_thresholds(tmp_path
         return TrialResult(config, "finished", loss, loss / 60, config.training.steps, 0.3)
 
     one = make_run(tmp_path / "one", sweep(trials=[transformers([16, 32]), fully_connected([4])]))
-    two = make_run(tmp_path / "two", sweep(trials=[transformers([16, 32, 64])]), wider)
+    two = make_run(tmp_path / "two", sweep(trials=[transformers([16, 32, 64]) | {"seeds": [7, 8, 9]}]), wider)
     lines = output("show", one.path, two.path).splitlines()
     rows = [line for line in lines if line.startswith("Transformer")]
     assert [("T = 16" in row, "T = 32" in row) for row in rows] == [(True, False), (False, True)]
@@ -104,6 +107,25 @@ def test_two_runs_stand_side_by_side_with_the_ratio_of_their_thresholds(tmp_path
     assert 1.1 < ratio < 2.5
     assert "2 cells in common; the interval of the ratio lies beside 1 in 2." in lines
     assert "2 more cells are in one of the runs only." in lines
+
+
+def test_runs_of_the_same_trials_say_so_and_give_no_interval(tmp_path: Path) -> None:
+    """All of a cell's trials, in the one run before and in the other after more seeds, on the terminal and on the page."""
+    group = transformers([16])
+    one, copy = (make_run(tmp_path / name, sweep(trials=[group | {"seeds": [1, 2, 3]}])) for name in ("one", "copy"))
+    more = make_run(tmp_path / "more", sweep(trials=[group | {"seeds": [1, 2, 3, 4, 5, 6]}]))
+    lines = output("show", one.path, copy.path).splitlines()
+    assert next(line for line in lines if line.startswith("Transformer")).endswith("  1.00, the same trials")
+    assert "1 cell in common, of the same trials in both runs: nothing of the ratio is chance." in lines
+    lines = output("show", one.path, more.path).splitlines()
+    row = next(line for line in lines if line.startswith("Transformer"))
+    assert re.search(r"  \d\.\d\d \(\d\.\d\d to \d\.\d\d\), 18 of 36 trials shared$", row), row
+    assert "Intervals of ratios are those of independent trials: too wide where the runs share some." in lines
+    compared = [Compared(run.path.name, read_findings(run.path), read_progress(run)) for run in (one, copy, more)]
+    pages = [section.html for section in comparison_of(compared[:2], pages=["a", "b"]).sections]
+    assert any("1.00, the same trials</td>" in page and ">the same trials</td>" in page for page in pages)
+    pages = [section.html for section in comparison_of(compared, pages=["a", "b", "c"]).sections]
+    assert any(", 18 of 36 trials shared</td>" in page for page in pages)
 
 
 def test_runs_without_a_cell_in_common_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,7 @@
 """The headline's sentence on claims between two settings, for every way in which a ratio may come out."""
 
+import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -110,6 +112,29 @@ def test_two_claims_are_said_and_two_bounds_on_one_ratio_once() -> None:
         "Gradient descent needs 1.10 times (90% interval 1.00 to 1.20) the width of Adam;"
         " learned codes need 0.70 times (90% interval 0.60 to 0.80) the width of random signs."
     )
+
+
+def test_a_ratio_is_said_once_whichever_claims_compare_its_cells() -> None:
+    fixed = setting(0.7042, 0.58, 0.86, (("model.positions.redraw", "never"),))
+    both = fixed, setting(0.6845, 0.57, 0.83, (("model.positions.redraw", "per_step"),))
+    said = (
+        "Learned codes need 0.70 (fixed codes, 90% interval 0.58 to 0.86) and 0.68 (stochastic codes, 90% interval 0.57 to"
+        " 0.83) times the width of random signs"
+    )
+    alone = replace(fixed, fields=HERE)
+    assert text((LEARNED, both), (LEARNED | FIXED, (alone,))) == f"{said}."
+    assert text((LEARNED | FIXED, (alone,)), (LEARNED, both)) == f"{said}."
+    optimizers = "; gradient descent needs 1.10 times (90% interval 1.00 to 1.20) the width of Adam."
+    others = OPTIMIZERS, (setting(1.1, 1.0, 1.2, ()),)
+    assert text((LEARNED, both), (LEARNED | FIXED, (alone,)), others) == said + optimizers
+
+
+def test_a_ratio_within_a_range_of_others_is_said_beside_it_where_it_comes_first() -> None:
+    many = tuple(setting(1 + T / 100, 0.9, 1.1 + T / 100, (("task.T", T),)) for T in (4, 6, 8))
+    here = replace(many[1], fields=HERE)
+    assert re.search("needs 1.06 times .*; .* needs 1.04 to 1.08 times", text((OPTIMIZERS, (here,)), (OPTIMIZERS, many)))
+    assert "in 3 settings" in text((OPTIMIZERS, many), (OPTIMIZERS, (here,)))
+    assert ";" not in text((OPTIMIZERS, many), (OPTIMIZERS, (here,)))
 
 
 def test_of_a_run_that_goes_on_it_is_said_so_far() -> None:

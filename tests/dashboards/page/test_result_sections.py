@@ -2,19 +2,24 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from synthetic_runs import transformers
 
-from dashboards.page.figure_sections import thresholds_section
-from dashboards.page.result_sections import verdicts_section
+from dashboards.page.cell_section import cell_section
+from dashboards.page.figure_sections import curves_section, thresholds_section
+from dashboards.page.result_sections import _definition, table_section, verdicts_section
 from dashboards.page.run_sections import provenance_section
 from dashboards.paper.tables import verdicts_json
+from dashboards.plots.cells import cell_views
 from dashboards.plots.charts_of_thresholds import threshold_charts
 from sweeps.findings.claim_results import ClaimSetting, Verdict
-from sweeps.findings.run_findings import Findings
+from sweeps.findings.run_findings import Findings, read_findings
+from sweeps.store.run_directory import RunDirectory
 
 OPEN = ClaimSetting((("task.T", 12),), 1.227, 1.161, 1.545, 3, "not enough data", "3 seeds give an interval of at most 75%")
 HELD = ClaimSetting((("task.T", 16),), 1.1, 1.05, 1.2, 5, "holds")
@@ -51,6 +56,22 @@ def test_provenance_says_what_lies_outside_the_theorems(findings: Findings, targ
     line = "Theory outside the range of the theorems of arXiv:2406.06893, a relative loss below T / (100 (T - q))"
     assert (line in text) == (target == 0.3)
     assert ("Theory" in text) == (target == 0.3)
+
+
+@pytest.mark.parametrize("rates", [[0.03], [0.01, 0.03]])
+def test_a_choice_of_rates_is_told_where_there_are_several(make_run: Callable[..., RunDirectory], rates: list[float]) -> None:
+    group = transformers([16])
+    findings = read_findings(make_run(trials=[group | {"grid": {"optimizer.lr": rates}}]).path)
+    views = cell_views(findings.thresholds, {record.trial_id: (np.arange(1, 4), np.ones(3)) for record in findings.records})
+    sections = table_section(findings), cell_section(findings, views, "runs/a"), curves_section(views)
+    told = ["learning rate chosen for each width" in words(section.html) for section in sections[:2] if section]
+    assert told == [len(rates) > 1] * 2
+    assert sections[2] is not None
+    assert ("at the chosen learning rate" in sections[2].html) == (len(rates) > 1)
+    rule = "`n`* is the median over seeds of the samples drawn until an evaluation first found the relative loss at 0.1 or less"
+    of_samples = findings.spec.criterion.model_copy(update={"of": "samples", "target_loss": 0.1})
+    chosen = ", with the learning rate of the least median" if len(rates) > 1 else ""
+    assert _definition(of_samples, several_rates=len(rates) > 1) == f"{rule}{chosen}."
 
 
 def figure(findings: Findings, *, verdicts: tuple[Verdict, ...] = (), searched: Sequence[bool]) -> str:

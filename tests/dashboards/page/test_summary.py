@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from synthetic_runs import measured
+from synthetic_runs import measured, packs_of, sweep, transformers
 
 from dashboards.boards.documents import laws_words
 from dashboards.page import summary
-from dashboards.page.headline import claims_headline
+from dashboards.page.headline import claims_headline, headline
 from dashboards.page.summary import heading
 from dashboards.plots.charts_of_laws import exponents_chart, residual_charts
 from dashboards.plots.charts_of_thresholds import threshold_charts
@@ -34,7 +34,8 @@ def sentence(holding: int, failing: int, undecided: int) -> str:
         ((0, 1, 0), "The claim does not hold."),
         ((2, 0, 0), "Of 2 claims, all hold."),
         ((0, 2, 0), "Of 2 claims, none holds."),
-        ((0, 0, 2), "Of 2 claims, for all there is not enough data."),
+        ((0, 0, 2), "There is not enough data for either of the 2 claims."),
+        ((0, 0, 3), "There is not enough data for any of the 3 claims."),
         ((1, 1, 0), "Of 2 claims, 1 holds and 1 does not."),
         ((1, 2, 0), "Of 3 claims, 1 holds and 2 do not."),
         ((2, 1, 0), "Of 3 claims, 2 hold and 1 does not."),
@@ -51,6 +52,32 @@ def test_the_claims_are_counted_in_a_grammatical_sentence(counts: tuple[int, int
 
 def test_one_claim_without_enough_data() -> None:
     assert sentence(0, 0, 1) == "The claim has not enough data."
+
+
+@pytest.mark.parametrize(
+    ("lengths", "has_begun", "begins"),
+    [
+        ([16], True, "A transformer with fixed codes, dual query needs a width of"),
+        ([16, 64], True, "From `T` = 16 to 64 a transformer with fixed codes, dual query needs"),
+        ([16], False, "So far, a transformer with fixed codes, dual query needs a width of"),
+    ],
+)
+def test_the_headline_names_what_sets_its_cells_apart_from_those_without_a_number(
+    make_run: Callable[..., RunDirectory], lengths: list[int], has_begun: bool, begins: str
+) -> None:
+    """Of three codes one has a threshold: of the others no trial has a loss, or none has begun."""
+
+    def outcome(config: TrialConfig) -> TrialResult | str:
+        return measured(config) if config.model.positions.redraw == "never" else "out of memory"  # type: ignore[attr-defined]
+
+    code = {"kind": "random_sign", "d_e": 8, "query": "dual"}
+    codes = [code | own for own in ({"redraw": "never"}, {"redraw": "per_step"}, {"redraw": "per_sample", "query": "sum"})]
+    group = {name: value for name, value in transformers([16]).items() if name != "zip"}
+    sizes = {"task.T": lengths, "model.positions.d_e": {"geom": [8, 60], "num": 6}}
+    trials = [group | {"grid": {"model.positions": codes, **sizes}}]
+    fixed = [isinstance(outcome(pack.configs[0]), TrialResult) for pack in packs_of(sweep(trials=trials))]
+    run = make_run(trials=trials, outcome=outcome, keep=lambda place: has_begun or fixed[place])
+    assert "".join(phrase.text for phrase in headline(read_findings(run.path))).startswith(begins)
 
 
 def head_laws(findings: Findings) -> list[str]:

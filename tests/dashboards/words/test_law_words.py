@@ -7,10 +7,12 @@ import pytest
 from matplotlib.mathtext import MathTextParser
 
 from dashboards.words.law_words import (
+    GAMMA,
     agreement_words,
-    conclusion_html,
     fitted_formula,
     interval_words,
+    laws_html,
+    left_html,
     measured_words,
     plain_formula,
     standing_words,
@@ -64,8 +66,31 @@ def test_the_best_of_undecided_laws_is_not_called_the_best(findings: Findings) -
         assert ("best" in words) == (comparison.best is not None and not comparison.rivals())
 
 
+def test_formulas_and_letters_of_notes_are_set_also_of_laws_that_no_table_has(comparison: LawComparison) -> None:
+    """All that a formula may hold: none is left half as text."""
+    note = "on these cells m = c T^gamma and m = d + c q T^gamma are the same function as m = c (T d)^gamma; d is the same"
+    words = f"{note} in all cells: gamma is the power of T alone; a = 1.2, a factor of query=sum and d_e"
+    formulas = (
+        f"<i>m</i> = <i>c</i> <i>T</i><sup><i>{GAMMA}</i></sup>",
+        f"<i>m</i> = <i>d</i> + <i>c</i> <i>q T</i><sup><i>{GAMMA}</i></sup>",
+        f"<i>m</i> = <i>c</i> (<i>Td</i>)<sup><i>{GAMMA}</i></sup>",
+    )
+    one, two, three = (f'<span class="formula">{formula}</span>' for formula in formulas)
+    whole = f"on these cells {one} and {two} are the same function as {three}; <i>d</i> is the same in all cells: "
+    whole += f"<i>{GAMMA}</i> is the power of <i>T</i> alone; <i>a</i> = 1.2, a factor of query=sum and d_e"
+    assert laws_html(words) == laws_html(words, comparison.laws[0]) == whole
+
+
+def test_every_formula_is_set_as_in_the_table(findings: Findings) -> None:
+    for comparison in findings.comparisons:
+        for law in comparison.laws:
+            whole = f'<span class="formula">{left_html(law)}{plain_formula(law).html}</span>'
+            assert laws_html(f"{law.formula} is best.", law) == f"{whole} is best."
+            assert laws_html(f"{law.formula}: {law.note}", law).count("gamma") == 0
+
+
 def test_a_verdict_keeps_its_words_and_sets_its_formulas(comparison: LawComparison) -> None:
-    html = conclusion_html(comparison, comparison.conclusion)
+    html = laws_html(comparison.conclusion, comparison.laws[0])
     assert comparison.conclusion.split(":")[0].split(" m = ")[0] in html
     assert '<span class="formula"><i>m</i> = ' in html
 

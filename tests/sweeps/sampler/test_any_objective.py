@@ -251,8 +251,30 @@ def test_a_threshold_beyond_an_end_is_named_by_the_users_axis() -> None:
         lambda trial: 0.01 + 0 * trial.suggest_float("lr", 1e-3, 1, log=True), target=0.5, param="lr", reached="below"
     )
     assert (result.reason, result.threshold) == ("above_range", None)
-    assert result.interval == (pytest.approx(1), None)
+    assert result.interval == (1, None)
     assert str(result) == f"lr*: above range, {result.num_points} points"
+
+
+@pytest.mark.parametrize(
+    ("loss", "reached", "reason"),
+    [
+        (lambda part: 0.01, "above", "below_range"),
+        (lambda part: 0.01, "below", "above_range"),
+        (lambda part: 0.99 - 0.8 * part**2, "above", "above_range"),
+    ],
+)
+@pytest.mark.parametrize("ends", [(3, 30), (-7, 30), (0, 1)])
+def test_an_interval_that_ends_at_the_range_has_its_exact_end(
+    loss: Callable[[float], float], reached: str, reason: str, ends: tuple[int, int]
+) -> None:
+    """The axis is one of logarithms, or linear, whose ends come back beside themselves: 30.000000000000004."""
+    low, high = ends
+
+    def value(trial: Trial) -> float:
+        return loss((trial.suggest_float("x", low, high, log=low > 0) - low) / (high - low))
+
+    _, result = search(value, target=0.1, param="x", reached=reached)
+    assert (result.reason, result.interval) == (reason, (high, None) if reason == "above_range" else (None, low))
 
 
 @pytest.mark.slow
