@@ -97,7 +97,7 @@ class OptunaBoard:
         self._stopped.set()
 
     def __enter__(self) -> "OptunaBoard":
-        threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
