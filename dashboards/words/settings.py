@@ -21,6 +21,10 @@ from sweeps.thresholds import WidthThreshold
 COLUMNS_OF_THEIR_OWN = frozenset({"model.kind", "task.T", "task.q", "task.d"})
 
 
+MAX_SETTINGS = 60
+"""Characters of a name in which every setting is named, also the usual ones."""
+
+
 class OfCell(Protocol):
     """Anything that belongs to one cell: its threshold, or its progress."""
 
@@ -38,7 +42,7 @@ class Axes:
 
     by_kind: Mapping[str, tuple[str, ...]]
     usual: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """For an architecture whose cells are few of the combinations of their settings: the commonest value of each field."""
+    """The commonest value of each field, for an architecture of many settings whose cells are few of their combinations."""
     following: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The fields of an architecture that one before them settles, as steps may follow the optimizer."""
 
@@ -55,18 +59,18 @@ class Axes:
     def family_settings(self, *cells: OfCell) -> tuple[str, ...]:
         """The settings that these cells share and others of their architecture do not: `query=sum`.
 
-        Where few settings are crossed, those that are unusual. A setting that follows T (the length of a code) is left out, and
-        so is one that follows another.
+        Where all are too long for a name and few are crossed, those that are unusual. A setting that follows T (the length of a
+        code) is left out, and so is one that follows another.
         """
         (own, *others), kind = [_fields_of(cell) for cell in cells], cells[0].kind
         fields = [
             name for name in self.by_kind.get(kind, ()) if name in own and all(other.get(name) == own[name] for other in others)
         ]
         usual = self.usual.get(kind)
-        apart = [name for name in fields if own[name] is not None and name not in self.following.get(kind, ())]
+        apart = [name for name in fields if name not in self.following.get(kind, ())]
         if usual is not None:
             apart = [name for name in fields if own[name] != usual[name]] or apart[:1]
-        return tuple(f"{field_name(name)}={value_words(own[name]) or 'null'}" for name in apart)
+        return _settings(own, apart)
 
 
 def axes_of(thresholds: Iterable[OfCell]) -> Axes:
@@ -88,6 +92,10 @@ def axes_of_configs(samples: Sequence[TrialConfig], size: Size) -> tuple[str, ..
     return Axes({kind: _differing(cells) for kind, cells in by_kind.items()}).fields
 
 
+def _settings(fields: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{field_name(name)}={value_words(fields[name]) or 'null'}" for name in names)
+
+
 def _following(cells: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> Iterable[str]:
     """Fields of the training whose value one field before them settles in all cells."""
     for place, name in enumerate(fields):
@@ -99,10 +107,12 @@ def _following(cells: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> Ite
 
 
 def _usual(cells: Sequence[Mapping[str, Any]], fields: Sequence[str], following: Collection[str]) -> dict[str, Any] | None:
-    """The commonest value of each field; None where there are few, or where cells are more than half of the combinations."""
+    """The commonest value of each field; None where all fit into a name, or cells are more than half of the combinations."""
     rows = {tuple(repr(cell.get(name)) for name in fields) for cell in cells}
     columns = [set(column) for name, column in zip(fields, zip(*rows, strict=True), strict=True) if name not in following]
-    if len(columns) < 3 or 2 * len(rows) > math.prod(map(len, columns)):
+    named = [name for name in fields if name not in following]
+    longest = max(len(", ".join(_settings(cell, [name for name in named if name in cell]))) for cell in cells)
+    if longest <= MAX_SETTINGS or 2 * len(rows) > math.prod(map(len, columns)):
         return None
     commonest = [Counter(column).most_common(1)[0][0] for column in zip(*sorted(rows), strict=True)]
     of_repr = {repr(cell.get(name)): cell.get(name) for cell in cells for name in fields}

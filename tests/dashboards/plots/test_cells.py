@@ -4,8 +4,10 @@ import dataclasses
 from collections.abc import Callable
 
 import numpy as np
+from synthetic_runs import transformers
 
 from dashboards.plots.cells import MAX_CURVE_POINTS, MAX_CURVES, cell_names, cell_views, read_shown_curves
+from dashboards.words.settings import axes_of, family_title
 from stsq_core import TrialConfig, TrialResult
 from sweeps.findings.run_findings import Findings, read_findings
 from sweeps.store.run_directory import RunDirectory
@@ -52,6 +54,27 @@ def test_names_tell_cells_apart(findings: Findings) -> None:
     assert cell_names(thresholds)[:4] == ("T = 16", "T = 32", "T = 64", "T = 128")
     twins = (thresholds[0], dataclasses.replace(thresholds[0], label="another"))
     assert cell_names(twins) == (thresholds[0].label, "another")
+
+
+def test_names_tell_every_setting_also_the_usual_one_where_few_are_crossed(make_run: MakeRun) -> None:
+    """Four of the eight combinations of code, redraw and query; each name has all three, and so have families."""
+    code = {"kind": "random_sign", "d_e": 8, "redraw": "never", "query": "dual"}
+    learned = {"kind": "learned", "d_e": 8}
+    codes = [code | {"redraw": "per_step"}, code, learned | {"query": "dual"}, learned | {"query": "sum"}]
+    training = {"objective": "minibatch", "batch_size": 64, "steps": 600}
+    group = {name: value for name, value in transformers([16], training=training).items() if name != "zip"}
+    grid = {"model.positions": codes, "model.positions.d_e": {"geom": [8, 60], "num": 6}}
+    findings = read_findings(make_run(trials=[group | {"grid": grid}]).path)
+    settings = [
+        "positions.kind = random_sign, redraw = per_step, query = dual",
+        "positions.kind = random_sign, redraw = never, query = dual",
+        "positions.kind = learned, redraw = never, query = dual",
+        "positions.kind = learned, redraw = never, query = sum",
+    ]
+    assert sorted(cell_names(findings.thresholds)) == sorted(f"T = 16, {own}" for own in settings)
+    axes = axes_of(findings.thresholds)
+    titles = {family_title(regime, axes) for regime in findings.regimes}
+    assert titles == {f"Transformer {own.replace(' = ', '=').replace(',', '')}" for own in settings}
 
 
 def test_names_tell_what_else_varies(make_run: MakeRun, attention: dict[str, object]) -> None:

@@ -1,6 +1,6 @@
 """A column for every axis that tells cells apart, none for what an architecture alone decides, named as in a sweep file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -74,17 +74,27 @@ class Cell(NamedTuple):
     label: str = "a cell"
 
 
-def test_where_settings_are_not_crossed_what_is_unusual_names_a_family_and_so_does_what_is_left_out() -> None:
+def test_of_many_settings_not_crossed_what_is_unusual_names_a_family_and_so_does_what_is_left_out() -> None:
+    """Of few, whose names are short, each says all, also what is left out."""
     usual = {"kind": "bit_attention", "width": 8, "keys": "positions", "values": "bits", "answer_gap": 20.0}
     others = ({}, {"keys": "embeddings"}, {"values": "embeddings"}, {"answer_gap": None})
+    few, many = others, (*others, {"mlp_width": 64}, {"readout_rate": 3.0})
     task, adam = {"kind": "sparse_boolean", "T": 16, "q": 3, "function": "and"}, {"kind": "adam", "lr": 0.003}
-    configs = [
-        TrialConfig.model_validate({"task": task, "model": usual | other, "optimizer": adam, "training": {"steps": 10}})
-        for other in others
+
+    def names(others: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
+        models = [usual | other for other in others]
+        fields = [{"task": task, "model": model, "optimizer": adam, "training": {"steps": 10}} for model in models]
+        cells = [Cell(TrialConfig.model_validate(own)) for own in fields]
+        return [axes_of(cells).family_settings(cell) for cell in cells]
+
+    unusual = [("keys=positions",), ("keys=embeddings",), ("values=embeddings",), ("answer_gap=null",)]
+    assert names(many) == [*unusual, ("mlp_width=64",), ("readout_rate=3",)]
+    assert names(few) == [
+        ("keys=positions", "values=bits", "answer_gap=20"),
+        ("keys=embeddings", "values=bits", "answer_gap=20"),
+        ("keys=positions", "values=embeddings", "answer_gap=20"),
+        ("keys=positions", "values=bits", "answer_gap=null"),
     ]
-    found = axes_of(map(Cell, configs))
-    names = [found.family_settings(Cell(config)) for config in configs]
-    assert names == [("keys=positions",), ("keys=embeddings",), ("values=embeddings",), ("answer_gap=null",)]
 
 
 def test_a_field_is_named_by_its_shortest_end_that_is_its_own() -> None:
