@@ -20,7 +20,7 @@ from stsq_core.configs import SAMPLES, WIDTH, Size
 from sweeps.cells import ExpandedSweep
 from sweeps.findings import Answer, Findings, Regime, Verdict
 from sweeps.laws import spread_words
-from sweeps.schema import LOSS, fields_of
+from sweeps.schema import LOSS, TARGET, fields_of
 from sweeps.store import Status
 from sweeps.thresholds import WidthThreshold
 
@@ -154,7 +154,8 @@ def _settings(regime: Regime, sweep: ExpandedSweep) -> str:
         if name in own[0] and len({repr(one.get(name)) for one in own}) == 1:
             alike.setdefault(tuple(map(values.index, values)), []).append(name)
     named = (min(names, key=lambda one: not one.endswith(".kind")) for names in alike.values())
-    return setting_words((name, own[0][name]) for name in named)
+    target = [(TARGET, regime.target_loss)] if regime.thresholds[0].num_targets > 1 else []
+    return setting_words([*((name, own[0][name]) for name in named), *target])
 
 
 def _across(panel: Panel, names: Sequence[str]) -> list[Phrase]:

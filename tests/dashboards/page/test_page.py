@@ -90,10 +90,11 @@ def test_cells_and_laws_that_differ_beside_the_task_are_told_apart(make_run: Mak
     assert (table.count("<td>sum</td>"), table.count("<td>dual</td>")) == (4, 4)
     for family in ("Transformer query=sum", "Transformer query=dual", "Transformer: 2 families at once"):
         assert f'class="transformer">{family}</span>' in text
-    assert (
-        "The 2 families share b of m = d + b q ln T: one b is enough; a b for each model.positions.query fits as well" in text
-    )
-    assert "<li>b at model.positions.query = sum over b at dual: 1.0" in text
+    assert 'share <i>b</i> of <span class="formula"><i>m</i> = <i>d</i> + <i>b</i> <i>q</i> ln <i>T</i></span>: one' in text
+    said = "The 2 families share b of m = d + b q ln T: one b is enough; a b for each model.positions.query fits as well"
+    plain = re.sub(r"</?(i|span)\b[^>]*>", "", text)
+    assert said in plain
+    assert "<li>b at model.positions.query = sum over b at dual: 1.0" in plain
 
 
 def test_everything_the_page_links_to_is_in_it(whole_page: Path) -> None:
