@@ -7,6 +7,7 @@ with too few seeds (`with_seeds`). A claim holds when it holds in every setting,
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -135,10 +136,13 @@ def _compare(claim: Compare, observations: Sequence[Observation], level: float) 
         small, large = pair.get(claim.smaller, []), pair.get(claim.than, [])
         if not small and not large:
             continue
+        lacking = [value for value, own in ((claim.smaller, small), (claim.than, large)) if not own]
+        note = f"no ended trial with {leaf(claim.field)} = {lacking[0]} is equal in all else" if lacking else ""
         for metric in claim.metrics:
             where = (("metric", metric),) if len(claim.metrics) > 1 else ()
             fields = (*where, *_fields((small or large)[0], names))
-            settings.append(_ratio(fields, _logs(small, metric), _logs(large, metric), level))
+            ratio = _ratio(fields, _logs(small, metric), _logs(large, metric), level)
+            settings.append(replace(ratio, note=note))
     return settings
 
 

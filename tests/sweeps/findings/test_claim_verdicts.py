@@ -93,9 +93,15 @@ def test_what_is_ignored_may_differ_in_a_comparison(transformer: Make) -> None:
             data = transformer(seed=seed).model_dump(mode="json") | {"optimizer": {"kind": kind, "lr": lr}}
             observations.append(seen(TrialConfig.model_validate(data), loss * (1 + seed / 100)))
     rule = {"kind": "compare", "metrics": ["loss"], "field": "optimizer.kind", "smaller": "adam", "than": "gd"}
-    assert judged(claim(**rule), observations).answer == "not enough data"
+    apart = judged(claim(**rule), observations)
+    assert apart.answer == "not enough data"
+    assert {setting.note for setting in apart.settings} == {
+        "no ended trial with kind = adam is equal in all else",
+        "no ended trial with kind = gd is equal in all else",
+    }
     verdict = judged(claim(**rule, ignoring=["optimizer"]), observations)
     assert verdict.answer == "holds"
+    assert verdict.settings[0].note == ""
     assert verdict.settings[0].value == pytest.approx(0.25)
 
 
