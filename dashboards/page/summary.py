@@ -16,6 +16,7 @@ MAX_LAWS = 4
 def heading(findings: Findings) -> Html:
     """Name, state and time; title; hypothesis; the result in one sentence; the laws behind it."""
     status, complete = status_words(findings)
+    status = status if complete else f"drawn when {status.replace(' ended', ' had ended', 1)}"  # the progress may be newer
     phrases = result_phrases(findings)
     meta = [
         element("span", element("b", findings.spec.name)),

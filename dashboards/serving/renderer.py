@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from dashboards.page import (
@@ -35,8 +35,8 @@ from dashboards.page import (
 from dashboards.words import Html, element, ended_words, left_words
 from stsq_core.configs import UserError
 from sweeps.cells import Cell
-from sweeps.findings import Findings, KnownThresholds, Progress, read_findings, read_progress
-from sweeps.store import RunDirectory, holds_runs, runs_in, write_atomically
+from sweeps.findings import Findings, KnownThresholds, Progress, ProgressBasis, progress_source, read_findings, read_progress
+from sweeps.store import Round, RunDirectory, holds_runs, runs_in, write_atomically
 
 SHARE = 0.2
 """Upper limit on the share of one core's time: for the whole page as results come in, and apart from it for the progress."""
@@ -142,25 +142,30 @@ class RunView:
         self._findings: Findings | None = None
         self._contents: Contents | None = None
         self._progress: Progress | None = None
+        self._source: Callable[[Mapping[str, Round]], ProgressBasis] | None = None
+        self._drawn: object = None
         self._results: object = None
         self._last_activity: object = None
 
     def refresh(self, *, draw: bool = True) -> bool:
         """Read the run and show what has changed; true if new results were drawn.
 
-        Without `draw` only the progress is updated, and new results wait for the next call.
+        Without `draw` only the progress is updated, from the ledger as it is now, and the rest of the page waits.
         """
-        results = _stamp([self._run.spec, self._run.ledger]) if draw or self._results is None else self._results
-        activity = _activity(self._run)
-        if (results, activity) == (self._results, self._last_activity):
+        results, activity = _stamp([self._run.spec, self._run.ledger]), _activity(self._run)
+        is_new = results != self._drawn and (draw or self._drawn is None)
+        if not is_new and (results, activity) == (self._results, self._last_activity):
             return False
-        is_new = results != self._results
+        if results != self._results:
+            self._source = None
         try:
             self._look(is_new)
         except UserError as error:
             self._view.put(_unreadable(self.given, str(error)), words=f"{self.given} cannot be read", running=False)
+            self._drawn = results if is_new else self._drawn
             is_new = False
         self._results, self._last_activity = results, activity
+        self._drawn = results if is_new else self._drawn
         return is_new
 
     def draw_figures(self) -> None:
@@ -178,8 +183,10 @@ class RunView:
     def _look(self, is_new: bool) -> None:
         if is_new or self._findings is None:
             self._findings = read_findings(self._run.path)
+            self._source = self._findings.progress_basis
         findings = self._findings
-        self._progress = read_progress(self._run, findings.progress_basis)
+        self._source = self._source or progress_source(self._run)
+        self._progress = read_progress(self._run, self._source)
         if is_new or self._contents is None:
             write_tables(findings, self._view.folder)
             self._contents = contents_of(findings, self._progress, given=self.given, known=self._known)

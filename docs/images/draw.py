@@ -219,6 +219,7 @@ def photograph_live(run: Path, path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "runs", "quickstart")
         command = [sys.executable, "-m", "stsq", "run", "quickstart", "--wandb", "disabled", "--out", "runs/quickstart"]
+        command += ["--set", "search.tolerance=0.03"]  # else it is over before a page can be photographed
         with subprocess.Popen(command, cwd=folder, env=_variables(), stdout=subprocess.DEVNULL) as runner:
             try:
                 while not (out / "ledger.jsonl").is_file() and runner.poll() is None:
@@ -236,8 +237,8 @@ def photograph_live(run: Path, path: Path) -> None:
                 runner.send_signal(signal.SIGINT)
 
 
-LEAST_ENDED = 24
-"""Trials that have ended in the picture of the live page, of somewhat more than a hundred."""
+LEAST_ENDED = 96
+"""Trials that have ended in the picture of the live page, of some hundreds."""
 
 ENDED_AND_IN_TRAINING = """least => {
     const section = document.querySelector('#progress');

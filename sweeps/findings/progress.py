@@ -123,7 +123,8 @@ def read_progress(run: RunDirectory, basis: Callable[[Mapping[str, Round]], Prog
 
     Args:
         run: its directory.
-        basis: what it is computed from, given the rounds that searches wait for; it is read from the directory by default.
+        basis: what it is computed from, given the rounds that searches wait for (`progress_source`, by default of now); one
+            that is older than the ledger counts trials that have ended as waiting.
 
     Raises:
         UserError: the ledger or the sweep cannot be read.
@@ -133,16 +134,17 @@ def read_progress(run: RunDirectory, basis: Callable[[Mapping[str, Round]], Prog
     holder = Lock(run.lock).holder() if open_session else None
     # where nobody runs the sweep, a search is what its points say: the next session asks for what is left of a round
     rounds = read_rounds(run.rounds) if holder else {}
-    found = _read_basis(run, rounds) if basis is None else basis(rounds)
+    found = (basis or progress_source(run))(rounds)
     began_at = open_session.started_at if open_session else None
     return progress_of(replace(found, session_began_at=began_at), read_training(run, now=now), holder=holder, now=now)
 
 
-def _read_basis(run: RunDirectory, rounds: Mapping[str, Round]) -> ProgressBasis:
+def progress_source(run: RunDirectory) -> Callable[[Mapping[str, Round]], ProgressBasis]:
+    """What the progress of a run is computed from, as its ledger is now, given the rounds that searches wait for."""
     sweep = run.read_sweep()
     results = read_results(run, sweep)
     thresholds = thresholds_of(sweep.spec, results) if results.searched else ()
-    return basis_of(sweep, results.records, thresholds, rounds, results.ledger_notes)
+    return lambda rounds: basis_of(sweep, results.records, thresholds, rounds, results.ledger_notes)
 
 
 def progress_of(basis: ProgressBasis, training: Sequence[TrainingPack], *, holder: str | None, now: float) -> Progress:
