@@ -25,7 +25,7 @@ test: $(STAMP)  ## the tests, in four processes, because many of them wait for p
 	$(BIN)/python -m pytest -n 4 -m '$(WHOLE)'
 
 test-quick: $(STAMP)  ## the tests that start no Ray, browser or other process and take no longer than a second
-	$(BIN)/python -m pytest -n 2 -m '$(QUICK)'
+	$(BIN)/python -m pytest -n 3 -m '$(QUICK)'
 
 test-failed: $(STAMP)  ## the tests that failed last time, once more
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none

@@ -240,7 +240,7 @@ def test_one_diverging_rate_is_told_and_does_not_move_the_threshold(
         ("search.batch=100", "cap must be at least batch"),
         ("fcn:model.width=8", "the width is searched; got model.width=8 as well: leave width out"),
         ("fcn:seeds=3", "a search takes a fresh seed for every point"),
-        ("search.storage=sqlite:////no/such/x.db", "cannot be used"),
+        pytest.param("search.storage=sqlite:////no/such/x.db", "cannot be used", marks=pytest.mark.slow),
     ],
 )
 def test_a_search_that_cannot_be_meant_is_refused_in_words(

@@ -234,6 +234,7 @@ def test_a_server_that_refuses_is_reported_in_one_message(named_run: RunDirector
     assert len(boards_server.views) == 2
 
 
+@pytest.mark.slow
 def test_without_a_key_or_a_server_it_is_said_what_to_do(
     named_run: RunDirectory, boards_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,7 @@ def test_offline_one_file_a_cell_reads_back_as_its_log_and_its_threshold(make_ru
     assert publish(run.path).num_up_to_date == 2
 
 
+@pytest.mark.slow
 def test_each_of_several_targets_has_its_numbers_and_a_cell_that_was_interrupted_has_no_status_of_any(
     make_run: MakeRun, large: dict[str, Any]
 ) -> None:

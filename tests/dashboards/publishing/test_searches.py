@@ -363,6 +363,7 @@ def test_a_search_of_several_rates_and_targets_has_a_row_a_round_with_each_targe
             assert shown == [threshold.m_star, threshold.low, threshold.high]
 
 
+@pytest.mark.slow
 def test_without_rounds_every_batch_of_points_is_one(hunt: Any) -> None:
     one = hunt(**LONG)
     one.go()

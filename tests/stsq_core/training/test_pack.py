@@ -175,7 +175,10 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+SLOW_KINDS = ("transformer_mlp", "learned_dual")
+
+
+@pytest.mark.parametrize("kind", [pytest.param(one, marks=pytest.mark.slow) if one in SLOW_KINDS else one for one in KINDS])
 def test_a_trial_has_the_same_bits_alone_in_a_pack_and_elsewhere_in_it(transformer, fcn, kind: str) -> None:
     trials = a_pack_of_16(transformer, fcn, kind)
     together = dict(zip(trials, train_pack(trials), strict=True))

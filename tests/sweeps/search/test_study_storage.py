@@ -91,6 +91,7 @@ def test_a_storage_that_cannot_be_used_is_refused_in_words(tmp_path, url, words,
     assert words in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_proxy_serves_a_search(tmp_path, hunt, simulated):
     with socket.socket() as free:
         free.bind(("localhost", 0))

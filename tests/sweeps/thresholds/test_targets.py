@@ -57,6 +57,7 @@ def test_a_grid_is_judged_by_each_target_as_by_that_alone(cell_records: Callable
     assert [len(members) for members in by_regime(together)] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_a_search_finds_each_target_with_the_points_of_all(hunt: Callable[..., Any]) -> None:
     def loss(config: Any) -> float:
         return falling(config.width, config.seed)
