@@ -62,6 +62,13 @@ class _Claim(Selection):
     """The claim in words."""
 
 
+def _check_ignored(names: Texts) -> None:
+    """Refuse a name that is no field, which would let nothing differ."""
+    for place, name in enumerate(names):
+        if name != TARGET and (reason := unknown_field(name)):
+            raise FieldError(("ignoring", place), reason)
+
+
 OneSided = Union["Bound", "Sharpness", "ThresholdGrowth", "ThresholdRatio"]
 
 
@@ -107,6 +114,7 @@ class Compare(_Claim):
     def _field_exists(self) -> Self:
         if reason := unknown_field(self.field):
             raise FieldError(("field",), reason)
+        _check_ignored(self.ignoring)
         return self
 
 
@@ -227,6 +235,7 @@ class ThresholdRatio(_ThresholdClaim):
             raise FieldError(("by",), reason)
         if self.of == self.over:
             raise FieldError(("over",), f"a ratio compares two values of {self.by}; got {shown(self.of)} twice")
+        _check_ignored(self.ignoring)
         return self
 
 

@@ -22,6 +22,15 @@ def refused(sweep_file, more: str) -> str:
         ("claims: [{kind: slope, name: a, says: b, where: {model.positions.kin: x}}]", "did you mean"),
         ("claims: [{kind: compare, name: a, says: b, metrics: [loss], field: tas.T, smaller: 1, than: 2}]", "no field 'tas.T'"),
         (
+            "claims: [{kind: threshold_ratio, name: a, says: b, by: model.kind, of: fcn, over: transformer, at_most: 1.0, "
+            "ignoring: [optimizer, positions.redraw]}]",
+            "ignoring.1: there is no field 'positions.redraw'",
+        ),
+        (
+            "claims: [{kind: compare, name: a, says: b, metrics: [loss], field: task.T, smaller: 1, than: 2, ignoring: [opt]}]",
+            "no field 'opt'",
+        ),
+        (
             "claims: [{kind: sharpness, name: a, says: b, begins: 0.1, reaches: 0.5, at_most: 2.0}]",
             "reaches must be below begins",
         ),
