@@ -1,4 +1,4 @@
-"""The time that this process has spent on compiling loops, which is no part of training: a machine does it once."""
+"""The time that this process has spent on compiling or loading loops, which is no part of training: it is done once."""
 
 import time
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class TrainingClock:
-    """Counts seconds in which loops are compiled or awaited from another process; one may begin within another."""
+    """Counts seconds in which loops are compiled, loaded or awaited from another process; one may begin within another."""
 
     def __init__(self) -> None:
         self._seconds = self._begun = 0.0

@@ -95,7 +95,8 @@ def _compile_once(kept: Any) -> None:
     load, save, place = kept.load_overload, kept.save_overload, zlib.crc32(kept._cache_file._index_name.encode())
 
     def load_or_wait(signature: Any, context: Any) -> Any:
-        found = load(signature, context)
+        with training_clock.running():
+            found = load(signature, context)
         if found is None and _wait_for(kept, place):
             found = load(signature, context)
             if found is not None:

@@ -282,7 +282,8 @@ def _pace(basis: ProgressBasis, records: Outcomes, packs: Sequence[_PackInTraini
         took: dict[tuple[str, str], float] = {}
         for pack_id, at, own in zip(recent.pack_id.tolist(), recent.finished_at.tolist(), recent.seconds.tolist(), strict=True):
             took[pack_id, at] = took.get((pack_id, at), 0.0) + own
-        begun += [datetime.fromisoformat(at).timestamp() - own for (_, at), own in took.items()]
+        # the ledger has whole seconds, of which half a second more is the best guess
+        begun += [datetime.fromisoformat(at).timestamp() + 0.5 - own for (_, at), own in took.items()]
         trained_s = seconds + sum(max(0.0, now - pack.training.began_at) for pack in packs)
         return WorkerPace.of(rate, trained_s=trained_s, span_s=now - min(begun), num_workers=max(1, len(packs)))
     operations = sum(pack.operations * pack.share for pack in packs)

@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-LEAST_BUSY = 0.05
-"""The least share of a worker's time that training is taken for: a moment after the start is no measurement."""
+LEAST_BUSY, BUSY_S = 0.05, 10.0
+"""The least share of a worker's time that training is taken for, and the seconds of a worker without a pause that count beside
+those that were seen: a moment after the start is no measurement."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class WorkerPace:
         """The pace of workers that trained `trained_s` seconds, all together, of the `span_s` since the first of them began."""
         if trained_s <= 0 or span_s <= 0:
             return cls(operations_per_s)
-        return cls(operations_per_s, min(1.0, max(LEAST_BUSY, trained_s / (span_s * num_workers))))
+        busy = (trained_s + BUSY_S) / (span_s * num_workers + BUSY_S)
+        return cls(operations_per_s, min(1.0, max(LEAST_BUSY, busy)))
 
     def seconds(self, operations: float) -> float:
         """How long one worker takes, its pauses included."""

@@ -28,9 +28,11 @@ def test_laws_choose_among_cells_that_wait_together() -> None:
 
 
 def test_pauses_of_workers_are_part_of_their_pace() -> None:
-    pace = WorkerPace.of(100.0, trained_s=10.0, span_s=10.0, num_workers=2)
-    assert pace.busy == 0.5
-    assert pace.seconds(100.0) == 2.0
+    pace = WorkerPace.of(100.0, trained_s=1000.0, span_s=1000.0, num_workers=2)
+    assert pace.busy == pytest.approx(0.5, rel=0.01)
+    assert pace.seconds(100.0) == pytest.approx(2.0, rel=0.01)
+    soon = WorkerPace.of(100.0, trained_s=1.0, span_s=2.0, num_workers=2)
+    assert soon.busy == pytest.approx(11 / 14)  # pauses of a moment say little
     assert WorkerPace.of(100.0, trained_s=30.0, span_s=10.0, num_workers=2).seconds(100.0) == 1.0
     assert WorkerPace.of(100.0, trained_s=0.0, span_s=0.0, num_workers=2).seconds(100.0) == 1.0
 
