@@ -33,7 +33,7 @@ LIVE_EVERY_S = 0.5
 SILENT_S = 5.0
 """How long a pack may train without a report before that is said."""
 
-COMPILING = "a new machine compiles the engine first, about half a minute"
+COMPILING = "a new machine compiles first"
 
 
 @dataclass
@@ -171,8 +171,7 @@ class ProgressLine:
             )
             parts.append(packs if num else "starting")
         if silent := sum(part <= one.base and now - one.sent_at > SILENT_S for one, part in running):
-            silent_packs = "1 pack not at its" if silent == 1 else f"{silent} packs not at their"
-            parts.append(f"{silent_packs} first report yet ({COMPILING})")
+            parts.append(f"no report yet of {silent} pack{'' if silent == 1 else 's'} ({COMPILING})")
         return " · ".join(parts)
 
     def _seconds_left(self, running: Sequence[tuple[Running, float]], now: float) -> float | None:

@@ -159,7 +159,7 @@ def test_a_pack_without_a_report_is_said_to_wait_for_the_engine(
     progress.started(pack)
     assert progress.state() == "0 of 4 trials · 1 pack sent to 1 worker"
     monkeypatch.setattr(module, "SILENT_S", -1.0)
-    waits = "1 pack not at its first report yet (a new machine compiles the engine first, about half a minute)"
+    waits = "no report yet of 1 pack (a new machine compiles first)"
     assert progress.state() == f"0 of 4 trials · 1 pack sent to 1 worker · {waits}"
     with JournalWriter(tmp_path / f"{pack.pack_id}.jsonl", pack) as journal:
         journal.append(Measurement(50, pack.trial_ids, (0.5, 0.4)))
