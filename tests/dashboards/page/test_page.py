@@ -189,7 +189,7 @@ def test_a_partial_sweep_says_so_far(make_run: MakeRun) -> None:
     page = Page(write_report(run.path))
     ended = len(Ledger(run.ledger).read())
     assert "So far, " in page.text
-    assert f"{ended} of 144 trials ended" in page.text
+    assert f"drawn when {ended} of 144 trials had ended" in page.text
 
 
 def test_a_sweep_with_no_result_yet_has_a_page(make_run: MakeRun) -> None:
