@@ -221,7 +221,7 @@ def measured_rate(records: Iterable[LedgerRecord]) -> Rate:
     trained = outcomes.take((outcomes.status == FINISHED) & (outcomes.device == "cpu") & (outcomes.seconds > 0))
     seconds = float(trained.seconds.sum())
     if seconds < 1.0:
-        words = "the first run on a machine also compiles the engine, half a minute"
+        words = "the first run on a machine also compiles the engine, some ten seconds"
         return Rate(ASSUMED_RATE, f"assuming {ASSUMED_RATE:.1g} operations/s a core; {words}")
     rate = trial_operations(trained.trials) / seconds
     return Rate(rate, f"at {rate:.2g} operations/s a core, as measured by the {len(trained)} trials in the ledger")

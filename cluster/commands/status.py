@@ -1,6 +1,7 @@
 """`stsq status`: the progress of a run, read from its directory alone, as tables and as JSON."""
 
 import json
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,8 @@ def show_status(console: Console, progress: Progress, *, run: Path) -> None:
     cells."""
     print_line(console, _line(progress))
     if progress.num_ended and progress.holder is None:
-        page = run / "report" / "index.html"
-        print_line(
-            console, f"results: `stsq show {run}`" + (f", page: {page}" if page.is_file() else f", page: `stsq report {run}`")
-        )
+        page, place = run / "report" / "index.html", shlex.quote(str(run))
+        print_line(console, f"results: `stsq show {place}`, page: {page if page.is_file() else f'`stsq report {place}`'}")
     for note in progress.notes:
         print_line(console, note)
     if progress.workers:

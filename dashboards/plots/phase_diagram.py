@@ -125,13 +125,5 @@ def _contours(series: Series, places: Mapping[str, float]) -> Iterator[Line]:
 
 def _width_at(posterior: ThresholdPosterior, share: float) -> float:
     """The width at which this fraction of the seeds is solved, by the posterior's points; nan or inf beyond the range."""
-    other = ThresholdPosterior(
-        posterior.widths,
-        posterior.log_losses,
-        low=posterior.low,
-        high=posterior.high,
-        log_target=posterior.log_target,
-        success_rate=share,
-        is_cut=posterior.is_cut,
-    )
+    other = posterior.at_rate(share)
     return math.exp(other.median) if other.standing == "found" else math.nan

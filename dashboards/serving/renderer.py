@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from dashboards.page import (
@@ -34,9 +34,8 @@ from dashboards.page import (
 )
 from dashboards.words import Html, element, ended_words, left_words
 from stsq_core.configs import UserError
-from sweeps.cells import Cell
-from sweeps.findings import Findings, KnownThresholds, Progress, ProgressBasis, progress_source, read_findings, read_progress
-from sweeps.store import Round, RunDirectory, holds_runs, runs_in, write_atomically
+from sweeps.findings import Findings, KnownThresholds, Progress, ProgressSource, progress_source, read_findings, read_progress
+from sweeps.store import RunDirectory, holds_runs, runs_in, write_atomically
 
 SHARE = 0.2
 """Upper limit on the share of one core's time: for the whole page as results come in, and apart from it for the progress."""
@@ -138,11 +137,10 @@ class RunView:
         self._run = RunDirectory(Path(given))
         self._view = view
         self._known: KnownThresholds = {}
-        self._cells: Sequence[Cell] = ()
         self._findings: Findings | None = None
         self._contents: Contents | None = None
         self._progress: Progress | None = None
-        self._source: Callable[[Mapping[str, Round]], ProgressBasis] | None = None
+        self._source: ProgressSource | None = None
         self._drawn: object = None
         self._results: object = None
         self._last_activity: object = None
@@ -158,15 +156,15 @@ class RunView:
             return False
         if results != self._results:
             self._source = None
+        is_drawn = is_new
         try:
             self._look(is_new)
         except UserError as error:
             self._view.put(_unreadable(self.given, str(error)), words=f"{self.given} cannot be read", running=False)
-            self._drawn = results if is_new else self._drawn
-            is_new = False
+            is_drawn = False
         self._results, self._last_activity = results, activity
         self._drawn = results if is_new else self._drawn
-        return is_new
+        return is_drawn
 
     def draw_figures(self) -> None:
         """Draw the figures for papers; last, because they take long and the page does not need them."""

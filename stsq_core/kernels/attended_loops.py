@@ -11,9 +11,10 @@ from numba import types, uint64
 from numba.core import cgutils
 from numba.extending import overload
 
+from stsq_core.kernels.exponentials import exp_below_zero
 from stsq_core.kernels.jit import emitted, inlined, jitted
 from stsq_core.kernels.network_loops import sigmoid
-from stsq_core.kernels.score_rows import add_dots_of_all, add_rows_of_all, exp_below_zero, slope_fours, weigh_fours
+from stsq_core.kernels.score_rows import add_dots_of_all, add_rows_of_all, slope_fours, weigh_fours
 from stsq_core.kernels.vectors import (
     MOST_TURNED,
     PANEL,

@@ -6,8 +6,8 @@ from numba import uint64
 from stsq_core.configs import LANES
 from stsq_core.kernels.descent_loops import move_all
 from stsq_core.kernels.draws import fill_batch, halves, room_for
+from stsq_core.kernels.exponentials import exp_below_zero
 from stsq_core.kernels.jit import inlined, jitted
-from stsq_core.kernels.score_rows import exp_below_zero
 from stsq_core.kernels.vectors import (
     BLOCK,
     PANEL,

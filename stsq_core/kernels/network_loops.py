@@ -5,9 +5,9 @@ As in the other loops (`stsq_core.kernels.jit`), every trial is a loop of its ow
 
 import numpy as np
 
+from stsq_core.kernels.exponentials import exp_below_zero
 from stsq_core.kernels.jit import inlined, jitted, summed
 from stsq_core.kernels.net_loops import accumulate, backward, forward, pack_weights, unpack_weights
-from stsq_core.kernels.score_rows import exp_below_zero
 from stsq_core.kernels.vectors import BLOCK, PANEL, VECTOR_BYTES, add_dots, added_1, added_4
 
 # Elementary functions

@@ -5,11 +5,12 @@ from .observations import Observation as Observation, cells_of as cells_of, diff
 from .progress import (
     CellProgress as CellProgress,
     Progress as Progress,
+    ProgressSource as ProgressSource,
     WorkerProgress as WorkerProgress,
     progress_source as progress_source,
     read_progress as read_progress,
 )
-from .progress_basis import ProgressBasis as ProgressBasis, planned_trials as planned_trials
+from .progress_basis import planned_trials as planned_trials
 from .regimes import Regime as Regime
 from .run_findings import Findings as Findings, findings_of as findings_of, read_findings as read_findings
 from .threshold_verdicts import threshold_ratio as threshold_ratio

@@ -118,13 +118,17 @@ class Progress:
         return self.num_ended == self.num_trials and not self.outlook.num_searching
 
 
-def read_progress(run: RunDirectory, basis: Callable[[Mapping[str, Round]], ProgressBasis] | None = None) -> Progress:
+ProgressSource = Callable[[Mapping[str, Round]], ProgressBasis]
+"""What the progress of a run is computed from, given the rounds that its searches wait for."""
+
+
+def read_progress(run: RunDirectory, source: ProgressSource | None = None) -> Progress:
     """The progress of a run.
 
     Args:
         run: its directory.
-        basis: what it is computed from, given the rounds that searches wait for (`progress_source`, by default of now); one
-            that is older than the ledger counts trials that have ended as waiting.
+        source: what it is computed from, by default the ledger as it is now; an older one counts trials that have ended since
+            as waiting.
 
     Raises:
         UserError: the ledger or the sweep cannot be read.
@@ -134,13 +138,13 @@ def read_progress(run: RunDirectory, basis: Callable[[Mapping[str, Round]], Prog
     holder = Lock(run.lock).holder() if open_session else None
     # where nobody runs the sweep, a search is what its points say: the next session asks for what is left of a round
     rounds = read_rounds(run.rounds) if holder else {}
-    found = (basis or progress_source(run))(rounds)
+    found = (source or progress_source(run))(rounds)
     began_at = open_session.started_at if open_session else None
     return progress_of(replace(found, session_began_at=began_at), read_training(run, now=now), holder=holder, now=now)
 
 
-def progress_source(run: RunDirectory) -> Callable[[Mapping[str, Round]], ProgressBasis]:
-    """What the progress of a run is computed from, as its ledger is now, given the rounds that searches wait for."""
+def progress_source(run: RunDirectory) -> ProgressSource:
+    """The source of a run's progress as its ledger is now."""
     sweep = run.read_sweep()
     results = read_results(run, sweep)
     thresholds = thresholds_of(sweep.spec, results) if results.searched else ()

@@ -12,6 +12,7 @@ before their crossing have no threshold (`probability_not_reached`); quantiles a
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from statistics import NormalDist
 from typing import Literal
@@ -84,6 +85,17 @@ class ThresholdPosterior:
         self.log_ceiling = log_ceiling
         if self.widths.shape != self.log_losses.shape:
             raise ValueError(f"as many widths as losses are needed; got {len(self.widths)} and {len(self.log_losses)}")
+
+    def at_rate(self, success_rate: float) -> "ThresholdPosterior":
+        """The posterior of the same points for another fraction of the seeds; what the curves weigh is the same, and shared."""
+        if not 0 < success_rate < 1:
+            raise ValueError(f"success_rate must lie between 0 and 1; got {success_rate}")
+        _ = self._weights
+        other = copy(self)
+        other.success_rate = success_rate
+        for name in ("_cumulative", "_sought"):  # which depend on the rate
+            other.__dict__.pop(name, None)
+        return other
 
     def quantiles(self, levels: Sequence[float] | np.ndarray) -> np.ndarray:
         """Log m* at these levels; -inf or inf where the mass lies below or above the range, or the points that there are."""

@@ -45,8 +45,8 @@ def searched_threshold(
     draws, crossing = np.array([]), math.nan
     if state.posterior is not None and not is_short:
         draws, crossing = _estimate(points, state.posterior, criterion)
-    if _is_early(state, settings) or (math.isinf(crossing) and not state.finished and settings.decide is None):
-        crossing = math.nan  # a search may say what lies beyond its range when it has ended
+    if _goes_on(state, settings) and (state.num_points < settings.batch or math.isinf(crossing)):
+        draws, crossing = np.array([]), math.nan
     ends = _ends(draws, crossing, widths, criterion, state)
     above = _above(points, crossing, ends, criterion)
     chosen = np.zeros(len(points.outcomes), dtype=bool)
@@ -70,9 +70,11 @@ def searched_threshold(
     )
 
 
-def _is_early(state: SearchState, settings: SearchSettings) -> bool:
-    """Whether the first round is not over: a few of its points, which are as wide as its range, tell no threshold."""
-    return not state.finished and settings.decide is None and state.num_points < settings.batch
+def _goes_on(state: SearchState, settings: SearchSettings) -> bool:
+    """Whether the search has not ended: a few points of its first round, which lie as far apart as its range, tell no threshold
+    yet, and what lies beyond its points it may say at its end. Where laws decide, a search has no end of its own.
+    """
+    return not state.finished and settings.decide is None
 
 
 def _estimate(points: CellPoints, posterior: ThresholdPosterior, criterion: Criterion) -> tuple[np.ndarray, float]:
@@ -134,9 +136,11 @@ def _notes(
     if state.reason in ("diverged", "failed") or state.posterior is None:
         yield f"not found: all {state.reason}" if state.reason else "not found yet: no point has given a loss"
         return
-    if _is_early(state, settings):
+    goes_on = _goes_on(state, settings)
+    is_early = goes_on and state.num_points < settings.batch
+    if is_early:
         yield f"not found yet: {state.num_points} of the first {settings.batch} points have ended"
-    elif math.isnan(crossing) and not state.finished and state.posterior.standing != "not_reached":
+    elif math.isnan(crossing) and goes_on and state.posterior.standing != "not_reached":
         reaching = points.judged[points.evidence] <= math.log(criterion.target)
         share = "all" if reaching.all() else "none" if not reaching.any() else f"{np.count_nonzero(reaching)}"
         where = (
@@ -154,7 +158,7 @@ def _notes(
     if crossing == -math.inf:
         can_shrink = state.finished and state.posterior.low == cell.low > cell.offset + 1
         yield f"at or below {widths.min()}, the least {noun} searched" + (" (try a smaller low)" if can_shrink else "")
-    if not state.finished and settings.decide is None and not _is_early(state, settings):
+    if goes_on and not is_early:
         yield f"the search is not finished: {state.num_points} {'point' if state.num_points == 1 else 'points'} so far"
     if state.reason == "cap" and state.num_points > settings.cap:
         yield f"{state.num_points} points of earlier searches are more than the cap of {settings.cap}: none was asked"

@@ -10,7 +10,7 @@ import pytest
 from stsq_core.kernels import compiled
 
 LOOPS = (
-    *("compiled", "compile_clock", "jit", "vectors", "score_rows", "draws", "queries"),
+    *("compiled", "compile_clock", "jit", "vectors", "exponentials", "draws", "queries"),
     *("attention_loops", "net_loops", "descent_loops", "step_loops"),
 )
 

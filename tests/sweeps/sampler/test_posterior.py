@@ -167,3 +167,25 @@ def test_intervals_of_dense_evidence_cover(slope: float) -> None:
 def test_impossible_questions_are_refused(settings: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ThresholdPosterior([], [], **({"low": 4, "high": 8, "log_target": LOG_TARGET} | settings))
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_another_fraction_of_the_seeds_is_that_of_the_same_points_weighed_once(
+    rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that the points say is kept: of which only the side of the target is known, and what has learned nothing."""
+    widths = np.array([8, 12, 16, 20, 24, 28, 32, 48])
+    losses = 2.0 * np.log(20 / widths) + np.log(0.1) + 0.1 * np.cos(widths)
+    known = {"low": 4, "high": 64, "log_target": math.log(0.1), "by_sign": widths == 48, "log_ceiling": 0.3}
+    one = ThresholdPosterior(widths, losses, success_rate=0.4, **known)
+    one.quantiles([0.5])
+    afresh = ThresholdPosterior(widths, losses, success_rate=rate, **known)
+    expected = afresh.quantiles([0.05, 0.5, 0.95])
+    monkeypatch.setattr("sweeps.sampler.posterior.weigh", None)
+    other = one.at_rate(rate)
+    assert other.quantiles([0.05, 0.5, 0.95]).tolist() == expected.tolist()
+    assert (other.standing, other.log_ceiling, other.success_rate) == (afresh.standing, 0.3, rate)
+    assert other.next_widths(4) == afresh.next_widths(4)
+    assert one.success_rate == 0.4
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        one.at_rate(1.0)
