@@ -167,7 +167,7 @@ def show_failures(console: Console, records: Outcomes) -> None:
 
 def _m_star(threshold: WidthThreshold) -> str:
     """A threshold's number or side in ASCII; why there is none stands in the column of the status."""
-    return "none" if threshold.status in ("not_reached", "failed") else size_words(threshold).replace("≤", "<=")
+    return "none" if threshold.status in ("not_reached", "failed", "open") else size_words(threshold).replace("≤", "<=")
 
 
 def _number(value: float | None, style: str) -> str:

@@ -233,12 +233,7 @@ def _train_rest(
         held = Outcomes.joined([results.records, results.rechecks])
         num_before = num_trials - (results.records.num_ended("failed") if options.retry_failed else 0)
         queue = PackQueue(
-            strategy,
-            ledger,
-            retry_failed=options.retry_failed,
-            held=held,
-            num_before=num_before,
-            begun=begun_packs(run),
+            strategy, ledger, retry_failed=options.retry_failed, held=held, num_before=num_before, begun=begun_packs(run)
         )
         budgets = Budgets(sweep.spec.budget, queue, spent_minutes=elapsed_minutes(run))
         if queue.finished and num_searched:

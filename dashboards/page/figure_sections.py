@@ -372,7 +372,7 @@ def _loss_words(view: CellView) -> str:
     if threshold.status == "found":
         return f"`{threshold.size.letter}`* = {star_words(threshold.m_star)}"
     if not threshold.is_bounded:
-        return STATUS_WORDS[threshold.status] if threshold.status.endswith("solved") else "the target is not reached"
+        return "the target is not reached" if threshold.status in ("not_reached", "failed") else STATUS_WORDS[threshold.status]
     where = "above" if threshold.status == "above_range" else "at or below"
     return f"`{threshold.size.letter}`* {where} the {threshold.size.nouns} tried"
 

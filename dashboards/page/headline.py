@@ -206,7 +206,7 @@ def _beyond(size: Size) -> dict[str, str]:
         "above_range": f"above {tried}",
         "below_range": f"below {tried}",
         "not_reached": f"not reached at any {size.noun} tried",
-        **{status: STATUS_WORDS[status] for status in ("solved", "not_solved")},
+        **{status: STATUS_WORDS[status] for status in ("solved", "not_solved", "open")},
     }
 
 
@@ -219,7 +219,8 @@ def _no_threshold(findings: Findings) -> str:
     for status in ends:
         if findings.num_ended(status) == len(records):
             return f"No {words} was found: all {len(records):,} trials {status}."
-    if all(t.status == "failed" for t in thresholds):
+    if not findings.num_ended("finished"):
         return f"No {words} was found: none of {len(records):,} trials gave a loss."
     so_far = "" if findings.complete else " so far"
-    return f"No {words} was found{so_far}: of {len(thresholds)} cells, {summary_words(thresholds)}."
+    cells = "1 cell" if len(thresholds) == 1 else f"{len(thresholds)} cells"
+    return f"No {words} was found{so_far}: of {cells}, {summary_words(thresholds)}."

@@ -54,6 +54,7 @@ LATEX_STATUS = {
     "solved": "solved at the only width",
     "not_solved": "not solved at the only width",
     "failed": "not found",
+    "open": "not known yet",
 }
 
 

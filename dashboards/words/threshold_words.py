@@ -52,6 +52,7 @@ STATUS_WORDS = {
     "solved": "solved at the only width",
     "not_solved": "not solved at the only width",
     "failed": "not found",
+    "open": "not known yet",
 }
 """Each status of a threshold, in words."""
 
@@ -71,6 +72,8 @@ def size_words(threshold: WidthThreshold) -> str:
             return "not reached"
         case "failed":
             return "none"
+        case "open":
+            return "not yet"
         case _:
             assert_never(threshold.status)
 

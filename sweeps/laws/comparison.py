@@ -309,6 +309,7 @@ class LawComparison:
             "solved": "of one width only",
             "not_solved": "of one width only, at which the target was not reached",
             "failed": "in which no trial gave a number",
+            "open": "whose search does not tell it yet",
         }
         nums = {status: sum(cell.status == status for cell in self.left_out) for status in reasons}
         return [

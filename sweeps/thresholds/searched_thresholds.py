@@ -45,7 +45,8 @@ def searched_threshold(
     draws, crossing = np.array([]), math.nan
     if state.posterior is not None and not is_short:
         draws, crossing = _estimate(points, state.posterior, criterion)
-    if _goes_on(state, settings) and (state.num_points < settings.batch or math.isinf(crossing)):
+    is_open = _goes_on(state, settings) and (state.num_points < settings.batch or math.isinf(crossing))
+    if is_open:
         draws, crossing = np.array([]), math.nan
     ends = _ends(draws, crossing, widths, criterion, state)
     above = _above(points, crossing, ends, criterion)
@@ -66,7 +67,7 @@ def searched_threshold(
         replicates=draws,
         again=above.again,
         search=state,
-        is_reached=not is_short,
+        without="open" if is_open else "not_reached" if is_short else "failed",
     )
 
 

@@ -137,7 +137,7 @@ def _grid_threshold(cell_id: str, label: str, sample: TrialConfig, outcomes: Out
         + list(_notes(outcomes, losses, judged, found, criterion, sample, says_where=not (short or has_one_width))),
         replicates=np.array([]) if short else found.replicates,
         again=found.again,
-        is_reached=not short,
+        without="not_reached" if short else "failed",
     )
     return _at_its_width(threshold, judged, criterion) if has_one_width and threshold.status != "failed" else threshold
 

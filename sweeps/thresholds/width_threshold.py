@@ -15,7 +15,7 @@ from sweeps.store import STATUSES, Outcomes, Status, none_of_nan
 from sweeps.thresholds.recheck import Recheck
 from sweeps.thresholds.resampling import attainable_level
 
-ThresholdStatus = Literal["found", "above_range", "below_range", "not_reached", "solved", "not_solved", "failed"]
+ThresholdStatus = Literal["found", "above_range", "below_range", "not_reached", "solved", "not_solved", "failed", "open"]
 
 MAX_REASON = 60
 """Characters of a failed trial's reason that a note repeats."""
@@ -98,12 +98,13 @@ class WidthThreshold:
     `found`: `m_star` is the threshold and `M` the whole number of units. `above_range` (`below_range`): it lies above
     (below) every width tried. `not_reached`: at no width enough seeds are solved, and the loss is not seen to fall at the
     largest ones, so that none is known to lie beyond. `solved` (`not_solved`): the task leaves the model one width, as
-    one-hot codes have m = T + d, and enough seeds are solved there (too few); there is no threshold. `failed`: no trial gave a
-    number. `low` and `high` bound it at the `level`: None where the end is censored (`low_censored`: it lies below the least
-    width; `high_censored`: above the largest) or where one seed cannot give an interval. `replicates` are bootstrap replicates
-    of log m*, or draws from its posterior where the widths were searched (then `search` says how far the search is); -inf below
-    and inf above the range. `recheck` is what came of twice the steps. Where the criterion judges by another `metric`, that
-    stands in its points in place of the relative loss; of its several targets (`num_targets`) each has a threshold of the cell.
+    one-hot codes have m = T + d, and enough seeds are solved there (too few); there is no threshold. `failed`: no trial
+    gave a number. `open`: a search goes on whose points do not tell it yet. `low` and `high` bound it at the `level`: None
+    where the end is censored (`low_censored`: it lies below the least width; `high_censored`: above the largest) or where
+    one seed cannot give an interval. `replicates` are bootstrap replicates of log m*, or draws from its posterior where the
+    widths were searched (then `search` says how far the search is); -inf below and inf above the range. `recheck` is what
+    came of twice the steps. Where the criterion judges by another `metric`, that stands in its points in place of the
+    relative loss; of its several targets (`num_targets`) each has a threshold of the cell.
     """
 
     cell_id: str
@@ -172,25 +173,25 @@ def threshold_of(
     replicates: np.ndarray,
     again: bool = False,
     search: SearchState | None = None,
-    is_reached: bool = True,
+    without: ThresholdStatus = "failed",
 ) -> WidthThreshold:
     """The record of a threshold, from its estimate in log width.
 
     Args:
-        crossing: log m*; -inf below the range, inf above it, nan where no trial gave a number.
+        crossing: log m*; -inf below the range, inf above it, nan where there is none.
         ends: of the interval of log m*, -inf and inf where censored; None for no interval.
         points: the trials that it rests on; `outcomes` are all trials of the cell.
         again: whether larger widths miss the target again.
-        is_reached: False where the loss turned, or never moved, short of the target; then there is no `crossing`.
+        without: the status of a threshold without a crossing.
     """
     m_star = width_of(crossing) if math.isfinite(crossing) else None
-    beyond: ThresholdStatus = "failed" if math.isnan(crossing) else "above_range" if crossing > 0 else "below_range"
+    beyond: ThresholdStatus = without if math.isnan(crossing) else "above_range" if crossing > 0 else "below_range"
     low, high = (math.nan, math.nan) if ends is None else ends
     return WidthThreshold(
         cell_id=cell_id,
         label=label,
         config_sample=sample,
-        status=("found" if m_star is not None else beyond) if is_reached else "not_reached",
+        status="found" if m_star is not None else beyond,
         m_star=m_star,
         M=None if m_star is None else math.ceil(m_star),
         low=width_of(low) if math.isfinite(low) else None,

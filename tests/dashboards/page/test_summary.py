@@ -4,14 +4,16 @@ import html
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hunted_runs import Hunt
 from synthetic_runs import measured, packs_of, sweep, transformers
 
 from dashboards.boards.documents import laws_words
 from dashboards.page import summary
-from dashboards.page.headline import claims_headline, headline
+from dashboards.page.headline import claims_headline, headline, result_words
 from dashboards.page.summary import heading
 from dashboards.plots.charts_of_laws import exponents_chart, residual_charts
 from dashboards.plots.charts_of_thresholds import threshold_charts
@@ -129,3 +131,17 @@ def test_boards_keep_that_it_is_undecided(make_run: Callable[..., RunDirectory],
     findings = read_findings(make_run(trials=[two]).path)
     (line,) = laws_words(findings.regimes).splitlines()
     assert ". Undecided: 2 cells are too few to tell laws apart by AICc." in line
+
+
+def test_searches_in_their_first_round_are_said_to_be_open(tmp_path: Path) -> None:
+    """No trial failed, and nothing lies beyond the widths: nobody knows yet."""
+    hunt = Hunt(tmp_path / "run")
+    packs = hunt.ask()
+    hunt.end(packs[:1])
+    findings = read_findings(hunt.run.path)
+    num = len(findings.thresholds)
+    assert {threshold.status for threshold in findings.thresholds} == {"open"}
+    cells = "1 cell" if num == 1 else f"{num} cells"
+    assert result_words(findings) == f"No width threshold was found so far: of {cells}, {num} not known yet."
+    hunt.end(packs[1:])
+    assert "No width threshold" not in result_words(read_findings(hunt.run.path))
